@@ -25,6 +25,7 @@
 #include "rlcore/tensor/span.hpp"
 #include "support/idle_npu.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 /// Keeps the compiler from removing an allocation that nobody looks at.
@@ -229,3 +230,4 @@ TEST(allocation_counter, operators_of_the_npu_allocate_nothing) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

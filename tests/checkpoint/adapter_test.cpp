@@ -9,6 +9,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/lora/lora.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -218,3 +219,4 @@ assert model.peft_config["default"].lora_alpha == 5
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,7 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::file_error;
@@ -124,3 +125,4 @@ TEST(atomic_folder, a_full_disk_leaves_the_old_checkpoint) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -14,6 +14,7 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -203,3 +204,4 @@ print("agrees", model.config.rope_parameters["rope_type"])
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

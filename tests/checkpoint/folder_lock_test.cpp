@@ -5,6 +5,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::config_error;
@@ -86,3 +87,4 @@ TEST(folder_lock, damaged_files_are_free_and_links_are_not_followed) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -13,6 +13,7 @@
 #include "support/process_ranks.hpp"
 #include "support/shard_layouts.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::checkpoint;
@@ -82,3 +83,4 @@ TEST(killed_ranks, leave_the_older_checkpoint) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -4,6 +4,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::checkpoint;
@@ -90,3 +91,4 @@ TEST(layout, a_failing_save_changes_nothing) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

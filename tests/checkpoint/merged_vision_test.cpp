@@ -13,6 +13,7 @@
 #include "rlcore/checkpoint/merged_weights.hpp"
 #include "rlcore/checkpoint/stream_weights.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -109,3 +110,4 @@ TEST(merged_vision, one_tensor_under_two_names_is_refused) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -4,6 +4,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::format_error;
@@ -260,3 +261,4 @@ TEST(model_config, mixtures_of_experts) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::format_error;
@@ -263,3 +264,4 @@ for name in "checkpoint_qwen2_sharded", "checkpoint_qwen3_bf16":
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

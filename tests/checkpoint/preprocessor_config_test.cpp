@@ -14,6 +14,7 @@
 #include "rlcore/text/copy_files.hpp"
 #include "rlcore/text/tokenizer.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -171,3 +172,4 @@ TEST(preprocessor_config, goes_with_the_tokenizers_files) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -4,6 +4,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::config_error;
@@ -100,3 +101,4 @@ TEST(resolve_model, says_where_the_model_of_a_run_is) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -6,6 +6,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::file_error;
@@ -180,3 +181,4 @@ TEST(safetensors_reader, a_file_that_shrinks_after_opening_is_an_error) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -7,6 +7,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/safetensors_reader.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::checkpoint::safetensors_reader;
@@ -127,3 +128,4 @@ for name, dtype in ("F32", torch.float32), ("F16", torch.float16), ("BF16", torc
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -9,6 +9,7 @@
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "support/shard_layouts.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::checkpoint;
@@ -86,3 +87,4 @@ TEST_F(shard_folder, becomes_a_hugging_face_folder) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

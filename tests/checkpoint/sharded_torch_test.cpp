@@ -8,6 +8,7 @@
 #include "rlcore/checkpoint/tensor_info.hpp"
 #include "torch_archive.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::checkpoint;
@@ -172,3 +173,4 @@ TEST(sharded_torch, strides) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

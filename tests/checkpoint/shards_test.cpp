@@ -11,6 +11,7 @@
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "support/shard_layouts.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::checkpoint;
@@ -214,3 +215,4 @@ TEST(save_step, together_is_all_or_nothing) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

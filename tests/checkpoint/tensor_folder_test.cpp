@@ -2,6 +2,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::file_error;
@@ -80,3 +81,4 @@ TEST(tensor_folder, names_missing_shards_and_tensors) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

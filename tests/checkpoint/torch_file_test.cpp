@@ -6,6 +6,7 @@
 #include "data/scratch.hpp"
 #include "torch_archive.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::checkpoint;
@@ -162,3 +163,4 @@ TEST(torch_file, damage_never_crashes) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -14,6 +14,7 @@
 #include "rlcore/checkpoint/merge_adapter.hpp"
 #include "rlcore/nn/lora/lora.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -144,3 +145,4 @@ for name, targets, excluded in [("two", ["q_proj", "v_proj"], None), ("all", "al
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

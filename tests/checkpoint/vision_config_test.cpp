@@ -11,6 +11,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/model_config.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -211,3 +212,4 @@ TEST(vision_config, score_models_come_back) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -19,6 +19,7 @@
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/nn/vision/module_names.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -182,3 +183,4 @@ print("agrees", model.config.tie_word_embeddings)
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

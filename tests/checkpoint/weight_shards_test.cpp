@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::checkpoint;
@@ -31,3 +32,4 @@ TEST(weight_shards, have_the_names_of_hugging_face) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -12,6 +12,7 @@
 
 #include "rlcore/core/error.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -66,3 +67,4 @@ TEST(weight_source, finds_names_that_are_there) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -5,6 +5,8 @@
 
 #include "rlcore/objective/advantage/group_relative.hpp"
 
+namespace RLCORE_TEST_ID {
+
 void advantages() {
   std::vector<float> rewards(8), advantages(8);
 #ifdef RLCORE_SHOULD_FAIL
@@ -15,3 +17,5 @@ void advantages() {
   rlcore::group_relative{}(rewards, 2, advantages);
 #endif
 }
+
+}  // namespace RLCORE_TEST_ID

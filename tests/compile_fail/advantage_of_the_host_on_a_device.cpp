@@ -3,6 +3,8 @@
 #include "rlcore/device/npu.hpp"
 #include "rlcore/objective/advantage/opo.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_SHOULD_FAIL
 using estimator = rlcore::opo;
 #else
@@ -12,3 +14,5 @@ using estimator = rlcore::rloo;
 void centre(rlcore::npu& device, rlcore::tensor<float, 1, rlcore::npu>& rewards) {
   rlcore::compute_advantages(device, estimator{}, rewards, 4, rewards);
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -4,6 +4,8 @@
 
 #include "rlcore/objective/advantage/rloo.hpp"
 
+namespace RLCORE_TEST_ID {
+
 void advantages() {
   std::vector<float> rewards(8), advantages(8);
 #ifdef RLCORE_SHOULD_FAIL
@@ -12,3 +14,5 @@ void advantages() {
   rlcore::rloo{}(rewards, 2, advantages);
 #endif
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,8 @@
 #include "rlcore/objective/algorithm/dpo.hpp"
 #include "rlcore/objective/algorithm/with.hpp"
 
+namespace RLCORE_TEST_ID {
+
 auto penalised() {
 #ifdef RLCORE_SHOULD_FAIL
   return rlcore::with_kl(rlcore::paper::dpo(), 0.1);
@@ -10,3 +12,5 @@ auto penalised() {
   return rlcore::with_kl(rlcore::paper::dapo(), 0.1);
 #endif
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,8 @@
 #include "rlcore/objective/algorithm/dpo.hpp"
 #include "rlcore/objective/algorithm/with_likelihood.hpp"
 
+namespace RLCORE_TEST_ID {
+
 auto regularised() {
 #ifdef RLCORE_SHOULD_FAIL
   return rlcore::with_likelihood(rlcore::paper::dapo(), 1.0);
@@ -10,3 +12,5 @@ auto regularised() {
   return rlcore::with_likelihood(rlcore::paper::dpo(), 1.0);
 #endif
 }
+
+}  // namespace RLCORE_TEST_ID

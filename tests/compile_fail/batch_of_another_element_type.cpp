@@ -5,6 +5,8 @@
 #include "rlcore/objective/loop/batch.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 int main() {
 #ifdef RLCORE_SHOULD_FAIL
   const std::vector<double> logp(4);
@@ -14,3 +16,5 @@ int main() {
   const rlcore::token_batch<float> batch{.logp = logp};
   return batch.logp.present() ? 0 : 1;
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,8 @@
 #include "rlcore/objective/piece/combine/weighted.hpp"
 #include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 
+namespace RLCORE_TEST_ID {
+
 float value(const rlcore::token<float>& t) {
 #ifdef RLCORE_SHOULD_FAIL
   const rlcore::weighted piece{rlcore::rollout_is{rlcore::ppo_clip{}}};
@@ -11,3 +13,5 @@ float value(const rlcore::token<float>& t) {
 #endif
   return piece.operator()<rlcore::exact_math, float>(t).value;
 }
+
+}  // namespace RLCORE_TEST_ID

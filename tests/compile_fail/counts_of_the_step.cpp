@@ -6,6 +6,8 @@
 #include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/objective/loop/loss_counts.hpp"
 
+namespace RLCORE_TEST_ID {
+
 int main() {
   const std::vector<float> logp(4), advantage(1);
   const std::vector<int> offsets{0, 4};
@@ -20,3 +22,5 @@ int main() {
       rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::sequence_mean_token_mean{}, batch, counts);
   return report.empty_step ? 1 : 0;
 }
+
+}  // namespace RLCORE_TEST_ID

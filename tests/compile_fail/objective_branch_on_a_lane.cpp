@@ -3,6 +3,8 @@
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 
+namespace RLCORE_TEST_ID {
+
 namespace mine {
 struct hinge {
   static constexpr rlcore::field reads = rlcore::field::logp;
@@ -22,3 +24,5 @@ struct hinge {
 double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts& step) {
   return rlcore::evaluate(rlcore::serial{}, mine::hinge{}, rlcore::token_mean{}, batch, step).loss();
 }
+
+}  // namespace RLCORE_TEST_ID

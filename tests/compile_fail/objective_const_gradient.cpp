@@ -6,6 +6,8 @@
 #include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_SHOULD_FAIL
 using gradient_type = const std::vector<float>;
 #else
@@ -15,3 +17,5 @@ using gradient_type = std::vector<float>;
 double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts& step, gradient_type& gradient) {
   return rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::token_mean{}, batch, step, {.logp = gradient}).loss();
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -7,6 +7,8 @@
 #include "rlcore/objective/piece/supervised/cross_entropy.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_SHOULD_FAIL
 using gradient_type = const std::vector<float>;
 #else
@@ -18,3 +20,5 @@ double loss(const rlcore::logits_batch<float>& batch, const rlcore::global_count
                                  {.logits = rlcore::matrix(gradient, 8, 32)})
       .loss();
 }
+
+}  // namespace RLCORE_TEST_ID

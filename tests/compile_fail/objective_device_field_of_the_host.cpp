@@ -4,6 +4,8 @@
 
 #include "rlcore/objective/loop/device_batch.hpp"
 
+namespace RLCORE_TEST_ID {
+
 struct device_memory {
   static constexpr bool host_readable = false;
   void* allocate(std::size_t) { return nullptr; }
@@ -24,3 +26,5 @@ bool present(device_memory& device) {
   const rlcore::token_batch<float, device_memory> batch{.logp = logp};
   return batch.logp.present();
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -7,6 +7,8 @@
 #include "rlcore/objective/piece/divergence/k1.hpp"
 #include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 
+namespace RLCORE_TEST_ID {
+
 double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts& step) {
 #ifdef RLCORE_SHOULD_FAIL
   const rlcore::k1 kl;
@@ -16,3 +18,5 @@ double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts
   const auto objective = rlcore::sum{rlcore::ppo_clip{}, rlcore::scaled{0.1, kl}};
   return rlcore::evaluate(rlcore::serial{}, objective, rlcore::token_mean{}, batch, step).loss();
 }
+
+}  // namespace RLCORE_TEST_ID

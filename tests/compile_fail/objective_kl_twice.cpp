@@ -3,6 +3,8 @@
 #include "rlcore/objective/algorithm/dapo.hpp"
 #include "rlcore/objective/algorithm/with.hpp"
 
+namespace RLCORE_TEST_ID {
+
 auto both() {
   const auto in_reward = rlcore::with_kl_in_reward(rlcore::paper::dapo(), rlcore::kl_in_reward{});
 #ifdef RLCORE_SHOULD_FAIL
@@ -11,3 +13,5 @@ auto both() {
   return in_reward;
 #endif
 }
+
+}  // namespace RLCORE_TEST_ID

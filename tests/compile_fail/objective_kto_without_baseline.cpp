@@ -1,6 +1,8 @@
 // expected: rlcore: KTO needs its baseline, e.g. kto_link
 #include "rlcore/objective/piece/preference/kto_link.hpp"
 
+namespace RLCORE_TEST_ID {
+
 double loss(const rlcore::token<double>& row) {
 #ifdef RLCORE_SHOULD_FAIL
   const rlcore::kto_link link{.beta = 0.2};
@@ -9,3 +11,5 @@ double loss(const rlcore::token<double>& row) {
 #endif
   return link.operator()<rlcore::exact_math, double>(row).value;
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -4,6 +4,8 @@
 #include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/objective/loop/loss_counts.hpp"
 
+namespace RLCORE_TEST_ID {
+
 double loss(const rlcore::token_batch<float>& batch) {
 #ifdef RLCORE_SHOULD_FAIL
   const long tokens_of_this_micro_batch = 4096;
@@ -16,3 +18,5 @@ double loss(const rlcore::token_batch<float>& batch) {
       .loss();
 #endif
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -4,6 +4,8 @@
 #include "rlcore/objective/loop/batch.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_SHOULD_FAIL
 using advantages = std::vector<double>;
 #else
@@ -13,3 +15,5 @@ using advantages = std::vector<float>;
 rlcore::token_batch<float> batch(const std::vector<float>& logp, const advantages& advantage) {
   return {.logp = logp, .advantage = advantage};
 }
+
+}  // namespace RLCORE_TEST_ID

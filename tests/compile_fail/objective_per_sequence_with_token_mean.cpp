@@ -6,6 +6,8 @@
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/piece/score/scores.hpp"
 
+namespace RLCORE_TEST_ID {
+
 namespace mine {
 struct sequence_ratio {
   static constexpr rlcore::field reads = rlcore::field::gathered | rlcore::field::advantage;
@@ -28,3 +30,5 @@ double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts
 #endif
   return rlcore::evaluate(rlcore::serial{}, mine::sequence_ratio{}, aggregation, batch, step).loss();
 }
+
+}  // namespace RLCORE_TEST_ID

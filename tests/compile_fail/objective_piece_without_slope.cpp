@@ -3,6 +3,8 @@
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 
+namespace RLCORE_TEST_ID {
+
 namespace mine {
 struct squared {
   static constexpr rlcore::field reads = rlcore::field::logp;
@@ -24,3 +26,5 @@ struct squared {
 double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts& step) {
   return rlcore::evaluate(rlcore::serial{}, mine::squared{}, rlcore::token_mean{}, batch, step).loss();
 }
+
+}  // namespace RLCORE_TEST_ID

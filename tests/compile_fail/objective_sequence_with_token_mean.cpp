@@ -3,6 +3,8 @@
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/dpo.hpp"
 
+namespace RLCORE_TEST_ID {
+
 double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts& step) {
 #ifdef RLCORE_SHOULD_FAIL
   return rlcore::evaluate(rlcore::serial{}, rlcore::paper::dpo(), rlcore::token_mean{}, batch, step).loss();
@@ -10,3 +12,5 @@ double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts
   return rlcore::evaluate(rlcore::serial{}, rlcore::paper::dpo(), rlcore::pair_mean{}, batch, step).loss();
 #endif
 }
+
+}  // namespace RLCORE_TEST_ID

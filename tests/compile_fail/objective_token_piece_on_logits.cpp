@@ -5,6 +5,8 @@
 #include "rlcore/objective/piece/supervised/cross_entropy.hpp"
 #include "rlcore/objective/piece/supervised/dft.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_SHOULD_FAIL
 using piece = rlcore::dft;  // reads a log-prob
 #else
@@ -14,3 +16,5 @@ using piece = rlcore::cross_entropy;
 double loss(const rlcore::logits_batch<float>& batch, const rlcore::global_counts& step) {
   return rlcore::evaluate_logits(rlcore::serial{}, piece{}, rlcore::token_mean{}, batch, step).loss();
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -5,6 +5,8 @@
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 
+namespace RLCORE_TEST_ID {
+
 double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts& step) {
 #ifdef RLCORE_SHOULD_FAIL
   const rlcore::pair_mean aggregation;
@@ -13,3 +15,5 @@ double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts
 #endif
   return rlcore::evaluate(rlcore::serial{}, rlcore::ppo_clip{}, aggregation, batch, step).loss();
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,8 @@
 
 #include "rlcore/objective/traced/trace.hpp"
 
+namespace RLCORE_TEST_ID {
+
 namespace mine {
 struct ratio {
   static constexpr rlcore::field reads = rlcore::field::logp | rlcore::field::old_logp;
@@ -20,3 +22,5 @@ struct ratio {
 }  // namespace mine
 
 std::size_t steps() { return rlcore::trace(mine::ratio{}).operations(); }
+
+}  // namespace RLCORE_TEST_ID

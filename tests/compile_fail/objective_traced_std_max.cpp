@@ -3,6 +3,8 @@
 
 #include "rlcore/objective/traced/trace.hpp"
 
+namespace RLCORE_TEST_ID {
+
 namespace mine {
 struct hinge {
   static constexpr rlcore::field reads = rlcore::field::logp;
@@ -19,3 +21,5 @@ struct hinge {
 }  // namespace mine
 
 std::size_t steps() { return rlcore::trace(mine::hinge{}).operations(); }
+
+}  // namespace RLCORE_TEST_ID

@@ -1,6 +1,8 @@
 // expected: rlcore: a piece must not branch on a value or convert it
 #include "rlcore/objective/traced/trace.hpp"
 
+namespace RLCORE_TEST_ID {
+
 namespace mine {
 struct hinge {
   static constexpr rlcore::field reads = rlcore::field::logp;
@@ -17,3 +19,5 @@ struct hinge {
 }  // namespace mine
 
 std::size_t steps() { return rlcore::trace(mine::hinge{}).operations(); }
+
+}  // namespace RLCORE_TEST_ID

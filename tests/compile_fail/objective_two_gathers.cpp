@@ -5,6 +5,8 @@
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/score/scores.hpp"
 
+namespace RLCORE_TEST_ID {
+
 namespace mine {
 template <class Gather>
 struct gathered_itself {
@@ -28,3 +30,5 @@ double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts
   const rlcore::sum objective{mine::gathered_itself<first>{}, mine::gathered_itself<second>{}};
   return rlcore::evaluate(rlcore::serial{}, objective, rlcore::token_mean{}, batch, step).loss();
 }
+
+}  // namespace RLCORE_TEST_ID

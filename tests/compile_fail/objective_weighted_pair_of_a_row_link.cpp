@@ -3,6 +3,8 @@
 #include "rlcore/objective/piece/preference/bco_link.hpp"
 #include "rlcore/objective/piece/preference/weighted_pair.hpp"
 
+namespace RLCORE_TEST_ID {
+
 auto link(double shift) {
 #ifdef RLCORE_SHOULD_FAIL
   return rlcore::weighted_pair{rlcore::bco_link(shift)};
@@ -10,3 +12,5 @@ auto link(double shift) {
   return rlcore::weighted{rlcore::bco_link(shift)};
 #endif
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -4,6 +4,8 @@
 #include "rlcore/objective/algorithm/dpo.hpp"
 #include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
 
+namespace RLCORE_TEST_ID {
+
 auto in_the_loop() {
 #ifdef RLCORE_SHOULD_FAIL
   const auto algorithm = rlcore::paper::dpo();
@@ -12,3 +14,5 @@ auto in_the_loop() {
 #endif
   return rlcore::trainer::composed_algorithm(algorithm).reads();
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -4,6 +4,8 @@
 #include "rlcore/objective/selection/by_covariance.hpp"
 #include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
 
+namespace RLCORE_TEST_ID {
+
 auto reads() {
 #ifdef RLCORE_SHOULD_FAIL
   return rlcore::trainer::composed_algorithm(rlcore::paper::clip_cov()).reads();
@@ -11,3 +13,5 @@ auto reads() {
   return rlcore::trainer::composed_algorithm(rlcore::paper::clip_cov(), rlcore::clip_covariance{}).reads();
 #endif
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -7,6 +7,8 @@
 #include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 #include "rlcore/objective/piece/surrogate/sequence_is.hpp"
 
+namespace RLCORE_TEST_ID {
+
 double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts& step) {
   const rlcore::one_per_sequence gspo{rlcore::sequence_is{rlcore::ppo_clip{}}};
 #ifdef RLCORE_SHOULD_FAIL
@@ -15,3 +17,5 @@ double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts
   return rlcore::evaluate(rlcore::serial{}, gspo, rlcore::sequence_mean_token_mean{}, batch, step).loss();
 #endif
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,8 @@
 #include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 #include "rlcore/objective/piece/surrogate/sequence_is.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 #ifdef RLCORE_SHOULD_FAIL
@@ -10,3 +12,5 @@ const limited_log_ratio gspo{sequence_is{ppo_clip{}}, -20, 10};
 #else
 const sequence_is gspo{limited_log_ratio{ppo_clip{}, -20, 10}};
 #endif
+
+}  // namespace RLCORE_TEST_ID

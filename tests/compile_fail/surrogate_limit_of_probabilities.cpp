@@ -2,6 +2,8 @@
 #include "rlcore/objective/piece/surrogate/dppo.hpp"
 #include "rlcore/objective/piece/surrogate/limited_log_ratio.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 #ifdef RLCORE_SHOULD_FAIL
@@ -9,3 +11,5 @@ const limited_log_ratio trust_region{dppo_kl{}, -10, 10};
 #else
 const dppo_kl trust_region{.limit = 10};
 #endif
+
+}  // namespace RLCORE_TEST_ID

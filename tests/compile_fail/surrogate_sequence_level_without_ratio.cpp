@@ -8,6 +8,8 @@
 #include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 #include "rlcore/objective/piece/surrogate/sequence_is.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 #ifdef RLCORE_SHOULD_FAIL
@@ -17,3 +19,5 @@ const sequence_is of_two_ratios{ratio_corrected{k3{}}};
 #else
 const sequence_is gspo_token{ppo_clip{}};
 #endif
+
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,8 @@
 #include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 #include "rlcore/objective/piece/surrogate/sequence_is.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 #ifdef RLCORE_SHOULD_FAIL
@@ -10,3 +12,5 @@ const one_per_sequence gspo{ppo_clip{}};
 #else
 const one_per_sequence gspo{sequence_is{ppo_clip{}}};
 #endif
+
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,8 @@
 
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 int main() {
 #ifdef RLCORE_SHOULD_FAIL
   const std::vector<float> gradient(3);
@@ -13,3 +15,5 @@ int main() {
   v(1) = 2;
   return v(0) == 0 ? 0 : 1;
 }
+
+}  // namespace RLCORE_TEST_ID

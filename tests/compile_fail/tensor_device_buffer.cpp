@@ -5,6 +5,8 @@
 
 #include "rlcore/tensor/buffer.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_SHOULD_FAIL
 constexpr bool readable = false;
 #else
@@ -27,3 +29,5 @@ int main() {
   x.fill_zero();
   return rlcore::as_view(x)(3) == 0 ? 0 : 1;
 }
+
+}  // namespace RLCORE_TEST_ID

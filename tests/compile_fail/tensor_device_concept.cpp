@@ -5,6 +5,8 @@
 
 #include "rlcore/tensor/buffer.hpp"
 
+namespace RLCORE_TEST_ID {
+
 struct device_memory {
   static constexpr bool host_readable = true;
   void* allocate(std::size_t bytes) { return std::malloc(bytes); }
@@ -22,3 +24,5 @@ int main() {
   const rlcore::buffer<float, device_memory> x(device, 4);
   return static_cast<int>(x.size()) - 4;
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -2,6 +2,8 @@
 // needs: eigen
 #include "rlcore/tensor/eigen.hpp"
 
+namespace RLCORE_TEST_ID {
+
 int main() {
   const Eigen::MatrixXf a = Eigen::MatrixXf::Ones(2, 2), b = a;
 #ifdef RLCORE_SHOULD_FAIL
@@ -11,3 +13,5 @@ int main() {
 #endif
   return rlcore::as_view(x)(1, 1) > 1 ? 0 : 1;
 }
+
+}  // namespace RLCORE_TEST_ID

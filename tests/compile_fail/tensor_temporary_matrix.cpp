@@ -3,6 +3,8 @@
 
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 std::vector<float> compute() { return {1, 2, 3, 4}; }
 
 int main() {
@@ -14,3 +16,5 @@ int main() {
 #endif
   return v(1, 1) == 4 ? 0 : 1;
 }
+
+}  // namespace RLCORE_TEST_ID

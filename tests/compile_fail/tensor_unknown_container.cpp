@@ -4,6 +4,8 @@
 
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 int main() {
 #ifdef RLCORE_SHOULD_FAIL
   std::deque<float> rewards(4);  // its elements are not in one piece
@@ -12,3 +14,5 @@ int main() {
 #endif
   return static_cast<int>(rlcore::as_view(rewards).shape[0]) - 4;
 }
+
+}  // namespace RLCORE_TEST_ID

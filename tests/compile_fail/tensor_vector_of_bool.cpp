@@ -4,6 +4,8 @@
 
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 int main() {
 #ifdef RLCORE_SHOULD_FAIL
   const std::vector<bool> mask(8);
@@ -12,3 +14,5 @@ int main() {
 #endif
   return static_cast<int>(rlcore::as_view(mask).shape[0]) - 8;
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,8 @@
 
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 int main() {
   const std::vector<float> x(6);
 #ifdef RLCORE_SHOULD_FAIL
@@ -13,3 +15,5 @@ int main() {
   return v(1, 2) == 0 ? 0 : 1;
 #endif
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,8 @@
 #include <xtensor/xtensor.hpp>
 #endif
 
+namespace RLCORE_TEST_ID {
+
 int main() {
   xt::xtensor<float, 1> row = xt::ones<float>({2});
 #ifdef RLCORE_SHOULD_FAIL
@@ -19,3 +21,5 @@ int main() {
 #endif
   return rlcore::as_view(x)(2, 1) == 1 ? 0 : 1;
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,8 @@
 #include <xtensor/xview.hpp>
 #endif
 
+namespace RLCORE_TEST_ID {
+
 int main() {
   xt::xtensor<float, 2> a = xt::ones<float>({6, 2});
 #ifdef RLCORE_SHOULD_FAIL
@@ -19,3 +21,5 @@ int main() {
 #endif
   return rlcore::as_view(x)(1, 1) == 1 ? 0 : 1;
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,8 @@
 #include <xtensor/xtensor.hpp>
 #endif
 
+namespace RLCORE_TEST_ID {
+
 int main() {
   const xt::xtensor<float, 2> a = xt::ones<float>({2, 2}), b = a;
 #ifdef RLCORE_SHOULD_FAIL
@@ -17,3 +19,5 @@ int main() {
 #endif
   return rlcore::as_view(x)(1, 1) == 2 ? 0 : 1;
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,8 @@
 #include <xtensor/xview.hpp>
 #endif
 
+namespace RLCORE_TEST_ID {
+
 xt::xtensor<float, 2> compute() { return xt::ones<float>({2, 2}); }
 
 int main() {
@@ -21,3 +23,5 @@ int main() {
 #endif
   return v(1) == 1 ? 0 : 1;
 }
+
+}  // namespace RLCORE_TEST_ID

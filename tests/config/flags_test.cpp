@@ -8,6 +8,7 @@
 
 #include "rlcore/config/options.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -210,3 +211,4 @@ TEST(flags, refuse_an_empty_text_where_it_says_nothing) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

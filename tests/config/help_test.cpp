@@ -24,6 +24,7 @@
 #include "rlcore/config/programs/variants.hpp"
 #include "rlcore/core/error.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -175,3 +176,4 @@ TEST(help, breaks_the_lines_of_a_program) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -12,6 +12,7 @@
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/config/programs/sft.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -373,3 +374,4 @@ TEST(options, config_name_of_megatron) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

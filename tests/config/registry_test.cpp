@@ -11,6 +11,7 @@
 #include "rlcore/config/grammar/override.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -129,3 +130,4 @@ TEST(registry, sections_and_free_form_maps) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -20,6 +20,7 @@
 #include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -96,3 +97,4 @@ TEST_F(as_written, helpers_do_not_take_over_what_their_maker_has_set) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

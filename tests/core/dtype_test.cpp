@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::bf16;
@@ -151,3 +152,4 @@ TEST(storage_types, special_values) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

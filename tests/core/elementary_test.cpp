@@ -13,6 +13,7 @@
 #include <numbers>
 #include <random>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace el = rlcore::elementary;
@@ -218,3 +219,4 @@ TEST(elementary, modes_of_the_processor_change_nothing) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

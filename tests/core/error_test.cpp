@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 template <class E>
@@ -43,3 +44,4 @@ TEST(require, throws_only_if_the_condition_fails) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <set>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::philox;
@@ -85,3 +86,4 @@ TEST(random_key, children_share_no_number) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::did_you_mean;
@@ -57,3 +58,4 @@ TEST(suggest, shares_something_with_what_it_suggests) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -11,6 +11,7 @@
 #include "rlcore/data/open_blend.hpp"
 #include "scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -106,3 +107,4 @@ TEST(blend, looks_for_every_file_before_it_reads_one) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

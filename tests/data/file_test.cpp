@@ -9,6 +9,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/text/text_file.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::file_error;
@@ -85,3 +86,4 @@ TEST(file, printable_text_is_one_short_line) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

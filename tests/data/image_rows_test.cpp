@@ -12,6 +12,8 @@
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/data/table.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_HAS_IMAGES
 
 namespace {
@@ -243,3 +245,5 @@ TEST(image_cache, names_the_picture_that_cannot_be_read) {
 }  // namespace
 
 #endif
+
+}  // namespace RLCORE_TEST_ID

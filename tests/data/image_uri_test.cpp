@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_HAS_IMAGES
 
 namespace {
@@ -49,3 +51,5 @@ TEST(image_uri, names_a_picture_that_cannot_be_decoded) {
 }  // namespace
 
 #endif
+
+}  // namespace RLCORE_TEST_ID

@@ -2,6 +2,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::data_error;
@@ -52,3 +53,4 @@ TEST(jsonl, reads_files_and_json_arrays) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -5,6 +5,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/data/jsonl.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::data;
@@ -107,3 +108,4 @@ TEST(prompt_dataset, names_file_row_and_column) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::data::epoch_order;
@@ -48,3 +49,4 @@ TEST(sampler, is_uniform) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

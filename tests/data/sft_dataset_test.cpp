@@ -2,6 +2,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::data;
@@ -46,3 +47,4 @@ TEST(sft_dataset, refuses_rows_without_anything_to_learn) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

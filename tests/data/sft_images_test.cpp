@@ -5,6 +5,8 @@
 #include "data/scratch.hpp"
 #include "rlcore/data/sft_rows.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_HAS_IMAGES
 
 namespace {
@@ -118,3 +120,5 @@ TEST(sft_images, refuses_what_does_not_fit) {
 }  // namespace
 
 #endif
+
+}  // namespace RLCORE_TEST_ID

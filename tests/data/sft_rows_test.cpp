@@ -8,6 +8,7 @@
 
 #include "scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -196,3 +197,4 @@ TEST(sft_rows, messages_name_the_row_and_the_cure) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -2,6 +2,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::data_error;
@@ -102,3 +103,4 @@ assert pq.ParquetFile(sys.argv[1]).metadata.row_group(0).column(0).compression =
 #endif
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -2,6 +2,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::data;
@@ -32,3 +33,4 @@ TEST(truncation, errors_name_row_and_both_lengths) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -248,3 +249,4 @@ TEST(any_device, runs_losses_if_the_device_inside_does) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -15,6 +15,7 @@
 #include "rlcore/core/dtype.hpp"
 #include "rlcore/emulator/runtime.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::ascend;
@@ -444,3 +445,4 @@ TEST(collectives, groups_form_of_the_right_ranks_only) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -13,6 +13,7 @@
 
 #include "emulator/fuzz_program.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace npu_test;
@@ -175,3 +176,4 @@ TEST(emulator_fuzz, threads_without_any_order_do_no_harm) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,7 @@
 
 #include "emulator/machine_fixture.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace npu_test;
@@ -241,3 +242,4 @@ TEST_F(emulator_memory_death, an_earlier_handler_still_runs) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

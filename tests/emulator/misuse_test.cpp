@@ -10,6 +10,7 @@
 
 #include "emulator/machine_fixture.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace npu_test;
@@ -340,3 +341,4 @@ TEST_F(emulator_exit, a_process_that_forgets_everything_ends_all_the_same) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,7 @@
 
 #include "emulator/machine_fixture.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace npu_test;
@@ -325,3 +326,4 @@ TEST_F(emulator_delays, expose_a_wait_that_was_forgotten) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -17,6 +17,7 @@
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/exec/threads.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::serial;
@@ -181,3 +182,4 @@ TEST(threads, count_0_means_one_per_core) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -2,6 +2,8 @@
 #include "fuzz/fuzzing.hpp"
 #include "rlcore/checkpoint/adapter.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace c = rlcore::checkpoint;
   const auto& folder = fuzzing::folder();
@@ -19,3 +21,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

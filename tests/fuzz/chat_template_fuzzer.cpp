@@ -3,6 +3,8 @@
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/parse_json.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace x = rlcore::text;
   const auto parts = fuzzing::two_texts(fuzzing::text_of(data, size));
@@ -34,3 +36,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -2,6 +2,8 @@
 #include "fuzz/fuzzing.hpp"
 #include "rlcore/planning/cluster_file.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace p = rlcore::trainer::planning;
   const auto path = fuzzing::write("cluster.json", fuzzing::text_of(data, size));
@@ -17,3 +19,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

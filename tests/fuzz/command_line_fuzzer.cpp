@@ -7,6 +7,8 @@
 #include "rlcore/config/programs/sft.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace t = rlcore::trainer;
   std::string_view text = fuzzing::text_of(data, size);
@@ -29,3 +31,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

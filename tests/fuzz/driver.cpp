@@ -14,11 +14,10 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "fuzz/fuzzing.hpp"
-#include "fuzzers.hpp"  // made by tests/fuzz/CMakeLists.txt: struct fuzzer {name, run}; fuzzers[]
+#include "fuzz/registered.hpp"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool sanitized = true;
@@ -199,8 +198,8 @@ int fuzz(const fuzzer& f, const fs::path& place, double seconds) {
   }
   is_seed = false;
   if (seeds.empty()) fuzzing::fail("no seeds in", place.string());
-  mutator mutations(seeds, read_words(place.parent_path().parent_path() / (std::string(f.name) + ".dict")));
-  place_of_input = fs::current_path() / ("failed_" + std::string(f.name));
+  mutator mutations(seeds, read_words(place.parent_path().parent_path() / (f.name + ".dict")));
+  place_of_input = fs::current_path() / ("failed_" + f.name);
   std::size_t count = 0;
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   for (; std::chrono::steady_clock::now() < end; ++count) {
@@ -208,7 +207,7 @@ int fuzz(const fuzzer& f, const fs::path& place, double seconds) {
     run(f);
   }
   place_of_input.clear();
-  std::printf("%s: %zu seeds, %zu mutations\n", f.name, seeds.size(), count);
+  std::printf("%s: %zu seeds, %zu mutations\n", f.name.c_str(), seeds.size(), count);
   return 0;
 }
 
@@ -216,11 +215,11 @@ int fuzz(const fuzzer& f, const fs::path& place, double seconds) {
 
 int main(int argc, char** argv) {
   const char* limit = argc > 3 ? argv[3] : std::getenv("RLCORE_FUZZ_SECONDS");
-  for (const fuzzer& f : fuzzers)
-    if (argc > 2 && std::string_view(argv[1]) == f.name)
+  for (const fuzzer& f : fuzzers())
+    if (argc > 2 && argv[1] == f.name)
       return fuzz(f, argv[2], limit != nullptr ? std::atof(limit) : 1);
   std::fprintf(stderr, "usage: %s NAME SEEDS|FILE [SECONDS]; NAME is one of", argv[0]);
-  for (const fuzzer& f : fuzzers) std::fprintf(stderr, " %s", f.name);
+  for (const fuzzer& f : fuzzers()) std::fprintf(stderr, " %s", f.name.c_str());
   std::fprintf(stderr, "\n");
   return 2;
 }

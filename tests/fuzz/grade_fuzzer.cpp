@@ -3,6 +3,8 @@
 #include "rlcore/verify/dispatch.hpp"
 #include "rlcore/verify/gsm8k.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace v = rlcore::verify;
   const auto parts = fuzzing::two_texts(fuzzing::text_of(data, size));
@@ -17,3 +19,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   v::gsm8k_ground_truth(answer);
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -2,6 +2,8 @@
 #include "fuzz/fuzzing.hpp"
 #include "rlcore/image/processor.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace image = rlcore::image;
   fuzzing::text_of(data, size);
@@ -25,3 +27,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzzing::require(process.tokens(cut) == image::token_count(told, settings), "other tokens than the header tells");
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

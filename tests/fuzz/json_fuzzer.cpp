@@ -3,6 +3,8 @@
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/python_json.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using json = nlohmann::ordered_json;
   const std::string_view text = fuzzing::text_of(data, size);
@@ -17,3 +19,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzzing::require(parsed(rlcore::text::python_json(value)) == value, "python_json() does not read back");
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -4,6 +4,8 @@
 #include "rlcore/telemetry/comparison/run_log.hpp"
 #include "rlcore/telemetry/report/report.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace t = rlcore::trainer;
   const auto parts = fuzzing::two_texts(fuzzing::text_of(data, size));
@@ -30,3 +32,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzzing::require(page.find("<script") == page.npos, "a report with a script in it");
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

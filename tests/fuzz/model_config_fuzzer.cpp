@@ -3,6 +3,8 @@
 #include "rlcore/checkpoint/model_config.hpp"
 #include "rlcore/planning/read_model.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace c = rlcore::checkpoint;
   const auto parts = fuzzing::two_texts(fuzzing::text_of(data, size));
@@ -23,3 +25,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       [&] { fuzzing::require(written(c::read_config(folder)) == once, "config.json does not read back"); });
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

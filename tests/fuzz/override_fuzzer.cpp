@@ -7,6 +7,8 @@
 #include "rlcore/config/help.hpp"
 #include "rlcore/config/yaml.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace t = rlcore::trainer;
   const std::string_view text = fuzzing::text_of(data, size);
@@ -20,3 +22,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

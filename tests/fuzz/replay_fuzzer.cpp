@@ -3,6 +3,8 @@
 #include "fuzz/small_tokenizer.hpp"
 #include "rlcore/trainer/policy/trajectory/replay.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const rlcore::data::prompt_dataset prompts = [] {
     rlcore::data::prompt_dataset two;
@@ -22,3 +24,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

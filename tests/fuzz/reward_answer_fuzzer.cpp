@@ -2,6 +2,8 @@
 #include "fuzz/fuzzing.hpp"
 #include "rlcore/trainer/policy/reward/command_rewards.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzzing::accepts([&] {
     const auto j = rlcore::trainer::read_judgement(std::string(fuzzing::text_of(data, size)));
@@ -9,3 +11,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -13,6 +13,7 @@
 #include "rlcore/verify/dispatch.hpp"
 #include "rlcore/verify/gsm8k_solution.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace d = rlcore::data;
@@ -114,3 +115,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -6,6 +6,8 @@
 #include "rlcore/training/files/run_settings.hpp"
 #include "rlcore/training/files/saved_sums.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace c = rlcore::checkpoint;
   namespace t = rlcore::trainer;
@@ -43,3 +45,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

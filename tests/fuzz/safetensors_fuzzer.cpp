@@ -3,6 +3,7 @@
 #include "rlcore/checkpoint/safetensors_reader.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace c = rlcore::checkpoint;
@@ -43,3 +44,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -2,6 +2,8 @@
 #include "fuzz/fuzzing.hpp"
 #include "rlcore/telemetry/report/sample_answers.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace t = rlcore::trainer;
   const auto& folder = fuzzing::folder();
@@ -14,3 +16,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -13,6 +13,7 @@
 #include "rlcore/data/image_cache.hpp"
 #include "rlcore/serving/service.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace serving = rlcore::serving;
@@ -114,3 +115,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzzing::require(last == serving::done_event, "a stream ends with", last);
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

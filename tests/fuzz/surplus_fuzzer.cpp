@@ -2,6 +2,8 @@
 #include "fuzz/fuzzing.hpp"
 #include "rlcore/trainer/policy/trajectory/surplus_file.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace t = rlcore::trainer;
   const auto path = fuzzing::write(t::surplus_file_name, fuzzing::text_of(data, size));
@@ -14,3 +16,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzzing::require(fuzzing::read(path) == once, "surplus.cbor does not read back");
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -4,6 +4,7 @@
 #include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/checkpoint/tensor_info.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace c = rlcore::checkpoint;
@@ -52,3 +53,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

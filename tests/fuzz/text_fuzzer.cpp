@@ -5,6 +5,8 @@
 #include "rlcore/text/stream_decoder.hpp"
 #include "rlcore/text/utf8.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text = fuzzing::text_of(data, size);
   const auto& tokenizer = fuzzing::small_tokenizer();
@@ -25,3 +27,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzzing::require(pieces + stream.finish() == tokenizer.decode(ids), "the pieces are not the text");
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

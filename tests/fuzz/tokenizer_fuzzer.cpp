@@ -3,6 +3,8 @@
 #include "rlcore/text/stream_decoder.hpp"
 #include "rlcore/text/tokenizer.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto parts = fuzzing::two_texts(fuzzing::text_of(data, size));
   const std::string_view json = parts.first, config = parts.second;
@@ -23,3 +25,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     });
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

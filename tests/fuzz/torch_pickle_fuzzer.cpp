@@ -3,6 +3,8 @@
 #include "fuzz/fuzzing.hpp"
 #include "rlcore/checkpoint/sharded_torch.hpp"
 
+namespace RLCORE_TEST_ID {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace c = rlcore::checkpoint;
   torch_archive::write_file(fuzzing::folder() / "model_world_size_1_rank_0.pt",
@@ -18,3 +20,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   });
   return 0;
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,8 @@
 
 #include "image/drawn.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_HAS_IMAGES
 
 namespace {
@@ -131,3 +133,5 @@ TEST(decode_image, nothing_and_text_are_no_images) {
 }  // namespace
 
 #endif
+
+}  // namespace RLCORE_TEST_ID

@@ -12,6 +12,8 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/image/decode.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_HAS_IMAGES
 
 namespace {
@@ -41,3 +43,5 @@ TEST(encode_png, refuses_a_picture_without_pixels) {
 }  // namespace
 
 #endif
+
+}  // namespace RLCORE_TEST_ID

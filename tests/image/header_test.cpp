@@ -12,6 +12,7 @@
 #include "rlcore/image/processor.hpp"
 #include "rlcore/text/base64.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -106,3 +107,4 @@ TEST(image_header, tokens_are_those_of_the_patches) {
 #endif
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

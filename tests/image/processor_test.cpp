@@ -5,6 +5,7 @@
 
 #include "image/drawn.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -37,3 +38,4 @@ TEST(image_processor, black_and_white) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -6,6 +6,7 @@
 
 #include "image/drawn.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -52,3 +53,4 @@ TEST(resample, bytes_are_transposed) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

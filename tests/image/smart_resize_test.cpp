@@ -7,6 +7,7 @@
 
 #include "image/drawn.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -40,3 +41,4 @@ TEST(smart_resize, an_error_names_the_size) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

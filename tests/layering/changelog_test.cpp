@@ -8,6 +8,7 @@
 
 #include "rlcore/core/version.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 TEST(changelog, has_the_version_of_the_library) {
@@ -21,3 +22,4 @@ TEST(changelog, has_the_version_of_the_library) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 TEST(code_names, comments_and_quotes_are_no_code) {
@@ -15,3 +16,4 @@ TEST(code_names, follow_a_scope) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

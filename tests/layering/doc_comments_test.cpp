@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using testing::ElementsAre;
@@ -92,3 +93,4 @@ TEST(doc_comments, what_needs_none) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

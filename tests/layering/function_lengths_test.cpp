@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using testing::ElementsAre;
@@ -109,3 +110,4 @@ TEST_F(long_function, may_be_an_exception_that_is_needed) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -4,6 +4,7 @@
 
 #include "layering/layers.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using layering::violations;
@@ -127,3 +128,4 @@ TEST_F(bad_tree, circle) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using testing::ElementsAre;
@@ -36,3 +37,4 @@ TEST(libm, every_way_to_call_it_is_found) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

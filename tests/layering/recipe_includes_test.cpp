@@ -8,6 +8,7 @@
 
 #include "layering/layers.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace fs = std::filesystem;
@@ -62,3 +63,4 @@ TEST(recipe_includes, the_check_can_fail) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -18,6 +18,8 @@
 #include "rlcore/objective/piece/value/clipped_value.hpp"
 #include "rlcore/objective/reward/soft_overlong.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -97,3 +99,4 @@ TEST(documented_numbers, preference) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

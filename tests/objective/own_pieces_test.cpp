@@ -13,6 +13,8 @@
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/divergence/k2.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -59,3 +61,4 @@ TEST(own_pieces, are_pieces) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

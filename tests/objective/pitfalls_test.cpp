@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace fs = std::filesystem;
@@ -40,3 +41,4 @@ TEST(pitfalls, are_covered_by_tests_that_exist) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -8,7 +8,11 @@
 
 #if __has_include(<Eigen/Core>)
 #include "rlcore/tensor/eigen.hpp"
+#endif
 
+namespace RLCORE_TEST_ID {
+
+#if __has_include(<Eigen/Core>)
 TEST(readme, grpo_on_eigen) {
   constexpr int responses = 8, tokens = 5;
   const Eigen::ArrayXXf logp = Eigen::ArrayXXf::Constant(responses, tokens, -1.0f), old_logp = logp;
@@ -32,3 +36,5 @@ TEST(readme, grpo_on_eigen) {
   EXPECT_NEAR(dlogp(5, 0), (1 / std::sqrt(8.0) + kl / 2) / 40, 1e-6);
 }
 #endif
+
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace fs = std::filesystem;
@@ -35,3 +36,4 @@ TEST(umbrella, reaches_every_header) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -11,6 +11,7 @@
 #include "device/cpu/sets.hpp"
 #include "optim/golden.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -122,3 +123,4 @@ INSTANTIATE_TEST_SUITE_P(sets, adamw, testing::ValuesIn(rlcore_test::instruction
                          [](const auto& each) { return each.param; });
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

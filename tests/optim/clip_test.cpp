@@ -11,6 +11,7 @@
 #include "optim/golden.hpp"
 #include "rlcore/device/cpu.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -48,3 +49,4 @@ TEST(clip, squares_beyond_float_do_not_overflow) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

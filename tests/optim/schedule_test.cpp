@@ -10,6 +10,7 @@
 
 #include "optim/golden.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -64,3 +65,4 @@ TEST(schedule, warmup_of_verl) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -11,6 +11,7 @@
 
 #include "rlcore/core/random.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::parallel;
@@ -176,3 +177,4 @@ TEST(sequence_cost, is_what_a_layer_computes) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

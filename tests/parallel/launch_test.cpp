@@ -15,6 +15,7 @@
 
 #include "support/communicator_checks.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::parallel;
@@ -149,3 +150,4 @@ TEST(launch, ranks_are_threads_or_processes) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -6,6 +6,7 @@
 
 #include "rlcore/parallel/launch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 TEST(launch_of_headers_alone, says_what_to_link) {
@@ -16,3 +17,4 @@ TEST(launch_of_headers_alone, says_what_to_link) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -11,6 +11,7 @@
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/simd/exact_sum.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -96,3 +97,4 @@ TEST(world, names_in_a_report_stay_those_of_the_rank) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

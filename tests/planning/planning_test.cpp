@@ -16,6 +16,7 @@
 #include "rlcore/planning/read_model.hpp"
 #include "rlcore/planning/search.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -303,3 +304,4 @@ TEST(planning_cluster, collectives_take_what_the_slowest_link_needs) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -15,6 +15,7 @@
 #include "rlcore/training/scored_groups.hpp"
 #include "rlcore/training/trainable_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -154,3 +155,4 @@ TEST(planning_bytes, of_other_wires_and_of_groups_that_share) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

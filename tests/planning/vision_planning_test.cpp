@@ -11,6 +11,7 @@
 #include "rlcore/planning/compute_time.hpp"
 #include "rlcore/planning/read_plan.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -107,3 +108,4 @@ TEST(vision_planning, the_command_line) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

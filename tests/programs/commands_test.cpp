@@ -15,6 +15,7 @@
 #include "support/program.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace fs = std::filesystem;
@@ -100,3 +101,4 @@ std::string name_of(const testing::TestParamInfo<std::string>& info) {
 INSTANTIATE_TEST_SUITE_P(docs, commands, testing::ValuesIn(pages()), name_of);
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -1,6 +1,7 @@
 // build/bin/compare_runs: exit codes, and a run beside its replay with other kernels.
 #include "grpo_trainer.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -76,3 +77,4 @@ TEST_F(compare_runs, a_replay_with_other_kernels) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -1,6 +1,7 @@
 // The keys that make ranks of a trainer share sequences: whatever the other axis and the shards, the same bits.
 #include "grpo_trainer.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -43,3 +44,4 @@ TEST_F(context_parallel, heads_that_do_not_divide) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -4,6 +4,7 @@
 
 #include "grpo_trainer.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -149,3 +150,4 @@ TEST_F(dapo_trainer, sources_of_rewards) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

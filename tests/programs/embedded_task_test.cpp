@@ -8,6 +8,7 @@
 #include "rlcore/telemetry/logger.hpp"
 #include "support/program.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 TEST(embedded_task, ten_steps_of_each_policy_trainer_learn_it) {
@@ -55,3 +56,4 @@ TEST(embedded_task, ten_steps_of_each_policy_trainer_learn_it) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

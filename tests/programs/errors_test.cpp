@@ -9,6 +9,7 @@
 #include "first_steps.hpp"
 #include "rlcore/data/table.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace fs = std::filesystem;
@@ -224,3 +225,4 @@ INSTANTIATE_TEST_SUITE_P(programs, errors, testing::ValuesIn(mistakes()),
                          [](const auto& one) { return std::string(one.param.of) + "_" + one.param.name; });
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -5,6 +5,7 @@
 #include "support/program.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace fs = std::filesystem;
@@ -167,3 +168,4 @@ TEST_F(evaluate, says_what_is_wrong_before_any_work) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

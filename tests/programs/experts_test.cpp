@@ -4,6 +4,7 @@
 #include "sft_trainer.hpp"
 #include "support/mpirun.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace fs = std::filesystem;
@@ -88,3 +89,4 @@ TEST_F(experts, what_cannot_be_divided_is_refused) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <sstream>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using first_steps::ordered_json;
@@ -54,3 +55,4 @@ INSTANTIATE_TEST_SUITE_P(trainers, first_steps_of, testing::ValuesIn(names()),
                          [](const auto& one) { return one.param; });
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -4,6 +4,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/data/table.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace fs = std::filesystem;
@@ -78,3 +79,4 @@ TEST_F(geo3k_preprocess, refuses_bad_input_in_one_line) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

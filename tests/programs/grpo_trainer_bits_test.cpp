@@ -4,6 +4,7 @@
 #include "rlcore/device/cpu/instruction_sets.hpp"
 #include "support/kill.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -230,3 +231,4 @@ TEST_F(trainer_bits, keeps_as_many_checkpoints_as_asked) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -2,6 +2,7 @@
 #include "grpo_trainer.hpp"
 #include "rlcore/data/table.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -170,3 +171,4 @@ TEST_F(trainer_errors, answers_without_training) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

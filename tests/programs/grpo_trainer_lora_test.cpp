@@ -4,6 +4,7 @@
 #include "rlcore/checkpoint/merge_adapter.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -69,3 +70,4 @@ TEST_F(trainer_lora, trains_saves_merges_and_goes_on) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,7 @@
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/text/tokenizer.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -112,3 +113,4 @@ print("agrees")
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -7,6 +7,7 @@
 #include "rlcore/telemetry/metric_names.hpp"
 #include "rlcore/telemetry/report/sample_answers.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -296,3 +297,4 @@ TEST_F(command_lines, the_report_shows_answers_of_validations) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

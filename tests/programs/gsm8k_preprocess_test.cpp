@@ -4,6 +4,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/data/table.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 const std::filesystem::path program = std::filesystem::path(RLCORE_BIN_DIR) / "gsm8k_preprocess";
@@ -87,3 +88,4 @@ TEST_F(gsm8k_preprocess, leaves_nothing_half_written) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -5,6 +5,7 @@
 #include "rlcore/data/jsonl.hpp"
 #include "support/program.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 class gsm8k_solutions : public testing::Test {
@@ -81,3 +82,4 @@ TEST_F(gsm8k_solutions, refuses_in_one_line) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -13,6 +13,7 @@
 #include "grpo_trainer.hpp"
 #include "support/mpirun.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -82,3 +83,4 @@ TEST_F(killed_ranks, go_on_as_fewer_to_the_same_bits) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

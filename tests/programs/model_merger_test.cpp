@@ -8,6 +8,7 @@
 #include "support/program.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace fs = std::filesystem;
@@ -225,3 +226,4 @@ TEST_F(model_merger, shards_of_three_ranks) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

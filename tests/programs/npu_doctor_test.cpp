@@ -14,6 +14,7 @@
 
 #include "support/program.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using testing::HasSubstr;
@@ -371,3 +372,4 @@ TEST_F(npu_report, a_program_that_is_not_there_is_named) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -15,6 +15,7 @@
 #include "examples/golden_case.hpp"
 #include "support/program.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using golden::data_type;
@@ -207,3 +208,4 @@ TEST(golden_difference, is_counted_in_units_of_the_last_place) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

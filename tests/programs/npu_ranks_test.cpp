@@ -3,6 +3,7 @@
 #include "grpo_trainer.hpp"
 #include "support/mpirun.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -84,3 +85,4 @@ TEST_F(npu_ranks, of_mpirun_log_into_files_of_their_own) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,7 @@
 
 #include "grpo_trainer.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -110,3 +111,4 @@ TEST_F(npu_runs, the_same_responses_give_nearly_the_same_numbers) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

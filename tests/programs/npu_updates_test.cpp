@@ -3,6 +3,7 @@
 
 #include "grpo_trainer.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -73,3 +74,4 @@ TEST_F(npu_updates, run_by_the_rules_of_every_cann) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -7,6 +7,7 @@
 
 #include "support/program.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 class plan_program : public testing::Test {
@@ -70,3 +71,4 @@ TEST_F(plan_program, refuses_in_one_line) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -6,6 +6,7 @@
 #include "grpo_trainer.hpp"
 #include "rlcore/telemetry/metric_names.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -228,3 +229,4 @@ TEST_F(policy_trainers, refusals_are_one_line) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,7 @@
 
 #include "rlcore/telemetry/metric_names.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace preference;
@@ -167,3 +168,4 @@ TEST_F(preference_trainers, refuse_in_one_line_before_any_work) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

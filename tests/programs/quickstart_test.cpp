@@ -5,6 +5,7 @@
 
 #include "support/program.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 TEST(quickstart, refuses_a_bad_setting_before_any_work) {
@@ -23,3 +24,4 @@ TEST(quickstart, refuses_a_bad_setting_before_any_work) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

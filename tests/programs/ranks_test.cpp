@@ -4,6 +4,7 @@
 #include "grpo_trainer.hpp"
 #include "support/mpirun.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -127,3 +128,4 @@ TEST(ranks_of_every_trainer, give_the_same_bits) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,7 @@
 
 #include "grpo_trainer.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -177,3 +178,4 @@ TEST_F(replay_test, refuses_what_does_not_fit) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,7 @@
 #include "first_steps.hpp"
 #include "grpo_trainer.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -126,3 +127,4 @@ TEST(rollout_ranks_of_openrlhf, give_the_bits_of_one_rank) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

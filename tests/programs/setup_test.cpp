@@ -7,6 +7,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace fs = std::filesystem;
@@ -41,3 +42,4 @@ TEST(setup, names_what_is_missing) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,7 @@
 
 #include "sft_trainer.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace sft;
@@ -53,3 +54,4 @@ TEST_F(sft_on_gsm8k, held_out_loss_falls) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

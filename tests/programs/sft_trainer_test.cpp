@@ -4,6 +4,7 @@
 #include "rlcore/data/table.hpp"
 #include "support/kill.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace sft;
@@ -328,3 +329,4 @@ TEST_F(sft_trainer, refuses_wrong_input_before_any_work) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

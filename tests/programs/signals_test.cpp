@@ -17,6 +17,7 @@
 #include "grpo_trainer.hpp"
 #include "support/mpirun.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -148,3 +149,4 @@ TEST_F(signals, a_second_one_ends_at_once) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -7,6 +7,7 @@
 
 #include "support/program.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace fs = std::filesystem;
@@ -171,3 +172,4 @@ TEST_F(variants, every_algorithm_of_the_list_trains) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -2,6 +2,7 @@
 #include "data/scratch.hpp"
 #include "support/program.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace fs = std::filesystem;
@@ -71,3 +72,4 @@ for kind in ("plain", "lora"):
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

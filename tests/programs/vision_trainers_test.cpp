@@ -10,6 +10,7 @@
 #include "grpo_trainer.hpp"
 #include "rlcore/data/jsonl.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace grpo;
@@ -302,3 +303,4 @@ TEST_F(vision_trainers, what_cannot_be_is_said_in_one_line) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

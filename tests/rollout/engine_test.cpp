@@ -12,6 +12,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -397,3 +398,4 @@ TEST(engine, refuses_an_empty_prompt) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

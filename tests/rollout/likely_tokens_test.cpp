@@ -14,6 +14,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rollout/golden_sampling.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -138,3 +139,4 @@ TEST(likely_tokens, of_a_draw_are_those_that_numpy_keeps) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

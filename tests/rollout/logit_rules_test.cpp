@@ -18,6 +18,7 @@
 #include "rollout/golden_sampling.hpp"
 #include "support/thrown.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -192,3 +193,4 @@ TEST(token_history, counts_what_a_map_counts) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

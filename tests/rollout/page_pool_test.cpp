@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::rollout::page_pool;
@@ -71,3 +72,4 @@ TEST(page_pool, what_nobody_uses_can_be_neither_shared_nor_released) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

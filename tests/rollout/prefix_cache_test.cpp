@@ -9,6 +9,7 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/nn/model/input.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -112,3 +113,4 @@ TEST(prefix_cache, floats_of_pictures_decide) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -15,6 +15,7 @@
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/engine.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -283,3 +284,4 @@ TEST(prompt_pictures, what_does_not_fit_is_refused_with_the_number_of_the_reques
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -24,6 +24,7 @@
 #include "rollout/failing_group.hpp"
 #include "rollout/session_scenario.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -222,3 +223,4 @@ TEST(rank_group, a_rank_that_fails_fails_the_pass_and_nobody_waits) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -16,6 +16,7 @@
 #include "rlcore/rollout/engine.hpp"
 #include "support/thrown.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -203,3 +204,4 @@ TEST(ruled_generation, refuses_rules_that_cannot_be) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -13,6 +13,7 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/rollout/same_prompt.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -308,3 +309,4 @@ TEST(schedule, the_youngest_goes_back_when_pages_run_out) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -23,6 +23,7 @@
 #include "rlcore/rollout/session.hpp"
 #include "rollout/session_scenario.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -365,3 +366,4 @@ TEST(session_faults, threads_may_show_pictures_while_it_runs) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

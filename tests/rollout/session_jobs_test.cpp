@@ -20,6 +20,7 @@
 #include "rlcore/rollout/session.hpp"
 #include "rollout/session_scenario.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -489,3 +490,4 @@ TEST(session_jobs, prompts_are_read_one_after_the_other_while_texts_go_on) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

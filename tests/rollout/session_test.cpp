@@ -17,6 +17,7 @@
 
 #include "rollout/session_scenario.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -285,3 +286,4 @@ TEST(session, threads_may_submit_and_cancel_while_it_runs) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

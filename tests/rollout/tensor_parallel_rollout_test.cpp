@@ -15,6 +15,7 @@
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/rollout/engine.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -158,3 +159,4 @@ TEST(tensor_parallel_pictures, reads_pictures_on_every_rank) {
 INSTANTIATE_TEST_SUITE_P(families, tensor_parallel_rollout, testing::Values(nn::family::qwen2, nn::family::qwen3));
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -21,6 +21,7 @@
 #include "support/program.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::serving::json;
@@ -353,3 +354,4 @@ print(json.dumps({"logprobs": logits[:-1].gather(1, ids[0, 1:, None])[:, 0].toli
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

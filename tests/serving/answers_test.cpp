@@ -9,6 +9,7 @@
 #include "rlcore/serving/service.hpp"
 #include "serving/scripted_engine.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace serving = rlcore::serving;
@@ -281,3 +282,4 @@ TEST(chats, log_probs_have_the_bytes_of_each_token) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

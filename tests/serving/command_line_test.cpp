@@ -9,6 +9,7 @@
 
 #include "rlcore/config/programs/openai_server.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -61,3 +62,4 @@ TEST(server_command_line, the_word_without_a_flag_is_the_model) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

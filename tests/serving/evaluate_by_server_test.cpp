@@ -13,6 +13,7 @@
 #include "support/program.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using testing::HasSubstr;
@@ -103,3 +104,4 @@ TEST_F(evaluate_by_server, takes_no_response_that_is_not_whole) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,7 @@
 #include "rlcore/serving/service.hpp"
 #include "serving/scripted_engine.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace serving = rlcore::serving;
@@ -214,3 +215,4 @@ TEST(fields, ids_of_answers_differ_between_servers_of_one_start) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -14,6 +14,7 @@
 
 #include "serving/running_server.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace serving = rlcore::serving;
@@ -200,3 +201,4 @@ TEST(http_server, where_it_cannot_listen_is_one_clear_line) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

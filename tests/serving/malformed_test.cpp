@@ -9,6 +9,7 @@
 #include "serving/scripted_engine.hpp"
 #include "support/cpu_time.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace serving = rlcore::serving;
@@ -233,3 +234,4 @@ TEST(malformed, unknown_keys_are_ignored_and_logged_once_with_the_nearest_name) 
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

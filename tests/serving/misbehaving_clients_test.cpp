@@ -22,6 +22,7 @@
 #include "rlcore/serving/http_server.hpp"
 #include "serving/running_server.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 std::atomic<int> refusals = 0, refused_with = 0;
@@ -403,3 +404,4 @@ TEST(misbehaving_clients, a_fault_in_the_middle_of_a_stream_is_its_last_event) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

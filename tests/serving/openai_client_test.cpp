@@ -10,6 +10,7 @@
 #include "serving/server_process.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 /// A random model that has the call of a tool as a few tokens, so that a request can make it write one.
@@ -45,3 +46,4 @@ TEST(openai_python, gets_what_it_asks_for) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

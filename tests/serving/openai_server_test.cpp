@@ -24,6 +24,7 @@
 #include "support/program.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::serving::json;
@@ -323,3 +324,4 @@ TEST_F(openai_server, starts_by_vllms_command_lines) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,7 @@
 #include "rlcore/serving/service.hpp"
 #include "serving/scripted_engine.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace serving = rlcore::serving;
@@ -70,3 +71,4 @@ TEST(openapi, fields_of_requests_are_those_that_are_read) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

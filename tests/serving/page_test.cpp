@@ -10,6 +10,7 @@
 #include "serving/server_process.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 std::string chromium() {
@@ -38,3 +39,4 @@ TEST(page, chats_in_a_browser) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -22,6 +22,8 @@
 #include "serving/picture_model.hpp"
 #include "serving/scripted_engine.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_HAS_IMAGES
 
 namespace {
@@ -269,3 +271,5 @@ TEST(byte_budget, a_client_that_leaves_waits_no_longer_and_holds_up_nobody) {
 }  // namespace
 
 #endif
+
+}  // namespace RLCORE_TEST_ID

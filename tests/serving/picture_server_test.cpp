@@ -20,6 +20,8 @@
 #include "support/program.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_HAS_IMAGES
 
 namespace {
@@ -166,3 +168,5 @@ TEST_F(picture_server, limits_in_both_spellings) {
 }  // namespace
 
 #endif
+
+}  // namespace RLCORE_TEST_ID

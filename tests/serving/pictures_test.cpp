@@ -14,6 +14,8 @@
 #include "rlcore/serving/session_engine.hpp"
 #include "serving/picture_model.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_HAS_IMAGES
 
 namespace {
@@ -204,3 +206,5 @@ TEST(pictures, an_open_last_message_ends_with_its_last_text) {
 }  // namespace
 
 #endif
+
+}  // namespace RLCORE_TEST_ID

@@ -32,6 +32,7 @@
 #include "support/program.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace rollout = rlcore::rollout;
@@ -265,3 +266,4 @@ TEST_F(ranks_of_a_server, are_refused_in_one_line_where_they_cannot_be) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -13,6 +13,7 @@
 #include "rlcore/serving/service.hpp"
 #include "serving/scripted_engine.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace serving = rlcore::serving;
@@ -88,3 +89,4 @@ TEST(request_record, a_file_that_cannot_be_written_is_said_once_and_nobody_waits
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

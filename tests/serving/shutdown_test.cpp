@@ -26,6 +26,7 @@
 #include "support/program.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::serving::json;
@@ -330,3 +331,4 @@ TEST_F(shutdown_of_a_server, comes_before_the_model_is_read_where_the_port_is_ta
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

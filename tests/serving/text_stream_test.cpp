@@ -16,6 +16,7 @@
 #include "rlcore/text/utf8.hpp"
 #include "serving/scripted_engine.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::serving::overlap;
@@ -159,3 +160,4 @@ TEST(overlap, is_the_longest_end_that_begins_the_mark) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -9,6 +9,7 @@
 #include "rlcore/serving/service.hpp"
 #include "serving/scripted_engine.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::serving;
@@ -142,3 +143,4 @@ TEST(tool_calls, of_earlier_turns_are_objects_to_the_template) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

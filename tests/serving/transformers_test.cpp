@@ -14,6 +14,7 @@
 #include "serving/server_process.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace fs = std::filesystem;
@@ -104,3 +105,4 @@ TEST_F(beside_transformers, conversations_are_rendered_as_by_apply_chat_template
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -14,6 +14,7 @@
 #include "rlcore/serving/service.hpp"
 #include "serving/scripted_engine.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::serving::json;
@@ -217,3 +218,4 @@ TEST_F(shapes, of_events) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

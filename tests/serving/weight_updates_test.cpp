@@ -24,6 +24,7 @@
 #include "serving/server_process.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::serving::json;
@@ -258,3 +259,4 @@ TEST_F(weight_updates, an_adapter_may_go_while_the_server_sleeps_or_forgets) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -11,6 +11,8 @@
 
 #include "rlcore/simd/reduce.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using rlcore::exact_sum;
 
 namespace {
@@ -76,3 +78,4 @@ TEST(wide_sum, adds_lanes_in_double) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,8 @@
 
 #include "rlcore/simd/exact.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -182,3 +184,4 @@ TEST(exact_math, excess_has_no_cancellation) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

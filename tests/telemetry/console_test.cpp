@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -33,3 +34,4 @@ TEST(fitted, breaks_sentences_at_blanks_and_leaves_tables_and_commands) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -4,6 +4,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/telemetry/logger.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -36,3 +37,4 @@ TEST(logger_announce, the_row_is_in_the_file_at_once_and_write_replaces_it) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -12,6 +12,7 @@
 
 #include "rlcore/telemetry/progress.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -197,3 +198,4 @@ TEST(progress, is_silent_without_a_terminal) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

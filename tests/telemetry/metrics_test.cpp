@@ -13,6 +13,7 @@
 #include "rlcore/telemetry/process_memory.hpp"
 #include "rlcore/trainer/evaluation/validation_metrics.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -197,3 +198,4 @@ TEST(metric_names, documentation_is_up_to_date) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

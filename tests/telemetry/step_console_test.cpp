@@ -15,6 +15,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/telemetry/logger.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -154,3 +155,4 @@ TEST(step_console, the_file_of_a_run_that_goes_on_or_begins_anew) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

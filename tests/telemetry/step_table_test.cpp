@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -153,3 +154,4 @@ TEST(step_table, what_was_validated) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

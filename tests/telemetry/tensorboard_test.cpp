@@ -13,6 +13,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/telemetry/logger.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -275,3 +276,4 @@ TEST(tensorboard, says_what_it_cannot_write) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -29,3 +30,4 @@ TEST(tracker_import, quotes_names_for_the_shell) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

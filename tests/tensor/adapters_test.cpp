@@ -19,6 +19,7 @@
 #include <xtensor/xtensor.hpp>
 #endif
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 static_assert(rlcore::eigen_strided<Eigen::MatrixXf> && !rlcore::xtensor_expression<Eigen::MatrixXf>);
@@ -63,3 +64,4 @@ TEST(adapters, show_the_same_numbers) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

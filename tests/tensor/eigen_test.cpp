@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::as_view;
@@ -136,3 +137,4 @@ TEST(eigen, writes_arrive) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -5,6 +5,7 @@
 #include <array>
 #include <type_traits>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::offset_pointer;
@@ -28,3 +29,4 @@ TEST(offset_pointer, a_plain_pointer_is_one_to_the_whole_array) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

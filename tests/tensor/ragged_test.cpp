@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rows = std::vector<std::vector<int>>;
@@ -47,3 +48,4 @@ TEST(ragged, clear_keeps_the_memory) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::as_view;
@@ -89,3 +90,4 @@ TEST(span, temporaries_that_own_are_told_from_those_that_do_not) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

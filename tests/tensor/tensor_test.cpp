@@ -14,6 +14,7 @@
 #include "rlcore/tensor/buffer.hpp"
 #include "support/fake_device.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 /// The smallest device whose memory the host can read.
@@ -129,3 +130,4 @@ TEST(tensor, on_a_device_moves_as_one_row) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

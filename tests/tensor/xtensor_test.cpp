@@ -29,6 +29,7 @@
 
 #include "rlcore/losses.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::as_view;
@@ -206,3 +207,4 @@ TEST(xtensor, arrays_of_any_rank_are_fields) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::text;
@@ -39,3 +40,4 @@ TEST(base64, refuses_other_texts) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

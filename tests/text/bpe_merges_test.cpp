@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
+
 namespace text = rlcore::text;
 
 namespace {
@@ -34,3 +36,4 @@ TEST(bpe_merges, long_and_short_words_merge_alike) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

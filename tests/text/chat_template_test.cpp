@@ -13,6 +13,8 @@
 #include "rlcore/text/chat_family.hpp"
 #include "rlcore/text/text_file.hpp"
 
+namespace RLCORE_TEST_ID {
+
 namespace fs = std::filesystem;
 namespace text = rlcore::text;
 using json = nlohmann::ordered_json;
@@ -274,3 +276,4 @@ TEST(message, from_json_names_the_broken_place) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

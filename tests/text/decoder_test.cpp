@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+namespace RLCORE_TEST_ID {
+
 namespace text = rlcore::text;
 using nlohmann::json;
 
@@ -42,3 +44,4 @@ TEST(decoder, only_llamas_steps_go_token_by_token) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

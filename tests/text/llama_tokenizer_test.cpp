@@ -10,6 +10,8 @@
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
 
+namespace RLCORE_TEST_ID {
+
 namespace text = rlcore::text;
 using nlohmann::json;
 using ids_t = std::vector<std::int32_t>;
@@ -72,3 +74,4 @@ TEST(llama_tokenizer, templates_add_on_both_sides_and_within_each_other) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,7 @@
 
 #include "rlcore/text/cbor_depth.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace text = rlcore::text;
@@ -100,3 +101,4 @@ TEST(parse_json, json_text_replaces_what_is_not_utf8) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

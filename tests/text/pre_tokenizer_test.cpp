@@ -9,6 +9,8 @@
 
 #include "rlcore/text/normalizer.hpp"
 
+namespace RLCORE_TEST_ID {
+
 namespace text = rlcore::text;
 using nlohmann::json;
 using strings = std::vector<std::string>;
@@ -66,3 +68,4 @@ TEST(normalizer, steps_do_what_their_names_say) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
+
 namespace text = rlcore::text;
 
 namespace {
@@ -37,3 +39,4 @@ TEST(python_json, numbers_and_strings_as_python_writes_them) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

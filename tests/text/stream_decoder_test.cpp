@@ -11,6 +11,8 @@
 
 #include "rlcore/text/text_file.hpp"
 
+namespace RLCORE_TEST_ID {
+
 namespace fs = std::filesystem;
 namespace text = rlcore::text;
 using nlohmann::json;
@@ -80,3 +82,4 @@ TEST(stream_decoder, a_decoder_that_looks_further_is_given_everything_at_once) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

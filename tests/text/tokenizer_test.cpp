@@ -13,6 +13,8 @@
 #include "rlcore/text/text_file.hpp"
 #include "support/cpu_time.hpp"
 
+namespace RLCORE_TEST_ID {
+
 namespace fs = std::filesystem;
 namespace text = rlcore::text;
 using nlohmann::json;
@@ -293,3 +295,4 @@ TEST(tokenizer, nested_sequences_take_linear_time) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -15,6 +15,8 @@
 #include "rlcore/text/copy_files.hpp"
 #include "rlcore/text/text_file.hpp"
 
+namespace RLCORE_TEST_ID {
+
 namespace fs = std::filesystem;
 namespace text = rlcore::text;
 using nlohmann::json;
@@ -86,3 +88,4 @@ TEST(train_bpe, refuses_what_it_cannot_do) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

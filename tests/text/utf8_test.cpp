@@ -8,6 +8,8 @@
 
 #include "rlcore/text/byte_alphabet.hpp"
 
+namespace RLCORE_TEST_ID {
+
 namespace text = rlcore::text;
 
 namespace {
@@ -49,3 +51,4 @@ TEST(byte_alphabet, is_a_bijection_with_the_known_letters) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -18,6 +18,7 @@
 #include "rlcore/trainer/policy/trajectory/surplus_file.hpp"
 #include "rlcore/verify/search_answer.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -88,3 +89,4 @@ TEST(nested_input, removing_a_key_without_a_name_is_refused) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -15,6 +15,7 @@
 #include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/training/trainable_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -110,3 +111,4 @@ INSTANTIATE_TEST_SUITE_P(kinds, context_parallel_model,
                          });
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

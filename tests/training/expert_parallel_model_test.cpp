@@ -17,6 +17,7 @@
 #include "rlcore/training/scored_groups.hpp"
 #include "rlcore/training/trainable_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -227,3 +228,4 @@ TEST(expert_parallel_model, refusals) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

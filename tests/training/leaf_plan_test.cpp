@@ -9,6 +9,7 @@
 #include "nn/tiny_vision.hpp"
 #include "rlcore/nn/vision/vision_cost.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -27,3 +28,4 @@ TEST(leaf_plan, deals_rows_with_pictures_to_all_leaves) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -19,6 +19,7 @@
 #include "rlcore/training/trainable_model.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -226,3 +227,4 @@ INSTANTIATE_TEST_SUITE_P(trainable_model, sharded,
                          [](const auto& each) { return each.param.name; });
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

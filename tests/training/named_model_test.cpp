@@ -5,6 +5,7 @@
 #include "rlcore/config/programs/preference_keys.hpp"
 #include "rlcore/config/programs/sft.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -38,3 +39,4 @@ TEST(named_model, an_empty_folder_of_a_run_is_refused_by_name) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

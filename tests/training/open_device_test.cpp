@@ -7,6 +7,7 @@
 
 #include "rlcore/core/error.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -52,3 +53,4 @@ TEST(open_device, makes_one_emulated_machine_at_a_time) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

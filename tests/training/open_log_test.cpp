@@ -7,6 +7,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -46,3 +47,4 @@ TEST(open_log, names_the_command_that_imports_it_elsewhere) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

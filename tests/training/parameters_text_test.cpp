@@ -11,6 +11,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -69,3 +70,4 @@ TEST(parameters_text, expert_parallel) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -15,6 +15,7 @@
 #include "rlcore/trainer/supervised/openrlhf_sft.hpp"
 #include "rlcore/training/read_device.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -130,3 +131,4 @@ TEST(device_options, old_log_probs_are_computed_again_on_the_npu) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -21,6 +21,7 @@
 #include "data/scratch.hpp"
 #include "support/counted_cpu.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -291,3 +292,4 @@ TEST(scoring_in_shards, every_folder_is_read_by_pieces) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

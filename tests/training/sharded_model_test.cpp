@@ -17,6 +17,7 @@
 #include "support/counted_cpu.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -307,3 +308,4 @@ TEST(sharded_model, an_old_loop_is_told_that_rows_have_to_be_dealt) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

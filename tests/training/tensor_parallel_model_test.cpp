@@ -18,6 +18,7 @@
 #include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/training/trainable_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -181,3 +182,4 @@ INSTANTIATE_TEST_SUITE_P(families, tensor_parallel_model,
                          testing::Values(nn::family::qwen2, nn::family::qwen3, nn::family::qwen3_moe));
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -13,6 +13,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -158,3 +159,4 @@ INSTANTIATE_TEST_SUITE_P(trainable_model, lora,
                          [](const auto& each) { return each.param.name; });
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -21,6 +21,7 @@
 #include "rlcore/training/scored_groups.hpp"
 #include "rlcore/training/trainable_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -341,3 +342,4 @@ INSTANTIATE_TEST_SUITE_P(kinds, vision_model_context,
                                          parallel::context_kind::ulysses));
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -11,6 +11,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -96,3 +97,4 @@ TEST(weight_sync, moves_what_is_not_there_already) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -7,6 +7,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::data_error;
@@ -58,3 +59,4 @@ TEST(dispatch, each_version_has_its_sources) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

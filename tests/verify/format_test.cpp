@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore::verify;
 
 namespace {
@@ -29,3 +31,4 @@ TEST(format, other_tags) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/verify/dispatch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::verify;
@@ -48,3 +49,4 @@ TEST(geo3k_row, refuses_other_rows) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -7,6 +7,7 @@
 #include "rlcore/verify/geo3k.hpp"
 #include "support/cpu_time.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::verify;
@@ -83,3 +84,4 @@ TEST(grade_answer, takes_any_bytes) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

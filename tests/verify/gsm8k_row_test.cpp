@@ -4,6 +4,7 @@
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/verify/dispatch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::verify;
@@ -29,3 +30,4 @@ TEST(gsm8k_row, is_what_the_prompt_data_set_reads) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -7,6 +7,7 @@
 
 #include "rlcore/data/jsonl.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -62,3 +63,4 @@ TEST(gsm8k_solution, reads_the_published_file) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,7 @@
 #include "data/scratch.hpp"
 #include "support/cpu_time.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::verify;
@@ -170,3 +171,4 @@ TEST(gsm8k, every_reference_solution_is_correct) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,7 @@
 #include "rlcore/verify/math_dapo.hpp"
 #include "support/cpu_time.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::verify;
@@ -124,3 +125,4 @@ TEST(math, is_thread_safe) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

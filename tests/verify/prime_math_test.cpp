@@ -6,6 +6,7 @@
 #include "data/scratch.hpp"
 #include "support/cpu_time.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::verify;
@@ -60,3 +61,4 @@ TEST(prime_math, takes_any_bytes) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -5,6 +5,7 @@
 #include "data/scratch.hpp"
 #include "support/cpu_time.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::verify;
@@ -65,3 +66,4 @@ TEST(search_answer, takes_any_bytes_in_linear_time) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

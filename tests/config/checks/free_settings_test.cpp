@@ -7,6 +7,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::trainer::free_settings;
@@ -36,3 +37,4 @@ TEST(free_settings, are_those_that_change_no_number) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

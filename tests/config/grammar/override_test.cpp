@@ -8,6 +8,7 @@
 
 #include "rlcore/config/grammar/interpolate.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -152,3 +153,4 @@ TEST(real_text, is_pythons_repr) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

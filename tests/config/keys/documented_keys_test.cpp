@@ -11,6 +11,7 @@
 #include "rlcore/config/programs/preference_keys.hpp"
 #include "rlcore/config/programs/sft.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -55,3 +56,4 @@ TEST(documented_keys, those_that_take_one_value_are_on_the_pages) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

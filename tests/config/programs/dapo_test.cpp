@@ -11,6 +11,7 @@
 #include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -167,3 +168,4 @@ TEST(dapo_registry, defaults_and_refusals) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -160,3 +161,4 @@ TEST(preference_keys, rules_that_span_flags) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

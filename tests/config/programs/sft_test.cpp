@@ -9,6 +9,7 @@
 #include "rlcore/config/check_value.hpp"
 #include "rlcore/trainer/supervised/openrlhf_sft.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -123,3 +124,4 @@ TEST(sft_registry, openrlhf_rows) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,7 @@
 
 #include "rlcore/config/programs/main_ppo.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -113,3 +114,4 @@ TEST(batch_plan, refuses_products_of_more_than_64_bits) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

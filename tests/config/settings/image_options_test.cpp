@@ -10,6 +10,7 @@
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/config/programs/sft.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -91,3 +92,4 @@ TEST(image_options, openrlhf_says_how_many_pictures_a_prompt_has) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -12,6 +12,7 @@
 #include "rlcore/config/settings/rollout_ranks.hpp"
 #include "rlcore/trainer/supervised/sft_settings.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -212,3 +213,4 @@ TEST(rank_options, how_many_ranks) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,7 @@
 #include "device/cpu/attention_problem.hpp"
 #include "device/cpu/sets.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -140,3 +141,4 @@ INSTANTIATE_TEST_SUITE_P(sets, attention_pages, testing::ValuesIn(rlcore_test::i
                          [](const auto& each) { return each.param; });
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,7 @@
 
 #include "device/cpu/sets.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -238,3 +239,4 @@ INSTANTIATE_TEST_SUITE_P(sets, elementwise, testing::ValuesIn(rlcore_test::instr
                          [](const auto& each) { return each.param; });
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

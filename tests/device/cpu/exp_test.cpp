@@ -10,6 +10,7 @@
 
 #include "device/cpu/sets.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -61,3 +62,4 @@ INSTANTIATE_TEST_SUITE_P(sets, exponential, testing::ValuesIn(rlcore_test::instr
                          [](const auto& each) { return each.param; });
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

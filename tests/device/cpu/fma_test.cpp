@@ -16,6 +16,7 @@
 #include <arm_neon.h>
 #endif
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace portable {
@@ -100,3 +101,4 @@ TEST(fma, of_ends_and_of_what_is_no_number) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -15,6 +15,7 @@
 #include "device/cpu/sets.hpp"
 #include "rlcore/core/dtype.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -263,3 +264,4 @@ INSTANTIATE_TEST_SUITE_P(sets, gemm,
                          });
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

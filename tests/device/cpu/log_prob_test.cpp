@@ -9,6 +9,7 @@
 
 #include "device/cpu/sets.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -153,3 +154,4 @@ INSTANTIATE_TEST_SUITE_P(sets, log_prob, testing::ValuesIn(rlcore_test::instruct
                          [](const auto& each) { return each.param; });
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -6,6 +6,7 @@
 #include "device/cpu/every_kernel.hpp"
 #include "device/cpu/sets.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -33,3 +34,4 @@ TEST(same_bits, a_hash_sees_every_result) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

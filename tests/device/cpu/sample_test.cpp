@@ -10,6 +10,7 @@
 
 #include "device/cpu/sets.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -180,3 +181,4 @@ INSTANTIATE_TEST_SUITE_P(sets, sample, testing::ValuesIn(rlcore_test::instructio
                          [](const auto& each) { return each.param; });
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

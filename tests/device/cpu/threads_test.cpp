@@ -8,6 +8,7 @@
 
 #include "device/cpu/sets.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -99,3 +100,4 @@ TEST(memory, is_aligned) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

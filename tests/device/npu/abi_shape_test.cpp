@@ -5,6 +5,7 @@
 
 #include "device/npu/abi_check/shape.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 struct our_tensor;  // only behind pointers
@@ -15,16 +16,18 @@ enum their_type { THEIR_ONE = 1 };
 enum their_mode { THEIR_MODE = 1 };
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID
 
 template <>
-struct abi_check::counterpart<our_tensor> {
-  using type = their_tensor;
+struct abi_check::counterpart<RLCORE_TEST_ID::our_tensor> {
+  using type = RLCORE_TEST_ID::their_tensor;
 };
 template <>
-struct abi_check::counterpart<our_type> {
-  using type = their_type;
+struct abi_check::counterpart<RLCORE_TEST_ID::our_type> {
+  using type = RLCORE_TEST_ID::their_type;
 };
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 template <class Ours, class Theirs>
@@ -58,3 +61,4 @@ TEST(abi_shape, refuses_what_is_not) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

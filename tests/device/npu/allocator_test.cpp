@@ -14,6 +14,7 @@
 #include "support/scripted_npu.hpp"
 #include "support/thrown.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -229,3 +230,4 @@ TEST(allocator_on_the_emulator, a_full_device) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -9,6 +9,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::ascend;
@@ -61,3 +62,4 @@ TEST(driver_test, permissions) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -11,6 +11,7 @@
 
 #include "rlcore/core/error.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -181,3 +182,4 @@ TEST(dynamic_provider_test, this_machine_is_asked_once_and_answers_without_throw
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

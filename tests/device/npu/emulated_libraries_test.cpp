@@ -25,6 +25,7 @@
 #include "rlcore/parallel/communicator/hccl.hpp"
 #include "rlcore/parallel/reduction/reduction.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -238,3 +239,4 @@ TEST(emulated_libraries, the_machine_behind_them_is_another_one) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

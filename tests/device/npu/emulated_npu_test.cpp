@@ -5,7 +5,7 @@
 
 #include "rlcore/emulator/emulator.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 
 namespace {
 
@@ -77,4 +77,4 @@ TEST(npu_device, memory_that_is_not_its_own_is_refused) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

@@ -21,7 +21,7 @@
 #include "rlcore/device/npu/trace.hpp"
 #include "rlcore/objective/traced/trace.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 using ascend::feature;
@@ -244,4 +244,4 @@ TEST(npu_feature, later_is_what_no_source_names) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

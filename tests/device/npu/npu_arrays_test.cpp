@@ -10,7 +10,7 @@
 
 #include "device/npu/emulated_npu.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 template <class D>
@@ -44,4 +44,4 @@ TEST(device_arrays, rows_are_chosen_where_they_are) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

@@ -4,7 +4,7 @@
 #include "device/npu/emulated_npu.hpp"
 #include "rlcore/core/dtype.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 const change_of_operators without_fused = [](ascend::operator_calls& op) {
@@ -191,4 +191,4 @@ TEST(npu_attention, training_does_not_read_pages) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

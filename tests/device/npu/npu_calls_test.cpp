@@ -15,7 +15,7 @@
 #include "rlcore/device/advantages.hpp"
 #include "rlcore/device/losses.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 constexpr extent_t rows = 64, width = 512;
@@ -140,4 +140,4 @@ TEST_F(page_of_calls, of_advantages) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

@@ -11,7 +11,7 @@
 #include "rlcore/objective/algorithms.hpp"
 #include "support/thrown.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 constexpr float unscored = std::numeric_limits<float>::quiet_NaN();
@@ -235,4 +235,4 @@ TEST(npu_advantages, are_called_as_on_the_host) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

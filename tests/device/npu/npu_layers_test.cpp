@@ -3,7 +3,7 @@
 
 #include "device/npu/emulated_npu.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 /// Both with and without the optional operators.
@@ -186,4 +186,4 @@ TEST(npu_layers, nothing_to_do) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

@@ -5,7 +5,7 @@
 
 #include "device/npu/emulated_npu.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 struct shape {
@@ -171,4 +171,4 @@ TEST(npu_linear, nothing_to_do) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

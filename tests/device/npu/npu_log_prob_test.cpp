@@ -5,7 +5,7 @@
 
 #include "device/npu/emulated_npu.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -135,4 +135,4 @@ TEST(npu_log_prob, not_a_number_is_seen) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

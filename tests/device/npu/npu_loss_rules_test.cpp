@@ -15,7 +15,7 @@
 #include "rlcore/objective/algorithms.hpp"
 #include "support/thrown.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 TEST(npu_loss, without_gradients_computes_no_slope) {
@@ -194,4 +194,4 @@ TEST(npu_loss, fields_can_be_fetched_for_what_runs_on_the_host) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

@@ -12,7 +12,7 @@
 #include "device/npu/loss_catalogue.hpp"
 #include "support/thrown.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 /// NaN is NaN, an infinity the same infinity, and a number is within `tolerance`; beyond the floats it may be an
@@ -115,4 +115,4 @@ INSTANTIATE_TEST_SUITE_P(edges, npu_losses_at_edges,
                                          infinity, -infinity, std::numeric_limits<float>::quiet_NaN()));
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

@@ -1,7 +1,7 @@
 // The algorithms of verl, OpenRLHF and TRL on the emulated npu, by the rules of every CANN from 8.1 to 9.1.
 #include "device/npu/loss_catalogue.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 TEST(npu_losses, of_systems_are_those_of_the_host) {
@@ -20,4 +20,4 @@ TEST(npu_losses, of_systems_are_those_of_the_host) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

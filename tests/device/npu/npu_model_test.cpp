@@ -16,7 +16,7 @@
 #include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/rollout/engine.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 nn::config tiny(nn::family family) {
@@ -394,4 +394,4 @@ TEST(npu_model, scores_that_stay_are_not_downloaded) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

@@ -10,7 +10,7 @@
 #include "rlcore/objective/traced/explain.hpp"
 #include "rlcore/objective/traced/trace.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 using math = traced_math;
@@ -169,4 +169,4 @@ TEST(npu_program, without_an_input_is_refused) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

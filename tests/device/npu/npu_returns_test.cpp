@@ -8,7 +8,7 @@
 
 #include "device/npu/advantage_batch.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 constexpr turn_policy every_turn[] = {turn_policy::skip, turn_policy::discount, turn_policy::reset};
@@ -260,4 +260,4 @@ TEST(npu_advantages, of_nothing_are_nothing) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

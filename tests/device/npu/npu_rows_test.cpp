@@ -4,7 +4,7 @@
 #include "device/npu/counted_calls.hpp"
 #include "device/npu/emulated_npu.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 template <class D>
@@ -123,4 +123,4 @@ TEST(npu_optimizer, adamw) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

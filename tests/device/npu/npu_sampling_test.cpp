@@ -7,7 +7,7 @@
 #include "device/npu/emulated_npu.hpp"
 #include "rollout/golden_sampling.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -118,4 +118,4 @@ TEST(npu_sampling, tokens_stay_inside_the_vocabulary_whatever_the_logits) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

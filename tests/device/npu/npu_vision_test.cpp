@@ -13,7 +13,7 @@
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/engine.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 /// Rows with none, one and three pictures; words are the targets.
@@ -110,4 +110,4 @@ TEST(npu_vision, in_float_scores_gradients_and_generation_are_those_of_the_cpu) 
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

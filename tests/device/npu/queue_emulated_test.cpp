@@ -17,6 +17,7 @@
 #include "rlcore/emulator/runtime.hpp"
 #include "support/thrown.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -349,3 +350,4 @@ TEST_F(queue_emulated, threads_have_queues_of_their_own) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

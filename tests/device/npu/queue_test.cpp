@@ -9,6 +9,7 @@
 #include "support/scripted_npu.hpp"
 #include "support/thrown.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -198,3 +199,4 @@ TEST_F(queue_test, nothing_is_left_behind) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

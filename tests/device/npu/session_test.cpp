@@ -17,6 +17,7 @@
 #include "support/scripted_npu.hpp"
 #include "support/thrown.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -292,3 +293,4 @@ TEST(codes_test, messages_have_one_line) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

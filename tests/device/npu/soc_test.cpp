@@ -6,7 +6,7 @@
 #include "device/npu/emulated_npu.hpp"
 #include "rlcore/emulator/chips.hpp"
 
-namespace rlcore_test {
+namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 using ascend::family_of;
@@ -52,4 +52,4 @@ TEST(npu_soc, a_device_of_another_family_is_not_opened) {
 }
 
 }  // namespace
-}  // namespace rlcore_test
+}  // namespace rlcore_test::RLCORE_TEST_ID

@@ -13,6 +13,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::ascend;
@@ -140,3 +141,4 @@ TEST(trace_file, is_asked_for_by_an_environment_variable) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -17,6 +17,7 @@
 #include "rlcore/emulator/numerics/rounding.hpp"
 #include "rlcore/emulator/numerics/split_k.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -233,3 +234,4 @@ TEST(split_k, parts_are_whole_pieces_in_order) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

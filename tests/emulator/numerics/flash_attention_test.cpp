@@ -10,6 +10,7 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/emulator/numerics/flash_attention_gradient.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -298,3 +299,4 @@ TEST(attention_numerics, gradient_in_16_bits_is_near_that_in_float) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -13,6 +13,7 @@
 #include "rlcore/core/dtype.hpp"
 #include "rlcore/core/random.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -199,3 +200,4 @@ TEST(rounding, to_odd_makes_two_roundings_one) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -15,6 +15,7 @@
 #include "rlcore/core/random.hpp"
 #include "support/emulated_queue.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -421,3 +422,4 @@ TEST(attention_operator, refuses_tensors_that_do_not_fit) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

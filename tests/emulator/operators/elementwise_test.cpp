@@ -4,7 +4,7 @@
 
 #include "emulator/operators_fixture.hpp"
 
-namespace npu_test {
+namespace npu_test::RLCORE_TEST_ID {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
@@ -233,4 +233,4 @@ TEST_F(elementwise_rules, misuse_is_refused) {
 }
 
 }  // namespace
-}  // namespace npu_test
+}  // namespace npu_test::RLCORE_TEST_ID

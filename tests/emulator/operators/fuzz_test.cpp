@@ -20,6 +20,7 @@
 #include "rlcore/emulator/emulator.hpp"
 #include "rlcore/emulator/rules/check.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace npu_test;
@@ -298,3 +299,4 @@ TEST(operators_fuzz, any_arguments_are_refused_or_computed) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

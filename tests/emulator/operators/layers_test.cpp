@@ -5,7 +5,7 @@
 #include "emulator/operators_fixture.hpp"
 #include "rlcore/emulator/numerics/reductions.hpp"
 
-namespace npu_test {
+namespace npu_test::RLCORE_TEST_ID {
 namespace {
 
 using nlohmann::json;
@@ -225,4 +225,4 @@ TEST_F(layer_rules, gates_have_even_and_aligned_halves) {
 }
 
 }  // namespace
-}  // namespace npu_test
+}  // namespace npu_test::RLCORE_TEST_ID

@@ -3,7 +3,7 @@
 
 #include "emulator/operators_fixture.hpp"
 
-namespace npu_test {
+namespace npu_test::RLCORE_TEST_ID {
 namespace {
 
 struct movement : operators_test, testing::WithParamInterface<data_type> {
@@ -198,4 +198,4 @@ TEST_F(movement_rules, index_put) {
 }
 
 }  // namespace
-}  // namespace npu_test
+}  // namespace npu_test::RLCORE_TEST_ID

@@ -3,7 +3,7 @@
 
 #include "emulator/operators_fixture.hpp"
 
-namespace npu_test {
+namespace npu_test::RLCORE_TEST_ID {
 namespace {
 
 using nlohmann::json;
@@ -70,4 +70,4 @@ TEST_F(optimizer, misuse_is_refused) {
 }
 
 }  // namespace
-}  // namespace npu_test
+}  // namespace npu_test::RLCORE_TEST_ID

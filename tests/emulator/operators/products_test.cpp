@@ -14,6 +14,7 @@
 #include "rlcore/emulator/numerics/split_k.hpp"
 #include "support/emulated_queue.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -407,3 +408,4 @@ TEST(product_operator, empty_products) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

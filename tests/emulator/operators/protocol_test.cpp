@@ -2,7 +2,7 @@
 #include "emulator/operators_fixture.hpp"
 #include "rlcore/emulator/emulator.hpp"
 
-namespace npu_test {
+namespace npu_test::RLCORE_TEST_ID {
 
 namespace {
 
@@ -225,4 +225,4 @@ TEST_F(protocol, what_was_not_destroyed_is_reported) {
 }
 
 }  // namespace
-}  // namespace npu_test
+}  // namespace npu_test::RLCORE_TEST_ID

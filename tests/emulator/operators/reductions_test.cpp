@@ -6,7 +6,7 @@
 
 #include "emulator/operators_fixture.hpp"
 
-namespace npu_test {
+namespace npu_test::RLCORE_TEST_ID {
 namespace {
 
 using nlohmann::json;
@@ -151,4 +151,4 @@ TEST_F(reduction_rules, ties_are_in_any_order_unless_stable_or_deterministic) {
 }
 
 }  // namespace
-}  // namespace npu_test
+}  // namespace npu_test::RLCORE_TEST_ID

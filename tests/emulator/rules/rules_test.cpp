@@ -16,7 +16,7 @@
 #include "rlcore/emulator/rules/check.hpp"
 #include "rlcore/emulator/rules/page.hpp"
 
-namespace npu_test {
+namespace npu_test::RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -138,4 +138,4 @@ TEST(operator_rules, calls_are_held_against_their_version) {
 }
 
 }  // namespace
-}  // namespace npu_test
+}  // namespace npu_test::RLCORE_TEST_ID

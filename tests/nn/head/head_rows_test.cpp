@@ -15,6 +15,7 @@
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -281,3 +282,4 @@ INSTANTIATE_TEST_SUITE_P(sets, head_rows, testing::ValuesIn(rlcore_test::instruc
                          [](const auto& each) { return each.param; });
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

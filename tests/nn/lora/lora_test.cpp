@@ -15,6 +15,7 @@
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/value_forward_backward.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -248,3 +249,4 @@ TEST(lora, settings_are_checked) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -16,6 +16,7 @@
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/gradients.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -219,3 +220,4 @@ TEST(vision_lora, gradients_are_those_of_the_merged_weights) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

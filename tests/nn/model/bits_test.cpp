@@ -16,6 +16,7 @@
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -241,3 +242,4 @@ INSTANTIATE_TEST_SUITE_P(models, rounding,
                          name_of);
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

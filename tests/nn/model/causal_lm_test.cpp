@@ -18,6 +18,7 @@
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -304,3 +305,4 @@ TEST(causal_lm, learns_a_sequence) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -17,6 +17,7 @@
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/values.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace parity;
@@ -123,3 +124,4 @@ TEST(families, adapters_have_every_projection_of_llama) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -20,6 +20,7 @@
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/engine.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -185,3 +186,4 @@ TEST(packed_alone_model, refuses_what_needs_floats) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -14,6 +14,7 @@
 #include "rlcore/nn/model/unit_source.hpp"
 #include "rlcore/nn/model/units.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace parity;
@@ -145,3 +146,4 @@ TEST(padding, tensor_parallel_ranks_have_the_bits_of_one) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -15,6 +15,7 @@
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/value_forward_backward.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -197,3 +198,4 @@ TEST(values, the_wrong_kind_of_model_is_refused) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

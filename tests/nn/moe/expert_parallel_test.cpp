@@ -19,6 +19,7 @@
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/parallel/launch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -241,3 +242,4 @@ TEST(expert_group, refusals) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,7 @@
 #include "nn/parity_example.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace parity;
@@ -70,3 +71,4 @@ INSTANTIATE_TEST_SUITE_P(parity, moe_models,
                          [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

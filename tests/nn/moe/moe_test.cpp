@@ -21,6 +21,7 @@
 #include "rlcore/nn/model/value_forward_backward.hpp"
 #include "rlcore/nn/moe/count_routes.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -329,3 +330,4 @@ TEST(moe, adapters_have_the_gradient_of_their_product) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -17,6 +17,7 @@
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -123,3 +124,4 @@ TEST(context_accuracy, nothing_is_added_to_the_error_of_bf16) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -16,6 +16,7 @@
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -184,3 +185,4 @@ TEST(context_attention, scores_differ_by_more_than_88) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -16,6 +16,7 @@
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -150,3 +151,4 @@ TEST(context_device, bytes_are_those_of_the_formulas) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

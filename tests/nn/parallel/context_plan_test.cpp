@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -84,3 +85,4 @@ TEST(context_plan, the_longest_are_cut_until_ranks_have_as_much_to_do) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -17,6 +17,7 @@
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -251,3 +252,4 @@ TEST(context, ulysses_needs_a_head_for_every_rank) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

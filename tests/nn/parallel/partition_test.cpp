@@ -14,6 +14,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -131,3 +132,4 @@ TEST(partition_parts, says_in_one_line_what_does_not_divide) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,7 @@
 
 #include "nn/parallel/tensor_parallel.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -94,3 +95,4 @@ INSTANTIATE_TEST_SUITE_P(families, tensor_parallel,
                          testing::Values(nn::qwen2{}, nn::qwen3{}, nn::qwen3_moe{}, nn::llama{}));
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

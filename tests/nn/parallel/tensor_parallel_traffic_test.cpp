@@ -8,6 +8,7 @@
 #include "nn/parallel/tensor_parallel.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -78,3 +79,4 @@ TEST(tensor_parallel_traffic, is_what_the_formulas_say) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

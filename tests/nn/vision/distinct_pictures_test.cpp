@@ -15,6 +15,7 @@
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -126,3 +127,4 @@ TEST_F(distinct_pictures_of_a_pass, differ_in_a_grid_or_a_single_bit) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -47,3 +48,4 @@ TEST(rope_positions, runs_and_pictures_have_to_fit) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -11,6 +11,7 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/vision/vision_pass.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -50,3 +51,4 @@ TEST(vision_cost, is_the_work_of_a_pass_of_the_tower) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,7 @@
 #include "nn/parity_example.hpp"
 #include "rlcore/nn/vision/vision_pass.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -164,3 +165,4 @@ TEST(vision_config, sizes_that_do_not_fit_are_refused) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -20,6 +20,7 @@
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/nn/vision/vision_pass.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -277,3 +278,4 @@ TEST(vl_parity, pictures_and_image_tokens_have_to_fit) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -7,6 +7,8 @@
 #include "rlcore/objective/advantage/discounted_return.hpp"
 #include "rlcore/objective/advantage/remax.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -156,3 +158,4 @@ TEST(remax, is_verls) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

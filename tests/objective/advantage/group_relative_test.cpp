@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -81,3 +83,4 @@ TEST(group_relative, refuses_what_does_not_fit) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,8 @@
 #include "rlcore/objective/controller/adaptive_kl.hpp"
 #include "rlcore/objective/controller/fixed_kl.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -55,3 +57,4 @@ TEST(adaptive_kl, never_turns_negative) {  // beta (1 - 0.2 n / horizon) does, f
 TEST(fixed_kl, stays) { EXPECT_EQ(fixed_kl{0.3}.updated(100, 100).coefficient, 0.3); }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,8 @@
 #include "rlcore/objective/advantage/rloo.hpp"
 #include "rlcore/objective/advantage/token_rewards.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -113,3 +115,4 @@ TEST(row_totals, leave_masked_slots_out) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

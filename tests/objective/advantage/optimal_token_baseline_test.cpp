@@ -2,6 +2,8 @@
 
 #include "objective/advantage/golden_advantage.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -55,3 +57,4 @@ TEST(optimal_token_baseline, of_equal_returns_is_zero_and_unscored_rows_do_not_c
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

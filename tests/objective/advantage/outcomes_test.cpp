@@ -10,6 +10,8 @@
 #include "rlcore/objective/advantage/reinforce_plus_plus_baseline.hpp"
 #include "rlcore/objective/advantage/rloo.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -199,3 +201,4 @@ TEST(pass_at_k, equally_good_rows_get_nothing) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -6,6 +6,8 @@
 #include "rlcore/objective/advantage/teacher_advantage.hpp"
 #include "rlcore/objective/distillation/prefix_weights.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -158,3 +160,4 @@ TEST(implicit_reward_comparison, matches_autograd) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

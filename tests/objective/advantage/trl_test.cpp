@@ -8,6 +8,8 @@
 #include "rlcore/objective/advantage/reward_clip.hpp"
 #include "rlcore/objective/advantage/rloo.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -111,3 +113,4 @@ TEST(optimal_value, refuses_a_temperature_that_is_none) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

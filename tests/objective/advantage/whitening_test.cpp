@@ -8,6 +8,8 @@
 #include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
 #include "rlcore/objective/advantage/row_normalization.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -152,3 +154,4 @@ TEST(row_normalization, counts_a_row_as_often_as_it_has_tokens) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

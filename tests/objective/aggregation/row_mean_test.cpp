@@ -7,6 +7,8 @@
 #include "rlcore/objective/aggregation/sequence_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 TEST(row_mean, counts_rows_that_are_masked_out) {
@@ -20,3 +22,5 @@ TEST(row_mean, counts_rows_that_are_masked_out) {
   EXPECT_EQ(sequence_mean{}.weight({4}, step), 1.0 / 2);
   EXPECT_EQ(fixed_length{8}.weight({4}, step), 1.0 / 16);
 }
+
+}  // namespace RLCORE_TEST_ID

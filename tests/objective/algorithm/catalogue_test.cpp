@@ -17,6 +17,8 @@
 #include "objective/algorithm/catalogue.hpp"
 #include "objective/algorithm/describe.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -133,3 +135,4 @@ TEST(catalogue, links_to_no_header_that_is_gone) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -12,6 +12,8 @@
 #include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -124,3 +126,4 @@ TEST(presets, openrlhf_ipo) {  // one score per row is one token per row
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,8 @@
 
 #include "rlcore/losses.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -160,3 +162,4 @@ TEST(settings, are_checked_while_compiling_where_they_are_constants) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

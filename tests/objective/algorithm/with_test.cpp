@@ -13,6 +13,8 @@
 #include "rlcore/objective/piece/divergence/k2.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using rlcore_test::describe;
 
@@ -53,3 +55,5 @@ TEST(variation, puts_the_kl_into_the_reward) {
   a.advantage(reward, 2, advantage);  // still the estimator
   EXPECT_GT(advantage[0], 0);
 }
+
+}  // namespace RLCORE_TEST_ID

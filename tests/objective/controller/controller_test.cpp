@@ -13,6 +13,8 @@
 #include "rlcore/objective/controller/reference_bema.hpp"
 #include "rlcore/objective/controller/reference_ema.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using rlcore_test::read_golden;
 
@@ -102,3 +104,4 @@ TEST(reference_bema, equals_trl) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

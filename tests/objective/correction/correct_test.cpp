@@ -10,6 +10,8 @@
 #include "rlcore/objective/piece/divergence/k2.hpp"
 #include "rlcore/objective/piece/divergence/k3.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace correction_test;
 
@@ -333,3 +335,5 @@ TEST(rollout_correction, mistakes_are_named) {
   has(message(decoupled(importance_weight{token_level{}, clamped{3, 2}}), d.batch(false), weight), "must be positive");
   EXPECT_THROW(ratio_within<token_level>(train_over_rollout{1.5, 0.5}), std::invalid_argument);
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -3,6 +3,8 @@
 
 #include "objective/correction/correction_data.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace correction_test;
 
@@ -83,3 +85,5 @@ TEST(rollout_correction_presets, trl) {
   check_weight("trl", "sequence_mask_unscored", trl::sequence_mask());
   check_weight("trl", "token_mask_unscored", trl::token_mask());
 }
+
+}  // namespace RLCORE_TEST_ID

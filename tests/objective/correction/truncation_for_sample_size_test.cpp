@@ -9,6 +9,8 @@
 #include "rlcore/objective/correction/correct.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -53,3 +55,5 @@ TEST(truncation_for_sample_size, holds_what_was_asked_for) {
     EXPECT_NEAR(c.report.weight.effective_sample_share(), share, 1e-12);
   }
 }
+
+}  // namespace RLCORE_TEST_ID

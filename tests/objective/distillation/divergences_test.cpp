@@ -12,6 +12,8 @@
 #include "rlcore/objective/vocabulary/sum_of_squares.hpp"
 #include "rlcore/objective/vocabulary/tempered.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -172,3 +174,4 @@ TEST(generalised_jsd_piece, refuses_a_beta_outside_of_0_to_1) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -12,6 +12,8 @@
 #include "rlcore/objective/piece/divergence/value_clamped.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -78,3 +80,4 @@ TEST(prefix_weights_edges, a_row_without_tokens_or_without_gap) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

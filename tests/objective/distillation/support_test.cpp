@@ -16,6 +16,8 @@
 #include "rlcore/objective/vocabulary/top_k.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -172,3 +174,4 @@ TEST(top_k_selection, takes_the_lower_entry_of_equals_and_nan_last) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

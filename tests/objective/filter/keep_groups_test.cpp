@@ -14,6 +14,8 @@
 #include "rlcore/objective/filter/mask_truncated.hpp"
 #include "rlcore/objective/filter/replay_priority.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using rlcore_test::read_golden;
 using rows = std::vector<std::int64_t>;
@@ -137,3 +139,4 @@ TEST(replay_priority, equals_trls_formula) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -13,6 +13,8 @@
 #include "rlcore/objective/advantage/remax.hpp"
 #include "rlcore/objective/advantage/token_rewards.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -81,3 +83,4 @@ TEST(mask_unscored, refuses_other_shapes) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

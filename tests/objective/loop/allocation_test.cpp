@@ -16,6 +16,8 @@
 #include "rlcore/objective/vocabulary/tempered.hpp"
 #include "support/allocation_counter.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using rlcore_test::golden_positions;
 
@@ -75,3 +77,4 @@ TEST(evaluate_logits_loop, allocates_nothing) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

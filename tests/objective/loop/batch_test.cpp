@@ -25,6 +25,8 @@
 #define RLCORE_TEST_XTENSOR
 #endif
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using testing::HasSubstr;
 
@@ -153,3 +155,4 @@ TEST(xtensor, gives_the_same_bits) {
 #endif
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,8 @@
 #include "objective/loop/invariance.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore_test;
 
 namespace {
@@ -112,3 +114,4 @@ TEST(denominators, an_eos_that_is_also_the_pad_counts_once) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

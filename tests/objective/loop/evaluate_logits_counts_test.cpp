@@ -19,6 +19,8 @@
 #include "rlcore/objective/vocabulary/log_probs.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -111,3 +113,4 @@ TEST(evaluate_logits_invariance, token_and_logits_terms_share_counts) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

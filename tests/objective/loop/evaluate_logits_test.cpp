@@ -21,6 +21,8 @@
 #include "rlcore/objective/vocabulary/tempered.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -319,3 +321,4 @@ TEST(evaluate_logits_loop, says_what_does_not_fit) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -12,6 +12,8 @@
 #include "rlcore/objective/algorithm/dpo.hpp"
 #include "rlcore/objective/algorithm/gspo.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -99,3 +101,4 @@ TEST(sequence_objectives, refuse_what_does_not_fit) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -21,6 +21,8 @@
 #include "rlcore/objective/piece/surrogate/dual_clip.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -150,3 +152,4 @@ TEST(evaluate, a_gradient_that_no_piece_produces_is_zero) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

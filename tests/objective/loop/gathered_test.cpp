@@ -24,6 +24,8 @@
 #include "rlcore/objective/piece/score/scores.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -253,3 +255,4 @@ TEST(chosen_sequence_mean, gives_each_chosen_row_the_same_weight) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

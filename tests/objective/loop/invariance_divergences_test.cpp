@@ -12,6 +12,8 @@
 #include "rlcore/objective/piece/value/huber_value.hpp"
 #include "rlcore/objective/piece/value/squared_value.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore_test;
 
 TEST(split_invariance, k1) { check_invariance(accept_zero_gradient{k1{}}); }
@@ -29,3 +31,5 @@ TEST(split_invariance, dft) { check_invariance(dft{}); }
 TEST(split_invariance, clipped_value) { check_invariance(clipped_value{}); }
 TEST(split_invariance, squared_value) { check_invariance(squared_value{}); }
 TEST(split_invariance, huber_value) { check_invariance(huber_value{}); }
+
+}  // namespace RLCORE_TEST_ID

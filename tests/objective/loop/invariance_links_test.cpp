@@ -7,6 +7,8 @@
 #include "rlcore/objective/piece/reward_model/plackett_luce_link.hpp"
 #include "rlcore/objective/piece/reward_model/regression_links.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore_test;
 
 namespace {
@@ -52,3 +54,5 @@ TEST(batch_coupling, aot_unpaired) { check_algorithm(paper::aot_unpaired()); }
 TEST(batch_coupling, plackett_luce) {
   check_link(sum_of<head_score>{}, plackett_luce_link{.group_size = 4}, batch_total{});
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,8 @@
 #include "rlcore/objective/piece/surrogate/sequence_is.hpp"
 #include "rlcore/objective/piece/surrogate/vespo.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore_test;
 
 TEST(split_invariance, gspo) { check_invariance(one_per_sequence{sequence_is{ppo_clip{.low = 0.01, .high = 0.01}}}); }
@@ -23,3 +25,5 @@ TEST(split_invariance, geometric_mean_ratio_of_verl) {
   check_invariance(geometric_mean_ratio{.low = 0.2, .high = 0.2});
 }
 TEST(split_invariance, vespo) { check_invariance(vespo{}, 1e-5, 0.01); }
+
+}  // namespace RLCORE_TEST_ID

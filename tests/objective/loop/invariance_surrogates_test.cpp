@@ -14,6 +14,8 @@
 #include "rlcore/objective/piece/surrogate/sapo.hpp"
 #include "rlcore/objective/piece/surrogate/two_sided_clip.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore_test;
 
 TEST(split_invariance, ppo_clip) { check_invariance(ppo_clip{}); }
@@ -30,3 +32,5 @@ TEST(split_invariance, limited_log_ratio) { check_invariance(limited_log_ratio{p
 TEST(split_invariance, token_filter) { check_invariance(token_filter{ppo_clip{}}); }
 TEST(split_invariance, except_selected) { check_invariance(except_selected{ppo_clip{}}); }
 TEST(split_invariance, weighted) { check_invariance(weighted{ppo_clip{}}); }
+
+}  // namespace RLCORE_TEST_ID

@@ -21,6 +21,8 @@
 #include "rlcore/objective/piece/surrogate/dual_clip.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -254,3 +256,4 @@ TEST(masks, holes_with_poison_change_nothing) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

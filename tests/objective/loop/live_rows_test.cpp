@@ -10,6 +10,8 @@
 
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -82,3 +84,5 @@ TEST(live_rows, missing_fields_and_other_shapes_are_named) {
   EXPECT_THROW(rows.target("weight", token_field<float>(matrix(other.data(), 2, 2))), std::invalid_argument);
   EXPECT_THROW(rows.check(mask_output(matrix(other.data(), 2, 2))), std::invalid_argument);
 }
+
+}  // namespace RLCORE_TEST_ID

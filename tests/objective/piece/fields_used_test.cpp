@@ -14,6 +14,8 @@
 #include "rlcore/objective/piece/slope_check.hpp"
 #include "rlcore/objective/vocabulary/tempered.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -262,3 +264,4 @@ TEST(slope_check, passes_what_is_right) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -18,6 +18,8 @@
 #include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 #include "rlcore/simd/math.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using rlcore_test::at;
 using rlcore_test::check_slope;
@@ -168,3 +170,4 @@ TEST(pieces, agree_between_packs_and_scalars) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

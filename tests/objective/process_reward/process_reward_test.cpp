@@ -12,6 +12,8 @@
 #include "rlcore/objective/process_reward/step_squared_error.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -171,3 +173,4 @@ TEST(step_pieces, equal_pytorch) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

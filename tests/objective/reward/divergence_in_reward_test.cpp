@@ -12,6 +12,8 @@
 #include "rlcore/objective/piece/divergence/k3.hpp"
 #include "rlcore/objective/piece/divergence/value_clamped.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -71,3 +73,4 @@ TEST_F(divergence_in_reward, is_kl_in_reward_with_an_estimator) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

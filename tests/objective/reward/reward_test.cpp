@@ -17,6 +17,8 @@
 #include "rlcore/objective/reward/target_length.hpp"
 #include "rlcore/objective/reward/truncated.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using rlcore_test::read_golden;
 
@@ -128,3 +130,4 @@ TEST(reward_shaping, leaves_unscored_rows_unscored) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

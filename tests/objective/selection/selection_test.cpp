@@ -8,6 +8,8 @@
 #include "rlcore/objective/selection/high_entropy.hpp"
 #include "rlcore/objective/selection/off_policy_sequence.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace correction_test;
 
@@ -225,3 +227,5 @@ TEST(selection, replay_scores_of_trl) {
   EXPECT_EQ(scores[1], 0.0);  // three times 0.1: no deviation, not a rounded one
   EXPECT_THROW(group_replay_scores(rewards, d.advantage, 4, scores), std::invalid_argument);
 }
+
+}  // namespace RLCORE_TEST_ID

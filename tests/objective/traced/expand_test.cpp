@@ -14,6 +14,8 @@
 #include "rlcore/objective/traced/explain.hpp"
 #include "rlcore/objective/traced/objective_program.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -124,3 +126,4 @@ TEST(host_program_executor, gives_zero_where_a_slot_does_not_count) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -19,6 +19,8 @@
 #include "rlcore/objective/piece/slope_check.hpp"
 #include "rlcore/objective/traced/objective_program.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -179,3 +181,4 @@ TEST(program_source, is_one_loop) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

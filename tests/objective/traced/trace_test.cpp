@@ -16,6 +16,8 @@
 #include "rlcore/objective/traced/explain.hpp"
 #include "rlcore/objective/traced/run.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -187,3 +189,4 @@ TEST(explain, shows_pieces_coefficients_and_what_is_gathered) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

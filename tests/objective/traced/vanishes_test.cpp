@@ -13,6 +13,7 @@
 #include "rlcore/objective/traced/objective_program.hpp"
 #include "rlcore/objective/traced/run.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -68,3 +69,4 @@ TEST(vanishing_steps, follow_the_rules_of_arithmetic) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -9,6 +9,8 @@
 #include "rlcore/objective/piece/supervised/cross_entropy.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -76,3 +78,4 @@ TEST(label_alignment, feeds_the_logits_loop) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -6,6 +6,8 @@
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -145,3 +147,4 @@ TEST(label_statistics_loop, reports_what_does_not_fit) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

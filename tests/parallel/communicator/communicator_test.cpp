@@ -13,6 +13,7 @@
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "support/communicator_checks.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::parallel;
@@ -96,3 +97,4 @@ TEST(collectives, refuse_sizes_that_do_not_fit) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -14,6 +14,7 @@
 #include "rlcore/parallel/communicator/alone.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::communication_error;
@@ -232,3 +233,4 @@ TEST(failure, every_collective_after_it_fails_as_well) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -23,6 +23,7 @@
 #include "rlcore/parallel/reduction/reduction.hpp"
 #include "support/communicator_checks.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::parallel;
@@ -229,3 +230,4 @@ TEST(hccl, a_group_that_does_not_form_is_an_error) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -17,6 +17,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/parallel/communicator/standing_ranks.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::communication_error;
@@ -125,3 +126,4 @@ TEST(standing_ranks, end_the_process_where_one_does_not_end) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

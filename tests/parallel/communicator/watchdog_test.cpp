@@ -20,6 +20,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/parallel/communicator/fixed_text.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::parallel;
@@ -222,3 +223,4 @@ TEST_F(watchdogs, leave_a_handler_of_the_program_where_it_is) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

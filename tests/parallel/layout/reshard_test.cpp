@@ -10,6 +10,7 @@
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "support/shard_layouts.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::parallel;
@@ -277,3 +278,4 @@ TEST(reshard, notices_changed_bytes) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

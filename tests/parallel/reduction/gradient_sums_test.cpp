@@ -11,6 +11,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -281,3 +282,4 @@ TEST(gradient_sums, bfloat16_on_the_wire_costs_the_rounding_of_what_is_sent_and_
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

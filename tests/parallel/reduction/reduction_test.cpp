@@ -14,6 +14,7 @@
 #include "rlcore/parallel/communicator/alone.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::parallel;
@@ -136,3 +137,4 @@ TEST(reduction, alone_changes_nothing) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -14,6 +14,7 @@
 #include "rlcore/parallel/reduction/fixed_point.hpp"
 #include "rlcore/parallel/reduction/leaf_schedule.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::parallel;
@@ -183,3 +184,4 @@ TEST(mesh, places_tensor_parallel_ranks_side_by_side_and_refuses_what_does_not_f
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -20,6 +20,7 @@
 #include "rlcore/parallel/strategy/sharded.hpp"
 #include "rlcore/parallel/strategy/tensor.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -161,3 +162,4 @@ TEST(launch_of_a_strategy, one_rank_is_not_started_by_mpirun) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

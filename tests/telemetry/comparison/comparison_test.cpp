@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -105,3 +106,4 @@ TEST(comparison, more_variants_than_colours_are_dashed) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

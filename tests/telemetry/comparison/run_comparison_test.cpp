@@ -10,6 +10,7 @@
 #include "rlcore/telemetry/comparison/run_comparison_page.hpp"
 #include "rlcore/telemetry/comparison/run_log.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -204,3 +205,4 @@ TEST(run_comparison, page) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

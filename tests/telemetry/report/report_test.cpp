@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -258,3 +259,4 @@ TEST(report_chart, starts_at_zero_where_that_shows_something) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

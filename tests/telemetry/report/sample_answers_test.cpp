@@ -10,6 +10,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/telemetry/report/report.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -87,3 +88,4 @@ TEST(sample_answers, show_pictures_and_nothing_else_in_their_place) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

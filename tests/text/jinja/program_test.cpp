@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 namespace jinja = rlcore::text::jinja;
@@ -145,3 +146,4 @@ TEST(jinja, a_large_template_takes_linear_time) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -5,6 +5,7 @@
 #include "rlcore/trainer/evaluation/summary.hpp"
 #include "rlcore/verify/dispatch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -123,3 +124,4 @@ TEST(last_number, reads_as_the_regular_expression) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

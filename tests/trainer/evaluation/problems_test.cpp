@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::trainer::problems_of;
@@ -31,3 +32,4 @@ TEST(problems, sources_are_counted_apart) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

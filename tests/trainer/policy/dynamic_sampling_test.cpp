@@ -9,6 +9,7 @@
 #include "rlcore/telemetry/metric_names.hpp"
 #include "rlcore/trainer/policy/trajectory/surplus_file.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -137,3 +138,4 @@ TEST(surplus_file, keeps_every_bit) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -14,6 +14,7 @@
 #include "rlcore/nn/vision/vision_pass.hpp"
 #include "support/counted_cpu.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -80,3 +81,4 @@ TEST(picture_memory, is_what_a_pass_of_the_tower_takes) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

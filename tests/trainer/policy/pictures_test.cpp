@@ -20,6 +20,8 @@
 #include "rlcore/trainer/policy/prompts.hpp"
 #include "rlcore/trainer/policy/update.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_HAS_IMAGES
 
 namespace {
@@ -138,3 +140,5 @@ TEST(policy_pictures, copies_and_the_fingerprint_look_at_pictures) {
 }  // namespace
 
 #endif
+
+}  // namespace RLCORE_TEST_ID

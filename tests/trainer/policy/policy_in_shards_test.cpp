@@ -18,6 +18,7 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -101,3 +102,4 @@ TEST(policy_in_shards, scores_have_the_bits_of_one_rank) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

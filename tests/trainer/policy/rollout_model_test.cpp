@@ -18,6 +18,7 @@
 #include "rlcore/parallel/layout/shard_layout.hpp"
 #include "rlcore/rollout/engine.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -203,3 +204,4 @@ TEST(rollout_model, that_cannot_be_cut_is_refused) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -9,6 +9,7 @@
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/trainer/policy/critic_settings.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -34,3 +35,4 @@ TEST(policy_settings, freeze_vision_tower_is_the_actors_and_the_critics_own) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -85,3 +86,4 @@ TEST(signal_watch, no_gradient_though_scores_differ) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -17,6 +17,7 @@
 #include "rlcore/trainer/policy/algorithm/estimate_advantages.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -152,3 +153,4 @@ TEST(policy_collect, kl_in_the_reward_is_summed_over_tokens_and_logged_per_token
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

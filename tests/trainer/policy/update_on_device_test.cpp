@@ -25,6 +25,7 @@
 #include "rlcore/trainer/policy/update.hpp"
 #include "rlcore/training/devices.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -359,3 +360,4 @@ TEST(update_on_device, of_a_critic_is_the_hosts) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

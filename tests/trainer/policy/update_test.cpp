@@ -16,6 +16,7 @@
 #include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
 #include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -302,3 +303,4 @@ TEST(policy_update, clipping_scales_the_gradient_and_zero_switches_it_off) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -17,6 +17,8 @@
 #include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
 #include "rlcore/trainer/policy/update.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_HAS_IMAGES
 
 namespace {
@@ -163,3 +165,5 @@ TEST_F(vision_step, has_the_loss_and_all_gradients_of_autograd) {
 }  // namespace
 
 #endif
+
+}  // namespace RLCORE_TEST_ID

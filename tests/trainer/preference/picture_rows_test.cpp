@@ -7,6 +7,8 @@
 #include "rlcore/trainer/preference/unpaired_rows.hpp"
 #include "trainer/preference/drawn_rows.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_HAS_IMAGES
 
 namespace {
@@ -150,3 +152,5 @@ TEST(preference_picture_rows, refuses_what_does_not_fit) {
 }  // namespace
 
 #endif
+
+}  // namespace RLCORE_TEST_ID

@@ -16,6 +16,8 @@
 #include "rlcore/training/frozen_model.hpp"
 #include "trainer/preference/drawn_rows.hpp"
 
+namespace RLCORE_TEST_ID {
+
 #ifdef RLCORE_HAS_IMAGES
 
 namespace {
@@ -259,3 +261,5 @@ TEST_F(picture_tasks, no_result_shows_micro_batches_threads_or_ranks) {
 }  // namespace
 
 #endif
+
+}  // namespace RLCORE_TEST_ID

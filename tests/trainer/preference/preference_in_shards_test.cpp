@@ -23,6 +23,7 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -142,3 +143,4 @@ TEST_F(preference_in_shards, process_reward_models) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

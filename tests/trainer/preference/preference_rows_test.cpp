@@ -5,6 +5,7 @@
 #include "rlcore/trainer/preference/step_rows.hpp"
 #include "rlcore/trainer/preference/unpaired_rows.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -189,3 +190,4 @@ TEST(step_rows, special_words_are_single_tokens) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -8,6 +8,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -112,3 +113,4 @@ TEST(step_rows, steps_that_run_on_are_the_epochs_one_after_another) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

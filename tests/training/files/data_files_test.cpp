@@ -7,6 +7,7 @@
 #include "rlcore/config/programs/sft.hpp"
 #include "rlcore/data/table.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -31,3 +32,4 @@ TEST(data_files, every_file_of_the_list) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -5,6 +5,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -28,3 +29,4 @@ TEST(export_model, a_file_in_the_way_is_refused) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

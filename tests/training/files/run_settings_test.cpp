@@ -8,6 +8,7 @@
 
 #include "rlcore/config/programs/main_ppo.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore::trainer;
@@ -24,3 +25,4 @@ TEST(run_settings, a_setting_is_the_same_under_each_of_its_names) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -7,6 +7,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::trainer::available_memory;
@@ -50,3 +51,4 @@ TEST(available_memory, first_version_of_control_groups) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using rlcore::trainer::core_counts;
@@ -36,3 +37,4 @@ TEST(cores, too_few_or_tied_down_are_said) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -13,6 +13,7 @@
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/training/devices.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -74,3 +75,4 @@ TEST(same_arithmetic, all_ranks_refuse_in_one_line_that_names_them) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

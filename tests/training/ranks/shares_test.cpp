@@ -10,6 +10,7 @@
 #include "rlcore/trainer/policy/collect.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory_bytes.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -112,3 +113,4 @@ TEST(trajectory_bytes, ranks_compute_their_rows_and_have_all) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -103,3 +104,4 @@ TEST(block_sums_of_squares, are_those_of_the_blocks_on_the_device_and_on_the_hos
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -13,6 +13,7 @@
 #include "support/tiny_model.hpp"
 #include "training/strategy/trained_alike.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -120,3 +121,4 @@ TEST(alone_share, deals_the_rows_of_a_step_once) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

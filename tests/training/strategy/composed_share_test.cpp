@@ -15,6 +15,7 @@
 #include "support/tiny_model.hpp"
 #include "training/strategy/trained_alike.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -76,3 +77,4 @@ TEST(composed_share, has_the_bits_of_one_rank) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

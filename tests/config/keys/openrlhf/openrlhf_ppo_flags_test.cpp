@@ -9,6 +9,7 @@
 
 #include "rlcore/config/programs/main_ppo.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -134,3 +135,4 @@ TEST(openrlhf_ppo_flags, stand_in_messages) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

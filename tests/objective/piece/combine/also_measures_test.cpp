@@ -20,6 +20,7 @@
 #include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -111,3 +112,5 @@ TEST(also_measures, finds_the_first_piece_of_what_is_composed) {
   EXPECT_EQ(both.monitor[1].name, "ppo_kl");
   EXPECT_EQ(here(measure_at_first(sum{ppo_clip{}}, ppo_kl{})).monitor[1].name, "ppo_kl");
 }
+
+}  // namespace RLCORE_TEST_ID

@@ -12,6 +12,8 @@
 #include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 #include "rlcore/objective/piece/surrogate/sequence_is.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace correction_test;
 
@@ -81,3 +83,5 @@ TEST(rollout_is, the_batch_of_a_bypass_has_no_old_logp) {
   c.batch.advantage = d.advantage;
   EXPECT_THROW(evaluate(serial{}, weighted{ppo_clip{}}, token_mean{}, c.batch, c.counts), std::invalid_argument);
 }
+
+}  // namespace RLCORE_TEST_ID

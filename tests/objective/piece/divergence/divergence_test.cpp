@@ -16,6 +16,8 @@
 #include "rlcore/objective/piece/divergence/with_kl_gradient.hpp"
 #include "rlcore/simd/math.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -265,3 +267,4 @@ TEST(divergence, lets_a_nan_through) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -18,6 +18,8 @@
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -131,3 +133,4 @@ TEST_F(divergence_trl, bias_correction_over_a_batch) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -14,6 +14,8 @@
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -44,3 +46,4 @@ TEST(entropy_bonus, gradient_has_to_go_somewhere) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

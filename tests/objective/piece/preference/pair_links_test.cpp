@@ -25,6 +25,8 @@
 #include "rlcore/objective/piece/preference/transformed.hpp"
 #include "rlcore/objective/piece/preference/weighted_pair.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -223,3 +225,4 @@ TEST(positive_beta, nothing_else_is_accepted) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -17,6 +17,8 @@
 #include "rlcore/objective/piece/score/weighted_log_ratio.hpp"
 #include "rlcore/objective/piece/supervised/negative_log_likelihood.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -195,3 +197,4 @@ TEST(batch_links, edges) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

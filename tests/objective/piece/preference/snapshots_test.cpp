@@ -18,6 +18,8 @@
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -132,3 +134,4 @@ TEST(order_pairs, refuses_what_cannot_be_ordered) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

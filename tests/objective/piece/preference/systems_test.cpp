@@ -29,6 +29,8 @@
 #include "rlcore/objective/piece/score/weighted_log_ratio.hpp"
 #include "rlcore/objective/piece/supervised/negative_log_likelihood.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -174,3 +176,4 @@ TEST_F(preference_systems, liger) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -27,6 +27,8 @@
 #include "rlcore/objective/piece/supervised/negative_log_likelihood.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -178,3 +180,4 @@ TEST_F(preference_loop, reward_model_scores_live_in_value) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

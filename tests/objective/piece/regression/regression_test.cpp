@@ -19,6 +19,8 @@
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using rlcore_test::at, rlcore_test::check_slope;
 
@@ -148,3 +150,4 @@ TEST(nash_md, has_the_gradient_of_policy_gradient_and_k2) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

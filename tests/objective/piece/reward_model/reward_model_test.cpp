@@ -14,6 +14,8 @@
 #include "rlcore/objective/piece/reward_model/regression_links.hpp"
 #include "rlcore/objective/piece/reward_model/reward_scale.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -166,3 +168,4 @@ TEST(reward_scale, is_openrlhfs_mean_and_deviation) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -9,6 +9,8 @@
 #include "rlcore/objective/vocabulary/tempered.hpp"
 #include "rlcore/objective/vocabulary/z_loss.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -100,3 +102,4 @@ TEST(dft_piece, equals_trl) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -28,6 +28,8 @@
 #include "rlcore/objective/piece/surrogate/vespo.hpp"
 #include "rlcore/tensor/span.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using rlcore_test::at, rlcore_test::check_slope;
 using testing_dual::dual;
@@ -242,3 +244,4 @@ TEST(luspo, is_the_token_form_under_a_token_sum) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -21,6 +21,8 @@
 #include "rlcore/objective/piece/surrogate/two_sided_clip.hpp"
 #include "rlcore/simd/math.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using rlcore_test::at, rlcore_test::check_case, rlcore_test::check_slope;
 
@@ -285,3 +287,4 @@ TEST(token_surrogates, let_a_nan_through) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -11,6 +11,8 @@
 #include "rlcore/objective/piece/value/squared_value.hpp"
 #include "rlcore/simd/math.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 using namespace rlcore_test;
 
@@ -88,3 +90,4 @@ TEST(value_loss, packs_agree_with_scalars) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

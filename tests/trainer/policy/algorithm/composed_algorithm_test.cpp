@@ -28,6 +28,7 @@
 #include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
 #include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -289,3 +290,4 @@ TEST(policy_algorithm, a_named_algorithm_is_taken_as_a_whole) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -27,6 +27,7 @@
 #include "rlcore/trainer/policy/algorithm/rows_on_device.hpp"
 #include "rlcore/training/devices.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -227,3 +228,4 @@ TEST(loss_on_device, says_what_is_missing) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -10,6 +10,8 @@
 #include "objective/golden.hpp"
 #include "rlcore/config/algorithm/aggregations.hpp"
 
+namespace RLCORE_TEST_ID {
+
 using namespace rlcore;
 
 namespace {
@@ -149,3 +151,4 @@ TEST(make_policy_loss, micro_batches_do_not_show) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -13,6 +13,7 @@
 #include "rlcore/objective/algorithm/verl.hpp"
 #include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -157,3 +158,4 @@ TEST(policy_loss_words, vanilla_takes_token_advantages) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

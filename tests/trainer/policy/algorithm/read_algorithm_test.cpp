@@ -12,6 +12,7 @@
 #include "rlcore/objective/advantage/kl_in_reward.hpp"
 #include "rlcore/objective/algorithm/verl.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -187,3 +188,4 @@ TEST(openrlhf_advantage, equals_openrlhf) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

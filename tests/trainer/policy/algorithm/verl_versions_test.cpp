@@ -14,6 +14,7 @@
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -230,3 +231,4 @@ TEST(verl_versions, returns_end_at_other_tokens_through_0_8_0) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -13,6 +13,7 @@
 #include "rlcore/telemetry/metric_names.hpp"
 #include "rlcore/text/train_bpe.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -222,3 +223,4 @@ TEST_F(command_rewards, functions_of_verl) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

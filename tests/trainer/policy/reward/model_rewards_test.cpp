@@ -14,6 +14,7 @@
 #include "rlcore/text/train_bpe.hpp"
 #include "support/tiny_model.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -147,3 +148,4 @@ TEST_F(model_rewards, a_language_model_is_refused) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -11,6 +11,7 @@
 #include "rlcore/trainer/policy/reward/managed_rewards.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -155,3 +156,4 @@ TEST(reward_settings, refuses_what_cannot_work) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

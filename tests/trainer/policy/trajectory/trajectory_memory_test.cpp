@@ -5,6 +5,7 @@
 
 #include "data/scratch.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -37,3 +38,4 @@ TEST(trajectory_memory, warns_of_what_may_not_fit) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID

@@ -11,6 +11,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/trainer/policy/update.hpp"
 
+namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
@@ -93,3 +94,4 @@ TEST(policy_trajectory, shuffle_is_a_permutation_addressed_by_key_and_epoch) {
 }
 
 }  // namespace
+}  // namespace RLCORE_TEST_ID
