@@ -5,14 +5,14 @@ BUILD := build
 JOBS := $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ {n = int($$2 / 2621440); print n < 1 ? 1 : n < cores ? n : cores}' /proc/meminfo)
 JOBS := $(or $(JOBS),1)
 # What `make test` leaves out for want of a package is said; other targets use nothing of that.
-CONFIGURE = @cmake -S . -B $(BUILD) --log-level=$(if $(filter test test_sources,$@),NOTICE,WARNING) -DCMAKE_BUILD_TYPE=Release $(CMAKE_ARGS) \
+CONFIGURE = @cmake -S . -B $(BUILD) --log-level=$(if $(filter test check check_all,$@),NOTICE,WARNING) -DCMAKE_BUILD_TYPE=Release $(CMAKE_ARGS) \
   $$([ -e $(BUILD)/CMakeCache.txt ] || ! command -v ninja >/dev/null || echo -G Ninja) > /dev/null
 COMPILE = @cmake --build $(BUILD) --parallel $(JOBS)
 CTEST = @ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure --progress --no-label-summary
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train train_vision programs variants policy_trainers npu_comparison parallel_table test test_sources check fuzz sanitize check_all bench speed package api format clean
+.PHONY: help train train_vision programs variants policy_trainers npu_comparison parallel_table test check fuzz sanitize check_all bench speed package api format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
@@ -23,8 +23,7 @@ help:
 	@echo 'make npu_comparison   every method on the emulated NPU against the CPU, docs/npu_proof.md (ARGS="--methods sft,grpo")'
 	@echo 'make parallel_table   GRPO on threads, MPI and two network namespaces: one hash; scaling (ARGS="--steps 5")'
 	@echo 'make test     numbers, ranks and programs on this machine: build and run their tests'
-	@echo 'make test_sources  what says the same on every machine: headers alone, refusals, snippets, consumers, fuzzers'
-	@echo 'make check    both: everything that each change has to pass'
+	@echo 'make check    as well what says the same on every machine, and longer runs: everything that each change has to pass'
 	@echo 'make fuzz     every reader of files, answers and command lines against mutated input (SECONDS=60 ONLY="json text")'
 	@echo 'make sanitize test programs under ASan, UBSan and TSan: hours (SANITIZE=threads ONLY="nn optim" FILTER=adamw)'
 	@echo 'make check_all  what takes too long for every change: hours; sanitizers, clang, a bare system (PARTS="OpenAPI|load")'
@@ -79,19 +78,15 @@ parallel_table:
 	$(COMPILE) --target quickstart grpo_trainer
 	@bench/parallel_table.py --build $(BUILD)/bin $(ARGS)
 
-test:
+# The tiers of tests/CMakeLists.txt, each with those before it.
+test: TIERS := test
+check: TIERS := test check
+check_all: TIERS := test check nightly
+test check:
 	@cmake/setup.sh test
 	$(CONFIGURE)
-	$(COMPILE)
-	$(CTEST) --label-exclude '^sources$$'
-
-test_sources:
-	@cmake/setup.sh test
-	$(CONFIGURE)
-	$(COMPILE) --target sources
-	$(CTEST) --label-regex '^sources$$'
-
-check: test test_sources
+	$(COMPILE) --target $(TIERS:%=tier_%)
+	$(CTEST) --label-regex "^($$(echo $(TIERS) | tr ' ' '|'))$$"
 
 SECONDS := 60
 fuzz:
@@ -99,7 +94,7 @@ fuzz:
 	@tests/fuzz/run.sh $(BUILD)/fuzz $(SECONDS) $(ONLY)
 
 # What runs in one process (an MPI library does not give back its memory), and what has threads.
-MEMORY_SUITES := core tensor simd exec objective device npu parallel nn optim image text data verify checkpoint rollout trainer serving
+MEMORY_SUITES := core tensor simd exec objective device npu parallel nn optim image text data verify checkpoint rollout trainer config serving
 THREAD_SUITES := exec objective device parallel nn optim rollout serving
 SANITIZE := memory threads
 sanitize:
@@ -111,6 +106,9 @@ sanitize:
 check_all:
 	@cmake/setup.sh test
 	@cmake/setup.sh fuzz
+	$(CONFIGURE)
+	$(COMPILE) --target $(TIERS:%=tier_%)
+	$(CTEST) --label-regex '^nightly$$'
 	@.ci/check_all
 
 bench:

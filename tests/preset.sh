@@ -1,7 +1,7 @@
 #!/bin/bash
 # preset.sh PRESET SUITES [FILTER [OPTION...]]: configures a preset of CMakePresets.json, builds the test programs of
-# SUITES ("nn trainer", names of tests/CMakeLists.txt) and runs their tests; FILTER is a regular expression on the names of
-# tests, OPTION goes to cmake. Sanitized units are large: one job for each 3 GiB.
+# SUITES ("nn trainer", names of tests/CMakeLists.txt) and runs their tests; FILTER is a part of the names of tests, OPTION
+# goes to cmake. Sanitized units are large: one job for each 3 GiB.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=$1 suites=$2 filter=${3:-}
@@ -11,7 +11,7 @@ targets=() tests=(--label-regex "^(${suites// /|})\$")
 for suite in $suites; do
   [ "$suite" = fuzz ] && targets+=(fuzz_driver) || targets+=("test_$suite")
 done
-[ -z "$filter" ] || tests+=(--tests-regex "$filter")
+[ -z "$filter" ] || export GTEST_FILTER="*$filter*"
 generator=()
 [ -e "build-$preset/CMakeCache.txt" ] || ! command -v ninja >/dev/null || generator=(-G Ninja)
 unset MAKEFLAGS MFLAGS  # of the make that called

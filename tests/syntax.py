@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """syntax.py BUILD: every unit of a configured build folder, programs, library and tests, but the headers alone, means
-something to its compiler, without a warning (-fsyntax-only). With -DRLCORE_TEST_BATCH=1 a unit of the tests is one file,
-which includes what it uses."""
+something to its compiler, without a warning (-fsyntax-only) and without precompiled headers. With -DRLCORE_TEST_BATCH=1 a
+unit of the tests is one file, which includes what it uses."""
 import concurrent.futures
 import json
 import os
@@ -12,13 +12,14 @@ import sys
 
 build = pathlib.Path(sys.argv[1])
 units = [unit for unit in json.loads((build / "compile_commands.json").read_text())
-         if "/tests/headers/" not in unit["file"]]
+         if "/tests/headers/" not in unit["file"] and "cmake_pch" not in unit["file"]]
 if not any("/tests/" in unit["file"] for unit in units):
     sys.exit(f"syntax: {build}: no tests")
 
 
 def failure_of(unit):
     command = re.sub(r" -o \S+ -c ", " -fsyntax-only ", unit["command"])
+    command = re.sub(r"(-Xclang )?-include(-pch)? (-Xclang )?\S*cmake_pch\S*", "", command)
     result = subprocess.run(command, shell=True, cwd=unit["directory"], text=True, capture_output=True)
     return result.stderr if result.returncode else ""
 
