@@ -1,14 +1,14 @@
 #!/bin/bash
 # run.sh OUT SECONDS [NAME...]: `make fuzz`. Builds the fuzzers with clang's libFuzzer, ASan and UBSan into OUT and runs
 # each for so many seconds, one on each core; what they learn stays in OUT/corpus/NAME. An input that fails is left in
-# OUT/failed: mend the reader, add the input to seeds/NAME, and `make test_sources` keeps it so.
+# OUT/failed: mend the reader, add the input to seeds/NAME, and `make check` keeps it so.
 set -uo pipefail
 out=$1 seconds=$2
 shift 2
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if ! echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
   clang++ -fsanitize=fuzzer,address -x c++ - -o /dev/null 2>/dev/null; then
-  echo "fuzz: this needs clang++ with libFuzzer (Debian packages clang libclang-rt-14-dev); 'make test_sources' runs the same" \
+  echo "fuzz: this needs clang++ with libFuzzer (Debian packages clang libclang-rt-14-dev); 'make check' runs the same" \
     "fuzzers for a second each without" >&2
   exit 1
 fi
