@@ -19,7 +19,7 @@ if [ "${1:-}" = --build ]; then
   build=${2:?usage: compile_time.sh --build FOLDER}
   [ -e "$build/.ninja_log" ] || { echo "compile_time: $build was not built by ninja, whose log this reads" >&2; exit 1; }
   targets=all
-  ! ninja -C "$build" -t query sources >/dev/null 2>&1 || targets='all sources'
+  ! ninja -C "$build" -t query tier_check >/dev/null 2>&1 || targets='tier_test tier_check'
   # shellcheck disable=SC2086
   ninja -C "$build" -t commands $targets | grep -o ' -o [^ ]*\.o ' >"$folder/needed"
   [ -s "$folder/needed" ] || { echo "compile_time: ninja names no object that $build needs" >&2; exit 1; }
