@@ -32,14 +32,7 @@ if(RLCORE_WERROR)
   list(APPEND RLCORE_WARNINGS -Werror)
 endif()
 
-# g++ collects its garbage less often: an eighth of the time to compile a large unit, for a tenth more memory.
-set(RLCORE_COMPILER_MEMORY "")
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  set(RLCORE_COMPILER_MEMORY --param=ggc-min-heapsize=524288)
-endif()
-
 function(rlcore_own_target target)
-  target_compile_options(${target} PRIVATE ${RLCORE_COMPILER_MEMORY})
   target_compile_options(${target} PRIVATE ${RLCORE_WARNINGS})
   if(RLCORE_NATIVE AND RLCORE_HAS_MARCH_NATIVE)
     target_compile_options(${target} PRIVATE -march=native)
