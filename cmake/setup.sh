@@ -61,6 +61,7 @@ if [ "$goal" = package ]; then
 fi
 if [ "$goal" = fuzz ]; then
   need_command clang++ clang
+  want_command clang-tidy clang-tidy   # .ci/tidy
   need_command python3 python3
   version=$(clang++ -dumpversion 2>/dev/null | sed 's/\..*//')
   ls /usr/lib/llvm-"${version:-14}"/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a >/dev/null 2>&1 ||
