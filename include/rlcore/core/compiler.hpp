@@ -4,7 +4,11 @@
 #if defined(__CUDACC__) || defined(__CUDA__)
 #define RLCORE_FN __host__ __device__ __forceinline__
 #elif defined(__GNUC__) || defined(__clang__)
+#if defined(__OPTIMIZE__)
 #define RLCORE_FN inline __attribute__((always_inline))
+#else  // where nothing is optimised, a third of the time to compile
+#define RLCORE_FN inline
+#endif
 #else
 #define RLCORE_FN inline
 #endif
@@ -12,22 +16,25 @@
 // RLCORE_LAMBDA stands between the parameters and the body of a lambda that has to melt into its loop;
 // RLCORE_NOINLINE before a function that is rare and would only make its callers longer. Copies of such a function for
 // constant arguments are of no use either; g++ 12 warns of null pointers in them that no caller passes.
-#if defined(__clang__)
+#if defined(__OPTIMIZE__)
 #define RLCORE_LAMBDA __attribute__((always_inline))
-#define RLCORE_NOINLINE __attribute__((noinline))
-#elif defined(__GNUC__)
-#define RLCORE_LAMBDA __attribute__((always_inline))
-#define RLCORE_NOINLINE __attribute__((noinline, noclone))
 #else
 #define RLCORE_LAMBDA
+#endif
+#if defined(__clang__)
+#define RLCORE_NOINLINE __attribute__((noinline))
+#elif defined(__GNUC__)
+#define RLCORE_NOINLINE __attribute__((noinline, noclone))
+#else
 #define RLCORE_NOINLINE
 #endif
 
 #define RLCORE_RESTRICT __restrict__
 
-// RLCORE_COMPILED says that what is slow to compile comes from a library: kernels, devices, texts, command lines, MPI
-// and whole runs are then declared in the headers and defined once in src/. Linking rlcore::kernels, or what needs it
-// (rlcore::devices, rlcore::mpi, rlcore::trainers), in CMake defines it. Without it everything is in the headers.
+// RLCORE_COMPILED says that what is slow to compile comes from a library (in CMake, linking rlcore::kernels or what
+// needs it defines it). A header declares first and defines in a section at its end; with RLCORE_COMPILED that section
+// is for the file of src/ alone that defines RLCORE_SOURCE_ and the folder's name. Without it everything is in the
+// headers.
 #if defined(RLCORE_COMPILED)
 #define RLCORE_INLINE
 #else
