@@ -1,3 +1,2 @@
-// The devices that programs open by name, the emulated NPU among them (the target rlcore::devices).
-#include "rlcore/emulator/every_call.hpp"
+// The devices that programs open by name (the target rlcore::devices).
 #include "rlcore/training/every_device.hpp"

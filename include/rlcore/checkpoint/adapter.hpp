@@ -48,7 +48,25 @@ void write_adapter(const std::filesystem::path& folder, const adapter_config& c,
 
 /// The tensors of an adapter's file: their names without adapter_prefix and on disk -> their names in the file. Throws
 /// format_error for a name without the prefix and for two names of one tensor.
-inline std::map<std::string, std::string> adapter_names(const safetensors_reader& file) {
+std::map<std::string, std::string> adapter_names(const safetensors_reader& file);
+
+/// Fills `values` with the folder's tensors; of one that ranks share, with this rank's part. Every parameter must be
+/// there with its shape and nothing else may be. Throws file_error or format_error naming the tensor.
+void load_adapter(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
+                  std::span<float> values);
+
+}  // namespace checkpoint
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED)
+#include "rlcore/checkpoint/adapter_json.hpp"
+#endif
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)
+RLCORE_BEGIN
+namespace checkpoint {
+
+RLCORE_INLINE std::map<std::string, std::string> adapter_names(const safetensors_reader& file) {
   std::map<std::string, std::string> stored;
   for (const tensor_info& t : file.tensors()) {
     const auto fail = [&](const std::string& message) {
@@ -62,10 +80,8 @@ inline std::map<std::string, std::string> adapter_names(const safetensors_reader
   return stored;
 }
 
-/// Fills `values` with the folder's tensors; of one that ranks share, with this rank's part. Every parameter must be
-/// there with its shape and nothing else may be. Throws file_error or format_error naming the tensor.
-inline void load_adapter(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
-                         std::span<float> values) {
+RLCORE_INLINE void load_adapter(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
+                                std::span<float> values) {
   check_extent(parameters, values.size());
   const safetensors_reader file(folder / adapter_weights_name);
   std::map<std::string, std::string> stored = adapter_names(file);
@@ -90,7 +106,4 @@ inline void load_adapter(const std::filesystem::path& folder, std::span<const nn
 
 }  // namespace checkpoint
 RLCORE_END
-
-#if !defined(RLCORE_COMPILED)
-#include "rlcore/checkpoint/adapter_json.hpp"
 #endif

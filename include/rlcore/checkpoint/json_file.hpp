@@ -29,26 +29,10 @@ class json_file {
 
   const nlohmann::json& root() const noexcept { return root_; }
   /// The object under `key`; messages name its keys "key.name". Throws format_error unless it is one.
-  json_file section(const std::string& key) const {
-    if (!has(key) || !root_[key].is_object()) fail(key, "an object");
-    json_file part(*this);
-    part.root_ = root_[key];
-    part.prefix_ = path_of(key) + ".";
-    return part;
-  }
+  json_file section(const std::string& key) const;
   /// This object with the members of the object under `key` in the place of its own; null in there counts as absent.
   /// Where that object has one of the keys `together`, none of them is taken from here.
-  json_file with_section(const std::string& key, const std::vector<std::string>& together = {}) const {
-    const json_file part = section(key);
-    json_file all(*this);
-    const bool has_one =
-        std::any_of(together.begin(), together.end(), [&](const std::string& name) { return part.has(name); });
-    for (const std::string& name : together)
-      if (has_one) all.root_.erase(name);
-    for (const auto& [name, value] : part.root_.items())
-      if (!value.is_null()) all.root_[name] = value, all.paths_[name] = part.path_of(name);
-    return all;
-  }
+  json_file with_section(const std::string& key, const std::vector<std::string>& together = {}) const;
   /// True if the key is present and not null.
   bool has(const std::string& key) const { return root_.contains(key) && !root_[key].is_null(); }
 
@@ -60,15 +44,7 @@ class json_file {
                        (root_.contains(key) ? "" : near(key)));
   }
   /// The integer of a key; it has to be there, from `minimum` to `maximum`.
-  std::int64_t integer(const std::string& key, std::int64_t minimum = 1, std::int64_t maximum = INT64_MAX) const {
-    const std::string expected = maximum == INT64_MAX
-                                     ? "an integer >= " + std::to_string(minimum)
-                                     : "an integer from " + std::to_string(minimum) + " to " + std::to_string(maximum);
-    if (!has(key) || !root_[key].is_number_integer()) fail(key, expected);
-    const auto value = root_[key].get<std::int64_t>();
-    if (value < minimum || value > maximum || (root_[key].is_number_unsigned() && value < 0)) fail(key, expected);
-    return value;
-  }
+  std::int64_t integer(const std::string& key, std::int64_t minimum = 1, std::int64_t maximum = INT64_MAX) const;
   /// The number of a key; it has to be there and above 0.
   double positive(const std::string& key) const {
     if (!has(key) || !root_[key].is_number() || !(root_[key].get<double>() > 0)) fail(key, "a number > 0");
@@ -86,16 +62,7 @@ class json_file {
     return root_[key].get<std::string>();
   }
   /// One integer or a list of integers; empty if absent or null.
-  std::vector<std::int32_t> token_ids(const std::string& key) const {
-    if (!has(key)) return {};
-    std::vector<std::int32_t> ids;
-    for (const nlohmann::json& id : root_[key].is_array() ? root_[key] : nlohmann::json::array({root_[key]})) {
-      if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() > INT32_MAX)
-        fail(key, "a token id or a list of token ids");
-      ids.push_back(id.get<std::int32_t>());
-    }
-    return ids;
-  }
+  std::vector<std::int32_t> token_ids(const std::string& key) const;
 
  private:
   std::string path_of(const std::string& key) const {
@@ -115,3 +82,54 @@ class json_file {
 
 }  // namespace checkpoint
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)
+RLCORE_BEGIN
+namespace checkpoint {
+
+RLCORE_INLINE json_file json_file::section(const std::string& key) const {
+  if (!has(key) || !root_[key].is_object()) fail(key, "an object");
+  json_file part(*this);
+  part.root_ = root_[key];
+  part.prefix_ = path_of(key) + ".";
+  return part;
+}
+
+RLCORE_INLINE json_file json_file::with_section(const std::string& key,
+                                                const std::vector<std::string>& together) const {
+  const json_file part = section(key);
+  json_file all(*this);
+  const bool has_one =
+      std::any_of(together.begin(), together.end(), [&](const std::string& name) { return part.has(name); });
+  for (const std::string& name : together)
+    if (has_one) all.root_.erase(name);
+  for (const auto& [name, value] : part.root_.items())
+    if (!value.is_null()) all.root_[name] = value, all.paths_[name] = part.path_of(name);
+  return all;
+}
+
+RLCORE_INLINE std::int64_t json_file::integer(const std::string& key, std::int64_t minimum,
+                                              std::int64_t maximum) const {
+  const std::string expected = maximum == INT64_MAX
+                                   ? "an integer >= " + std::to_string(minimum)
+                                   : "an integer from " + std::to_string(minimum) + " to " + std::to_string(maximum);
+  if (!has(key) || !root_[key].is_number_integer()) fail(key, expected);
+  const auto value = root_[key].get<std::int64_t>();
+  if (value < minimum || value > maximum || (root_[key].is_number_unsigned() && value < 0)) fail(key, expected);
+  return value;
+}
+
+RLCORE_INLINE std::vector<std::int32_t> json_file::token_ids(const std::string& key) const {
+  if (!has(key)) return {};
+  std::vector<std::int32_t> ids;
+  for (const nlohmann::json& id : root_[key].is_array() ? root_[key] : nlohmann::json::array({root_[key]})) {
+    if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() > INT32_MAX)
+      fail(key, "a token id or a list of token ids");
+    ids.push_back(id.get<std::int32_t>());
+  }
+  return ids;
+}
+
+}  // namespace checkpoint
+RLCORE_END
+#endif

@@ -24,12 +24,7 @@ inline std::filesystem::path step_folder(const std::filesystem::path& root, std:
 }
 
 /// A decimal number and nothing else.
-inline std::optional<std::int64_t> parse_step(std::string_view text) {
-  std::int64_t step = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), step);
-  if (code != std::errc() || end != text.data() + text.size() || step < 0 || text.empty()) return std::nullopt;
-  return step;
-}
+std::optional<std::int64_t> parse_step(std::string_view text);
 
 /// N of ".../global_step_N" (a slash at the end is allowed); nothing for any other name.
 inline std::optional<std::int64_t> step_of(const std::filesystem::path& folder) {
@@ -48,7 +43,48 @@ struct resume_point {
 };
 
 /// The step that the tracker names; nothing when there is no tracker. Throws format_error when it is not a number.
-inline std::optional<std::int64_t> read_tracker(const std::filesystem::path& root) {
+std::optional<std::int64_t> read_tracker(const std::filesystem::path& root);
+
+/// The checkpoint that the tracker names, if its folder exists; otherwise a fresh start with a notice.
+resume_point find_latest(const std::filesystem::path& root);
+
+/// verl's trainer.resume_mode: `auto` (find_latest), `disable`, or `resume_path` with `resume_from_path` ending in
+/// global_step_N. Throws config_error.
+resume_point find_resume(const std::string& mode, const std::string& resume_from_path,
+                         const std::filesystem::path& root);
+
+/// Deletes all but the newest `keep` checkpoints up to `newest` (keep <= 0: all stay), oldest first, and what killed
+/// writers left. Later steps (of a run that was resumed from before them) are not touched. Each folder loses its name
+/// before its content, so that an interrupted deletion never leaves half a checkpoint. Throws file_error.
+void delete_old_checkpoints(const std::filesystem::path& root, std::int64_t newest, std::int64_t keep);
+
+/// Saves step `step`: write(folder) fills a temporary folder, which then becomes <root>/global_step_{step}; the tracker
+/// follows; old checkpoints are deleted last (trainer.max_actor_ckpt_to_keep). A failure at any point, including
+/// an exception of `write`, leaves the older checkpoints and the tracker as they were.
+template <class Write>
+void save_step(const std::filesystem::path& root, std::int64_t step, std::int64_t keep, Write&& write) {
+  atomic_folder folder(step_folder(root, step));
+  write(folder.path());
+  folder.commit();
+  write_file_atomically(root / tracker_name, std::to_string(step));
+  delete_old_checkpoints(root, step, keep);
+}
+
+}  // namespace checkpoint
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)
+RLCORE_BEGIN
+namespace checkpoint {
+
+RLCORE_INLINE std::optional<std::int64_t> parse_step(std::string_view text) {
+  std::int64_t step = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), step);
+  if (code != std::errc() || end != text.data() + text.size() || step < 0 || text.empty()) return std::nullopt;
+  return step;
+}
+
+RLCORE_INLINE std::optional<std::int64_t> read_tracker(const std::filesystem::path& root) {
   const std::filesystem::path tracker = root / tracker_name;
   if (!std::filesystem::exists(tracker)) return std::nullopt;
   std::string text = data::read_file(tracker);
@@ -57,8 +93,7 @@ inline std::optional<std::int64_t> read_tracker(const std::filesystem::path& roo
   throw format_error(tracker.string() + ": '" + data::printable(text) + "'; expected the number of a step");
 }
 
-/// The checkpoint that the tracker names, if its folder exists; otherwise a fresh start with a notice.
-inline resume_point find_latest(const std::filesystem::path& root) {
+RLCORE_INLINE resume_point find_latest(const std::filesystem::path& root) {
   const auto step = read_tracker(root);
   if (!step) return {};
   const std::filesystem::path folder = step_folder(root, *step);
@@ -69,10 +104,8 @@ inline resume_point find_latest(const std::filesystem::path& root) {
               " does not exist: starting from scratch"};
 }
 
-/// verl's trainer.resume_mode: `auto` (find_latest), `disable`, or `resume_path` with `resume_from_path` ending in
-/// global_step_N. Throws config_error.
-inline resume_point find_resume(const std::string& mode, const std::string& resume_from_path,
-                                const std::filesystem::path& root) {
+RLCORE_INLINE resume_point find_resume(const std::string& mode, const std::string& resume_from_path,
+                                       const std::filesystem::path& root) {
   if (mode == "disable") return {};
   if (mode == "auto") return find_latest(root);
   if (mode != "resume_path")
@@ -86,10 +119,7 @@ inline resume_point find_resume(const std::string& mode, const std::string& resu
   return {*step, resume_from_path, ""};
 }
 
-/// Deletes all but the newest `keep` checkpoints up to `newest` (keep <= 0: all stay), oldest first, and what killed
-/// writers left. Later steps (of a run that was resumed from before them) are not touched. Each folder loses its name
-/// before its content, so that an interrupted deletion never leaves half a checkpoint. Throws file_error.
-inline void delete_old_checkpoints(const std::filesystem::path& root, std::int64_t newest, std::int64_t keep) {
+RLCORE_INLINE void delete_old_checkpoints(const std::filesystem::path& root, std::int64_t newest, std::int64_t keep) {
   std::vector<std::int64_t> steps;
   std::vector<std::filesystem::path> doomed;
   for (const auto& entry : std::filesystem::directory_iterator(root)) {
@@ -111,17 +141,6 @@ inline void delete_old_checkpoints(const std::filesystem::path& root, std::int64
   }
 }
 
-/// Saves step `step`: write(folder) fills a temporary folder, which then becomes <root>/global_step_{step}; the tracker
-/// follows; old checkpoints are deleted last (trainer.max_actor_ckpt_to_keep). A failure at any point, including
-/// an exception of `write`, leaves the older checkpoints and the tracker as they were.
-template <class Write>
-void save_step(const std::filesystem::path& root, std::int64_t step, std::int64_t keep, Write&& write) {
-  atomic_folder folder(step_folder(root, step));
-  write(folder.path());
-  folder.commit();
-  write_file_atomically(root / tracker_name, std::to_string(step));
-  delete_old_checkpoints(root, step, keep);
-}
-
 }  // namespace checkpoint
 RLCORE_END
+#endif

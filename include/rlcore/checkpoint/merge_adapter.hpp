@@ -34,34 +34,7 @@ class adapter_weights {
  public:
   /// Reads PEFT's adapter_config.json and the tensor list of adapter_model.safetensors. Throws format_error if a tensor
   /// has another name or shape than the configuration and the base imply, or lacks its partner.
-  adapter_weights(const std::filesystem::path& folder, const tensor_folder& base)
-      : config_(read_adapter_config(folder)), file_(folder / adapter_weights_name) {
-    const std::map<std::string, std::string> names = adapter_names(file_);
-    for (const auto& [name, stored] : names) {
-      const tensor_info& t = file_.info(stored);
-      const auto fail = [&](const std::string& message) {
-        throw format_error(file_.path().string() + ": tensor '" + data::printable(t.name) + "' " + message);
-      };
-      if (name.starts_with("score.")) {
-        whole_.insert(name);
-        continue;
-      }
-      const bool a = name.ends_with(".lora_A.weight"), b = name.ends_with(".lora_B.weight");
-      if (!a && !b) fail("is neither lora_A.weight nor lora_B.weight");
-      const std::string module = name.substr(0, name.size() - 14), weight = module + ".weight";
-      if (!base.contains(weight)) fail("adapts '" + weight + "', which " + base.path().string() + " does not have");
-      const std::vector<std::int64_t>& shape = base.info(weight).shape;
-      const std::int64_t r = config_.lora.rank;
-      const std::vector<std::int64_t> expected = shape.size() != 2 ? std::vector<std::int64_t>{}
-                                                 : a               ? std::vector{r, shape[1]}
-                                                                   : std::vector{shape[0], r};
-      if (t.shape != expected) fail("has shape " + shape_text(t.shape) + "; expected " + shape_text(expected));
-      const std::string stored_module = stored.substr(0, stored.size() - 14);
-      file_.info(stored_module + (a ? ".lora_B.weight" : ".lora_A.weight"));  // or format_error
-      adapted_.insert_or_assign(weight, stored_module);
-    }
-    if (adapted_.empty()) throw format_error(file_.path().string() + ": no lora_A and lora_B tensors");
-  }
+  adapter_weights(const std::filesystem::path& folder, const tensor_folder& base);
 
   const adapter_config& config() const noexcept { return config_; }
   std::size_t size() const noexcept { return adapted_.size(); }
@@ -79,21 +52,7 @@ class adapter_weights {
   }
 
   /// Adds scale B A to `values`, the whole rectangle `piece` of a weight [outputs, inputs].
-  void add(const shard_piece& piece, std::span<float> values) const {
-    const std::string& module = adapted_.at(piece.tensor);
-    const auto r = static_cast<std::size_t>(config_.lora.rank), inputs = read(module + ".lora_A.weight", a_) / r;
-    read(module + ".lora_B.weight", b_);
-    const auto scale = static_cast<float>(config_.scale);
-    const auto row = static_cast<std::size_t>(piece.start[0]), rows = static_cast<std::size_t>(piece.extent[0]);
-    const auto column = static_cast<std::size_t>(piece.start[1]), columns = static_cast<std::size_t>(piece.extent[1]);
-    row_.resize(columns);
-    for (std::size_t o = 0; o < rows; ++o) {
-      std::fill(row_.begin(), row_.end(), 0.0f);
-      for (std::size_t k = 0; k < r; ++k)
-        for (std::size_t i = 0; i < columns; ++i) row_[i] += b_[(row + o) * r + k] * a_[k * inputs + column + i];
-      for (std::size_t i = 0; i < columns; ++i) values[o * columns + i] += scale * row_[i];
-    }
-  }
+  void add(const shard_piece& piece, std::span<float> values) const;
 
  private:
   std::size_t read(const std::string& name, std::vector<float>& values) const {
@@ -118,8 +77,90 @@ inline bool is_mergeable(stored_type type) {
 
 /// The tensors of base and adapter together, in the order of their names and with the types to write. `new_head`: the
 /// adapter's head replaces the output projection. Throws format_error where an adapted tensor is not of floats.
-inline std::vector<tensor_info> merged_tensors(const tensor_folder& base, const adapter_weights& adapter, bool new_head,
-                                               const std::optional<stored_type>& type) {
+std::vector<tensor_info> merged_tensors(const tensor_folder& base, const adapter_weights& adapter, bool new_head,
+                                        const std::optional<stored_type>& type);
+
+/// Appends the merged tensor `t`; `values` is memory that is used again.
+void append_merged(safetensors_writer& writer, const tensor_info& t, const tensor_folder& base,
+                   const adapter_weights& adapter, std::vector<float>& values);
+
+/// Writes all shards and, if there are several, their index; removes other weights in `target`.
+void write_merged(std::span<const tensor_info> tensors, const tensor_folder& base, const adapter_weights& adapter,
+                  const std::filesystem::path& target, std::uint64_t max_shard_bytes);
+
+}  // namespace detail
+
+/// Fills `weights`, a rank's part of a model or the whole, with "base + scale B A": to the bit those of the model that
+/// merge_adapter() writes as F32. Throws format_error unless the base has all of `parameters` and nothing else, and the
+/// adapter changes some of them alone.
+void load_merged(const tensor_folder& base, const adapter_weights& adapter, std::span<const nn::parameter> parameters,
+                 std::span<float> weights);
+
+/// Writes the model "base + scale B A" into `target`: its safetensors, config.json and generation_config.json, but no
+/// tokenizer. A causal base with the adapter of a score model becomes a score model. Returns the number of weights that
+/// the adapter changed. If base and adapter do not fit together, throws file_error or format_error before it writes
+/// anything.
+std::size_t merge_adapter(const std::filesystem::path& base_folder, const std::filesystem::path& adapter_folder,
+                          const std::filesystem::path& target, const merge_settings& settings = {});
+
+}  // namespace checkpoint
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)
+RLCORE_BEGIN
+namespace checkpoint {
+
+RLCORE_INLINE adapter_weights::adapter_weights(const std::filesystem::path& folder, const tensor_folder& base)
+    : config_(read_adapter_config(folder)), file_(folder / adapter_weights_name) {
+  const std::map<std::string, std::string> names = adapter_names(file_);
+  for (const auto& [name, stored] : names) {
+    const tensor_info& t = file_.info(stored);
+    const auto fail = [&](const std::string& message) {
+      throw format_error(file_.path().string() + ": tensor '" + data::printable(t.name) + "' " + message);
+    };
+    if (name.starts_with("score.")) {
+      whole_.insert(name);
+      continue;
+    }
+    const bool a = name.ends_with(".lora_A.weight"), b = name.ends_with(".lora_B.weight");
+    if (!a && !b) fail("is neither lora_A.weight nor lora_B.weight");
+    const std::string module = name.substr(0, name.size() - 14), weight = module + ".weight";
+    if (!base.contains(weight)) fail("adapts '" + weight + "', which " + base.path().string() + " does not have");
+    const std::vector<std::int64_t>& shape = base.info(weight).shape;
+    const std::int64_t r = config_.lora.rank;
+    const std::vector<std::int64_t> expected = shape.size() != 2 ? std::vector<std::int64_t>{}
+                                               : a               ? std::vector{r, shape[1]}
+                                                                 : std::vector{shape[0], r};
+    if (t.shape != expected) fail("has shape " + shape_text(t.shape) + "; expected " + shape_text(expected));
+    const std::string stored_module = stored.substr(0, stored.size() - 14);
+    file_.info(stored_module + (a ? ".lora_B.weight" : ".lora_A.weight"));  // or format_error
+    adapted_.insert_or_assign(weight, stored_module);
+  }
+  if (adapted_.empty()) throw format_error(file_.path().string() + ": no lora_A and lora_B tensors");
+}
+
+RLCORE_INLINE void adapter_weights::add(const shard_piece& piece, std::span<float> values) const {
+  const std::string& module = adapted_.at(piece.tensor);
+  const auto r = static_cast<std::size_t>(config_.lora.rank), inputs = read(module + ".lora_A.weight", a_) / r;
+  read(module + ".lora_B.weight", b_);
+  const auto scale = static_cast<float>(config_.scale);
+  const auto row = static_cast<std::size_t>(piece.start[0]), rows = static_cast<std::size_t>(piece.extent[0]);
+  const auto column = static_cast<std::size_t>(piece.start[1]), columns = static_cast<std::size_t>(piece.extent[1]);
+  row_.resize(columns);
+  for (std::size_t o = 0; o < rows; ++o) {
+    std::fill(row_.begin(), row_.end(), 0.0f);
+    for (std::size_t k = 0; k < r; ++k)
+      for (std::size_t i = 0; i < columns; ++i) row_[i] += b_[(row + o) * r + k] * a_[k * inputs + column + i];
+    for (std::size_t i = 0; i < columns; ++i) values[o * columns + i] += scale * row_[i];
+  }
+}
+
+}  // namespace checkpoint
+
+namespace checkpoint::detail {
+
+RLCORE_INLINE std::vector<tensor_info> merged_tensors(const tensor_folder& base, const adapter_weights& adapter,
+                                                      bool new_head, const std::optional<stored_type>& type) {
   std::vector<tensor_info> tensors;
   for (const std::string& name : base.names())
     if (!adapter.whole().contains(name) && !(new_head && name == output_name)) tensors.push_back(base.info(name));
@@ -137,9 +178,8 @@ inline std::vector<tensor_info> merged_tensors(const tensor_folder& base, const 
   return tensors;
 }
 
-/// Appends the merged tensor `t`; `values` is memory that is used again.
-inline void append_merged(safetensors_writer& writer, const tensor_info& t, const tensor_folder& base,
-                          const adapter_weights& adapter, std::vector<float>& values) {
+RLCORE_INLINE void append_merged(safetensors_writer& writer, const tensor_info& t, const tensor_folder& base,
+                                 const adapter_weights& adapter, std::vector<float>& values) {
   const bool whole = adapter.whole().contains(t.name);
   if (!whole && !is_mergeable(t.dtype)) {
     std::vector<std::byte> raw(base.info(t.name).bytes());
@@ -157,10 +197,9 @@ inline void append_merged(safetensors_writer& writer, const tensor_info& t, cons
   writer.append(values);
 }
 
-/// Writes all shards and, if there are several, their index; removes other weights in `target`.
-inline void write_merged(std::span<const tensor_info> tensors, const tensor_folder& base,
-                         const adapter_weights& adapter, const std::filesystem::path& target,
-                         std::uint64_t max_shard_bytes) {
+RLCORE_INLINE void write_merged(std::span<const tensor_info> tensors, const tensor_folder& base,
+                                const adapter_weights& adapter, const std::filesystem::path& target,
+                                std::uint64_t max_shard_bytes) {
   std::vector<std::uint64_t> bytes;
   for (const tensor_info& t : tensors) bytes.push_back(parallel::elements_of(t.shape) * bytes_of(t.dtype));
   const std::vector<std::size_t> bounds = shard_bounds(bytes, max_shard_bytes);
@@ -191,13 +230,12 @@ inline void write_merged(std::span<const tensor_info> tensors, const tensor_fold
   remove_other_weights(target, written);
 }
 
-}  // namespace detail
+}  // namespace checkpoint::detail
 
-/// Fills `weights`, a rank's part of a model or the whole, with "base + scale B A": to the bit those of the model that
-/// merge_adapter() writes as F32. Throws format_error unless the base has all of `parameters` and nothing else, and the
-/// adapter changes some of them alone.
-inline void load_merged(const tensor_folder& base, const adapter_weights& adapter,
-                        std::span<const nn::parameter> parameters, std::span<float> weights) {
+namespace checkpoint {
+
+RLCORE_INLINE void load_merged(const tensor_folder& base, const adapter_weights& adapter,
+                               std::span<const nn::parameter> parameters, std::span<float> weights) {
   if (!adapter.whole().empty())
     throw format_error("the adapter is that of a score model: it has '" + *adapter.whole().begin() + "'");
   load_weights(base, parameters, weights, [](const std::string&) { return false; });
@@ -211,12 +249,9 @@ inline void load_merged(const tensor_folder& base, const adapter_weights& adapte
     throw format_error("the adapter changes '" + std::string(output_name) + "', which is the model's embedding");
 }
 
-/// Writes the model "base + scale B A" into `target`: its safetensors, config.json and generation_config.json, but no
-/// tokenizer. A causal base with the adapter of a score model becomes a score model. Returns the number of weights that
-/// the adapter changed. If base and adapter do not fit together, throws file_error or format_error before it writes
-/// anything.
-inline std::size_t merge_adapter(const std::filesystem::path& base_folder, const std::filesystem::path& adapter_folder,
-                                 const std::filesystem::path& target, const merge_settings& settings = {}) {
+RLCORE_INLINE std::size_t merge_adapter(const std::filesystem::path& base_folder,
+                                        const std::filesystem::path& adapter_folder,
+                                        const std::filesystem::path& target, const merge_settings& settings) {
   const tensor_folder base(base_folder);
   const adapter_weights adapter(adapter_folder, base);
   nn::config config = read_config(base_folder);
@@ -236,3 +271,4 @@ inline std::size_t merge_adapter(const std::filesystem::path& base_folder, const
 
 }  // namespace checkpoint
 RLCORE_END
+#endif

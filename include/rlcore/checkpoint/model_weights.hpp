@@ -26,15 +26,7 @@ namespace checkpoint {
 inline constexpr std::string_view embedding_name = "model.embed_tokens.weight", output_name = "lm_head.weight";
 
 /// Throws std::invalid_argument when a parameter reaches past `size` weights.
-inline void check_extent(std::span<const nn::parameter> parameters, std::size_t size) {
-  for (const nn::parameter& p : parameters) {
-    std::size_t elements = 1;
-    for (const std::int64_t extent : p.shape) elements *= static_cast<std::size_t>(extent);
-    if (elements != p.size || p.offset > size || p.size > size - p.offset)
-      throw std::invalid_argument("rlcore: parameter '" + p.name + "' " + shape_text(p.shape) + " at " +
-                                  std::to_string(p.offset) + " does not fit " + std::to_string(size) + " weights");
-  }
-}
+void check_extent(std::span<const nn::parameter> parameters, std::size_t size);
 
 /// What a rank has of a parameter: all of it, or its rectangle.
 inline shard_piece piece_of(const nn::parameter& p) {
@@ -45,38 +37,11 @@ inline shard_piece piece_of(const nn::parameter& p) {
 
 /// A tied model has no output matrix of its own; some folders store the embedding a second time under its name. Only a
 /// copy that is equal to the bit is accepted, in the place of `piece` of the embedding. Throws format_error.
-inline void check_tied_output(const tensor_folder& folder, const shard_piece& piece) {
-  const std::string where = folder.path().string() + ": tensor '" + std::string(output_name) + "' ";
-  if (folder.info(output_name).shape != folder.info(embedding_name).shape)
-    throw format_error(where + "of shape " + shape_text(folder.info(output_name).shape) +
-                       " in a model with tied embeddings; expected none, or the embedding's shape " +
-                       shape_text(folder.info(embedding_name).shape));
-  const std::size_t size = piece.size(), block = std::min<std::size_t>(size, std::size_t{1} << 16);
-  std::vector<float> stored(block), values(block);
-  for (std::size_t i = 0; i < size; i += block) {
-    const std::size_t n = std::min(block, size - i);
-    shard_piece copy = parallel::part_of(piece, i, i + n);
-    folder.read_f32(copy, std::span(values).first(n));
-    copy.tensor = output_name;
-    folder.read_f32(copy, std::span(stored).first(n));
-    if (std::memcmp(stored.data(), values.data(), n * sizeof(float)) != 0)
-      throw format_error(where + "differs from '" + std::string(embedding_name) +
-                         "' although the model ties them (tie_word_embeddings is true)");
-  }
-}
+void check_tied_output(const tensor_folder& folder, const shard_piece& piece);
 
 /// Whether `name` belongs to an expert of a layer of whose experts `expected` has others: an expert parallel rank's
 /// model lacks it.
-inline bool is_other_expert(const std::string& name, const std::set<std::string, std::less<>>& expected) {
-  constexpr std::string_view experts = ".mlp.experts.";
-  const std::size_t at = name.find(experts);
-  if (at == std::string::npos) return false;
-  const std::string layer = name.substr(0, at + experts.size());
-  const std::size_t number = name.find_first_not_of("0123456789", layer.size());
-  const auto first = expected.lower_bound(layer);
-  return number != std::string::npos && number > layer.size() && name[number] == '.' && first != expected.end() &&
-         first->starts_with(layer);
-}
+bool is_other_expert(const std::string& name, const std::set<std::string, std::less<>>& expected);
 
 /// Throws format_error, naming the tensor and the nearest name, unless every parameter is there with its whole shape
 /// and nothing else is, but for tensors whose name `ignored` accepts, a tied model's copy of its output, and experts
@@ -107,15 +72,8 @@ void check_tensors(const tensor_folder& folder, std::span<const nn::parameter> p
 }
 
 /// Fills `values` from a piece of a tensor: by all cores, but for the shards of a run, which one thread may read.
-inline void read_piece(const tensor_folder& folder, const shard_piece& piece, std::span<float> values,
-                       const rlcore::threads& pool) {
-  constexpr std::size_t block = std::size_t{1} << 20;
-  if (folder.shards() != nullptr || values.size() <= block) return folder.read_f32(piece, values);
-  pool.for_each((values.size() + block - 1) / block, [&](std::size_t i) {
-    const std::size_t from = i * block, to = std::min(values.size(), from + block);
-    folder.read_f32(parallel::part_of(piece, from, to), values.subspan(from, to - from));
-  });
-}
+void read_piece(const tensor_folder& folder, const shard_piece& piece, std::span<float> values,
+                const rlcore::threads& pool);
 
 /// Fills `weights` from the tensors of an open folder (F32, F16 or BF16) that check_tensors() accepts; of a tensor that
 /// ranks share, only this rank's part is read. Throws format_error.
@@ -144,39 +102,18 @@ inline void load_weights(const std::filesystem::path& path, std::span<const nn::
 
 /// The same from a causal language model for a score model: its own output matrix is not read, and the values of
 /// score.weight (and score.bias) stay as they are.
-inline void load_backbone(const std::filesystem::path& path, std::span<const nn::parameter> parameters,
-                          std::span<float> weights) {
-  std::vector<nn::parameter> backbone;
-  for (const nn::parameter& p : parameters)
-    if (!p.name.starts_with("score.")) backbone.push_back(p);
-  load_weights(tensor_folder(path), backbone, weights, [](const std::string& name) { return name == output_name; });
-}
+void load_backbone(const std::filesystem::path& path, std::span<const nn::parameter> parameters,
+                   std::span<float> weights);
 
 /// The weights of a folder, of which any part may be read by the numbers that they have in a model's single array.
 class stored_weights {
  public:
   /// `parameters` are all those of a model and outlive this. Throws what load_weights() throws.
-  stored_weights(const std::filesystem::path& path, std::span<const nn::parameter> parameters)
-      : folder_(path), parameters_(parameters) {
-    check_tensors(folder_, parameters_, [](const std::string&) { return false; });
-    const nn::parameter& first = parameters_.front();
-    const bool tied = std::ranges::none_of(parameters_, [](const auto& p) { return p.name == output_name; });
-    if (tied && first.name == embedding_name && folder_.contains(output_name))
-      check_tied_output(folder_, piece_of(first));
-  }
+  stored_weights(const std::filesystem::path& path, std::span<const nn::parameter> parameters);
   /// Is every value of the embedding one of bf16? Only the type that it is stored in is looked at.
   bool bf16_embedding() const { return folder_.info(embedding_name).dtype == stored_type::bf16; }
   /// Fills `values` with the weights from number `first` on. Several threads may call it.
-  void read(std::size_t first, std::span<float> values) const {
-    std::unique_lock<std::mutex> alone(shards_, std::defer_lock);
-    if (folder_.shards() != nullptr) alone.lock();
-    auto p = std::ranges::upper_bound(parameters_, first, {}, &nn::parameter::offset) - 1;
-    for (; !values.empty(); ++p) {
-      const std::size_t from = first - p->offset, n = std::min(values.size(), p->size - from);
-      folder_.read_f32(parallel::part_of(piece_of(*p), from, from + n), values.first(n));
-      first += n, values = values.subspan(n);
-    }
-  }
+  void read(std::size_t first, std::span<float> values) const;
 
  private:
   tensor_folder folder_;
@@ -187,9 +124,99 @@ class stored_weights {
 /// Writes the parameters as model.safetensors, or as shards with an index when `max_shard_bytes` is positive and they
 /// need more. `type` is F32 (exact), F16 or BF16 (rounded to nearest even). Throws std::invalid_argument for parts of
 /// parameters: one rank cannot write a model that several hold.
-inline void save_weights(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
-                         std::span<const float> weights, stored_type type = stored_type::f32,
-                         std::uint64_t max_shard_bytes = 0) {
+void save_weights(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
+                  std::span<const float> weights, stored_type type = stored_type::f32,
+                  std::uint64_t max_shard_bytes = 0);
+
+}  // namespace checkpoint
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)
+RLCORE_BEGIN
+namespace checkpoint {
+
+RLCORE_INLINE void check_extent(std::span<const nn::parameter> parameters, std::size_t size) {
+  for (const nn::parameter& p : parameters) {
+    std::size_t elements = 1;
+    for (const std::int64_t extent : p.shape) elements *= static_cast<std::size_t>(extent);
+    if (elements != p.size || p.offset > size || p.size > size - p.offset)
+      throw std::invalid_argument("rlcore: parameter '" + p.name + "' " + shape_text(p.shape) + " at " +
+                                  std::to_string(p.offset) + " does not fit " + std::to_string(size) + " weights");
+  }
+}
+
+RLCORE_INLINE void check_tied_output(const tensor_folder& folder, const shard_piece& piece) {
+  const std::string where = folder.path().string() + ": tensor '" + std::string(output_name) + "' ";
+  if (folder.info(output_name).shape != folder.info(embedding_name).shape)
+    throw format_error(where + "of shape " + shape_text(folder.info(output_name).shape) +
+                       " in a model with tied embeddings; expected none, or the embedding's shape " +
+                       shape_text(folder.info(embedding_name).shape));
+  const std::size_t size = piece.size(), block = std::min<std::size_t>(size, std::size_t{1} << 16);
+  std::vector<float> stored(block), values(block);
+  for (std::size_t i = 0; i < size; i += block) {
+    const std::size_t n = std::min(block, size - i);
+    shard_piece copy = parallel::part_of(piece, i, i + n);
+    folder.read_f32(copy, std::span(values).first(n));
+    copy.tensor = output_name;
+    folder.read_f32(copy, std::span(stored).first(n));
+    if (std::memcmp(stored.data(), values.data(), n * sizeof(float)) != 0)
+      throw format_error(where + "differs from '" + std::string(embedding_name) +
+                         "' although the model ties them (tie_word_embeddings is true)");
+  }
+}
+
+RLCORE_INLINE bool is_other_expert(const std::string& name, const std::set<std::string, std::less<>>& expected) {
+  constexpr std::string_view experts = ".mlp.experts.";
+  const std::size_t at = name.find(experts);
+  if (at == std::string::npos) return false;
+  const std::string layer = name.substr(0, at + experts.size());
+  const std::size_t number = name.find_first_not_of("0123456789", layer.size());
+  const auto first = expected.lower_bound(layer);
+  return number != std::string::npos && number > layer.size() && name[number] == '.' && first != expected.end() &&
+         first->starts_with(layer);
+}
+
+RLCORE_INLINE void read_piece(const tensor_folder& folder, const shard_piece& piece, std::span<float> values,
+                              const rlcore::threads& pool) {
+  constexpr std::size_t block = std::size_t{1} << 20;
+  if (folder.shards() != nullptr || values.size() <= block) return folder.read_f32(piece, values);
+  pool.for_each((values.size() + block - 1) / block, [&](std::size_t i) {
+    const std::size_t from = i * block, to = std::min(values.size(), from + block);
+    folder.read_f32(parallel::part_of(piece, from, to), values.subspan(from, to - from));
+  });
+}
+
+RLCORE_INLINE void load_backbone(const std::filesystem::path& path, std::span<const nn::parameter> parameters,
+                                 std::span<float> weights) {
+  std::vector<nn::parameter> backbone;
+  for (const nn::parameter& p : parameters)
+    if (!p.name.starts_with("score.")) backbone.push_back(p);
+  load_weights(tensor_folder(path), backbone, weights, [](const std::string& name) { return name == output_name; });
+}
+
+RLCORE_INLINE stored_weights::stored_weights(const std::filesystem::path& path,
+                                             std::span<const nn::parameter> parameters)
+    : folder_(path), parameters_(parameters) {
+  check_tensors(folder_, parameters_, [](const std::string&) { return false; });
+  const nn::parameter& first = parameters_.front();
+  const bool tied = std::ranges::none_of(parameters_, [](const auto& p) { return p.name == output_name; });
+  if (tied && first.name == embedding_name && folder_.contains(output_name))
+    check_tied_output(folder_, piece_of(first));
+}
+
+RLCORE_INLINE void stored_weights::read(std::size_t first, std::span<float> values) const {
+  std::unique_lock<std::mutex> alone(shards_, std::defer_lock);
+  if (folder_.shards() != nullptr) alone.lock();
+  auto p = std::ranges::upper_bound(parameters_, first, {}, &nn::parameter::offset) - 1;
+  for (; !values.empty(); ++p) {
+    const std::size_t from = first - p->offset, n = std::min(values.size(), p->size - from);
+    folder_.read_f32(parallel::part_of(piece_of(*p), from, from + n), values.first(n));
+    first += n, values = values.subspan(n);
+  }
+}
+
+RLCORE_INLINE void save_weights(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
+                                std::span<const float> weights, stored_type type, std::uint64_t max_shard_bytes) {
   check_extent(parameters, weights.size());
   for (const nn::parameter& p : parameters)
     if (p.split()) throw std::invalid_argument("rlcore: save_weights: '" + p.name + "' is only a part of its tensor");
@@ -200,3 +227,4 @@ inline void save_weights(const std::filesystem::path& folder, std::span<const nn
 
 }  // namespace checkpoint
 RLCORE_END
+#endif

@@ -32,7 +32,21 @@ inline std::filesystem::path hub_cache() {
 
 /// The newest model in the folder of a run or in one of its checkpoints; empty if there is none. Steps after the one
 /// that the tracker names are those of an earlier run.
-inline std::filesystem::path model_of_run(const std::filesystem::path& folder) {
+std::filesystem::path model_of_run(const std::filesystem::path& folder);
+
+/// The folder that holds config.json of `model`: a local folder, or huggingface/ in it (a checkpoint), the same of
+/// $RLCORE_MODEL_DIR/<model>, or what refs/main of models--org--name points to in the hub cache. Nothing is downloaded.
+/// Throws config_error with all places tried.
+std::filesystem::path resolve_model(const std::string& model);
+
+}  // namespace checkpoint
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)
+RLCORE_BEGIN
+namespace checkpoint {
+
+RLCORE_INLINE std::filesystem::path model_of_run(const std::filesystem::path& folder) {
   std::int64_t last = std::numeric_limits<std::int64_t>::max();
   try {
     last = read_tracker(folder).value_or(last);
@@ -53,10 +67,7 @@ inline std::filesystem::path model_of_run(const std::filesystem::path& folder) {
   return newest;
 }
 
-/// The folder that holds config.json of `model`: a local folder, or huggingface/ in it (a checkpoint), the same of
-/// $RLCORE_MODEL_DIR/<model>, or what refs/main of models--org--name points to in the hub cache. Nothing is downloaded.
-/// Throws config_error with all places tried.
-inline std::filesystem::path resolve_model(const std::string& model) {
+RLCORE_INLINE std::filesystem::path resolve_model(const std::string& model) {
   if (model.empty()) throw config_error("the model path is empty; expected a folder or a model id such as org/name");
   std::vector<std::filesystem::path> candidates{expand_home(model)};
   const bool id = model[0] != '/' && model[0] != '.' && model[0] != '~' && model.find("..") == std::string::npos;
@@ -100,3 +111,4 @@ inline std::filesystem::path resolve_model(const std::string& model) {
 
 }  // namespace checkpoint
 RLCORE_END
+#endif

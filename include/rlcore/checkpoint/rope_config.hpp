@@ -49,7 +49,37 @@ inline bool has_original_length(nn::rope_type type) {
 }
 
 /// The type that the object `rope` under `key` names by "rope_type" or, in older files, "type".
-inline nn::rope_type read_rope_type(const json_file& file, const std::string& key, const nlohmann::json& rope) {
+nn::rope_type read_rope_type(const json_file& file, const std::string& key, const nlohmann::json& rope);
+
+/// Refuses keys that the type does not have.
+void refuse_other_keys(const json_file& file, const std::string& key, const nlohmann::json& rope, nn::rope_type type);
+
+/// The object under `key` as settings. max_position_embeddings is read already.
+nn::rope_settings read_rope_object(const json_file& file, const std::string& key, const nn::config& c);
+
+/// mrope_section of the object under `key`, of a family with a vision tower: its rope is the plain one in three axes,
+/// called "mrope" or "default" by either name. config.head_dim is read already.
+void read_sections(const json_file& file, const std::string& key, nn::config& c);
+
+}  // namespace detail
+
+/// rope_theta and rope_scaling as transformers 4 writes them, or both inside rope_parameters (transformers 5).
+/// config.max_position_embeddings is read already. Throws format_error for kinds of scaling that are not here (dynamic,
+/// longrope, ...), for keys that a kind does not have, and for a partial_rotary_factor. A family with a vision tower
+/// has to have its mrope_section there.
+void read_rope(const json_file& file, nn::config& c);
+
+/// What write_config() puts under rope_scaling, which transformers 4 and 5 read; null for the plain rope.
+nlohmann::ordered_json rope_scaling_json(const nn::rope_settings& s);
+
+}  // namespace checkpoint
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)
+RLCORE_BEGIN
+namespace checkpoint::detail {
+
+RLCORE_INLINE nn::rope_type read_rope_type(const json_file& file, const std::string& key, const nlohmann::json& rope) {
   const char* const name = rope.contains("rope_type") ? "rope_type" : "type";
   const nlohmann::json type = rope.contains(name) ? rope[name] : nlohmann::json("default");
   for (std::size_t i = 0; i < rope_type_names.size(); ++i)
@@ -57,9 +87,8 @@ inline nn::rope_type read_rope_type(const json_file& file, const std::string& ke
   file.fail(key, "the rope_type \"default\", \"linear\", \"llama3\" or \"yarn\"");
 }
 
-/// Refuses keys that the type does not have.
-inline void refuse_other_keys(const json_file& file, const std::string& key, const nlohmann::json& rope,
-                              nn::rope_type type) {
+RLCORE_INLINE void refuse_other_keys(const json_file& file, const std::string& key, const nlohmann::json& rope,
+                                     nn::rope_type type) {
   for (const auto& [name, value] : rope.items()) {
     bool known = name == "rope_type" || name == "type" || name == "rope_theta";
     known = known || (name == "original_max_position_embeddings" && has_original_length(type));
@@ -71,8 +100,7 @@ inline void refuse_other_keys(const json_file& file, const std::string& key, con
   }
 }
 
-/// The object under `key` as settings. max_position_embeddings is read already.
-inline nn::rope_settings read_rope_object(const json_file& file, const std::string& key, const nn::config& c) {
+RLCORE_INLINE nn::rope_settings read_rope_object(const json_file& file, const std::string& key, const nn::config& c) {
   const nlohmann::json& rope = file.root()[key];
   if (!rope.is_object()) file.fail(key, "an object");
   nn::rope_settings s;
@@ -104,9 +132,7 @@ inline nn::rope_settings read_rope_object(const json_file& file, const std::stri
   return s;
 }
 
-/// mrope_section of the object under `key`, of a family with a vision tower: its rope is the plain one in three axes,
-/// called "mrope" or "default" by either name. config.head_dim is read already.
-inline void read_sections(const json_file& file, const std::string& key, nn::config& c) {
+RLCORE_INLINE void read_sections(const json_file& file, const std::string& key, nn::config& c) {
   const nlohmann::json& rope = file.root()[key];
   if (!rope.is_object()) file.fail(key, "an object");
   for (const auto& [name, value] : rope.items()) {
@@ -129,13 +155,11 @@ inline void read_sections(const json_file& file, const std::string& key, nn::con
   if (left != 0) file.fail(key, expected);
 }
 
-}  // namespace detail
+}  // namespace checkpoint::detail
 
-/// rope_theta and rope_scaling as transformers 4 writes them, or both inside rope_parameters (transformers 5).
-/// config.max_position_embeddings is read already. Throws format_error for kinds of scaling that are not here (dynamic,
-/// longrope, ...), for keys that a kind does not have, and for a partial_rotary_factor. A family with a vision tower
-/// has to have its mrope_section there.
-inline void read_rope(const json_file& file, nn::config& c) {
+namespace checkpoint {
+
+RLCORE_INLINE void read_rope(const json_file& file, nn::config& c) {
   if (file.has("partial_rotary_factor") && file.root()["partial_rotary_factor"] != 1)
     file.fail("partial_rotary_factor", "1");
   if (file.has("rope_parameters") && file.has("rope_scaling"))
@@ -159,8 +183,7 @@ inline void read_rope(const json_file& file, nn::config& c) {
   c.rope_theta = absent ? c.model->default_rope_theta : file.positive("rope_theta");
 }
 
-/// What write_config() puts under rope_scaling, which transformers 4 and 5 read; null for the plain rope.
-inline nlohmann::ordered_json rope_scaling_json(const nn::rope_settings& s) {
+RLCORE_INLINE nlohmann::ordered_json rope_scaling_json(const nn::rope_settings& s) {
   if (s.type == nn::rope_type::plain) return {};
   nlohmann::ordered_json rope{{"rope_type", rope_type_names[static_cast<std::size_t>(s.type)]}};
   for (const detail::rope_number& n : detail::rope_numbers)
@@ -173,3 +196,4 @@ inline nlohmann::ordered_json rope_scaling_json(const nn::rope_settings& s) {
 
 }  // namespace checkpoint
 RLCORE_END
+#endif

@@ -31,7 +31,24 @@ struct safetensors_header {
 inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;
 
 /// One entry of the header. `where` starts the message of the format_error.
-inline tensor_info parse_tensor_info(const std::string& where, const std::string& name, const nlohmann::json& entry) {
+tensor_info parse_tensor_info(const std::string& where, const std::string& name, const nlohmann::json& entry);
+
+/// Parses the JSON and refuses everything that is not a header: duplicate names, and tensors that overlap, leave holes
+/// or do not end at the end of the file. `data_bytes` is the size of the data part.
+safetensors_header parse_safetensors_header(const std::string& where, std::string_view text, std::uint64_t data_bytes);
+
+/// Reads and validates the header; throws file_error or format_error.
+safetensors_header read_safetensors_header(const data::input_file& file);
+
+}  // namespace checkpoint
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)
+RLCORE_BEGIN
+namespace checkpoint {
+
+RLCORE_INLINE tensor_info parse_tensor_info(const std::string& where, const std::string& name,
+                                            const nlohmann::json& entry) {
   const std::string tensor = where + ": tensor '" + data::printable(name) + "'";
   const auto fail = [&](const std::string& message) { throw format_error(tensor + ": " + message); };
   if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") || !entry.contains("data_offsets"))
@@ -74,10 +91,8 @@ inline tensor_info parse_tensor_info(const std::string& where, const std::string
   return info;
 }
 
-/// Parses the JSON and refuses everything that is not a header: duplicate names, and tensors that overlap, leave holes
-/// or do not end at the end of the file. `data_bytes` is the size of the data part.
-inline safetensors_header parse_safetensors_header(const std::string& where, std::string_view text,
-                                                   std::uint64_t data_bytes) {
+RLCORE_INLINE safetensors_header parse_safetensors_header(const std::string& where, std::string_view text,
+                                                          std::uint64_t data_bytes) {
   std::set<std::string> names;
   const auto unique = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& key) {
     if (depth == 1 && event == nlohmann::json::parse_event_t::key && !names.insert(key.get<std::string>()).second)
@@ -123,8 +138,7 @@ inline safetensors_header parse_safetensors_header(const std::string& where, std
   return header;
 }
 
-/// Reads and validates the header; throws file_error or format_error.
-inline safetensors_header read_safetensors_header(const data::input_file& file) {
+RLCORE_INLINE safetensors_header read_safetensors_header(const data::input_file& file) {
   const std::string where = file.path().string();
   if (file.size() < 8)
     throw format_error(where + ": truncated: a safetensors file has at least 8 bytes, this one has " +
@@ -150,3 +164,4 @@ inline safetensors_header read_safetensors_header(const data::input_file& file) 
 
 }  // namespace checkpoint
 RLCORE_END
+#endif

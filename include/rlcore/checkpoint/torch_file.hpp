@@ -43,25 +43,7 @@ class state_dict_reader {
  public:
   state_dict_reader(const torch_zip& zip, const pickle_graph& graph) : zip_(zip), graph_(graph) {}
 
-  std::vector<torch_tensor> read() {
-    const pickle_value& root = graph_[graph_.root];
-    if (root.kind != kind::dictionary) zip_.fail("holds no state dict (a dictionary of tensors)");
-    std::vector<torch_tensor> tensors;
-    for (std::size_t i = 0; i + 1 < root.items.size(); i += 2) {
-      const pickle_value& key = graph_[root.items[i]];
-      if (key.kind != kind::text) zip_.fail("its state dict has a key that is no text");
-      name_ = key.text;
-      if (text::first_broken_utf8(name_) != name_.size()) fail("has a name that is not UTF-8");
-      torch_tensor t = tensor(root.items[i + 1]);
-      t.name = name_;
-      tensors.push_back(std::move(t));
-    }
-    std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-    for (std::size_t i = 1; i < tensors.size(); ++i)
-      if (tensors[i].name == tensors[i - 1].name)
-        zip_.fail("tensor '" + data::printable(tensors[i].name) + "' is there twice");
-    return tensors;
-  }
+  std::vector<torch_tensor> read();
 
  private:
   using kind = pickle_kind;
@@ -81,145 +63,26 @@ class state_dict_reader {
     return items;
   }
   /// The dictionary in an object's state: the state itself, or the dictionary in (None, slots).
-  const pickle_value& fields(const pickle_value& state) const {
-    if (state.kind == kind::dictionary) return state;
-    if (state.kind == kind::tuple)
-      for (auto i = state.items.rbegin(); i != state.items.rend(); ++i)
-        if (graph_.is(*i, kind::dictionary)) return graph_[*i];
-    fail("has a form that torch does not write (no fields)");
-  }
+  const pickle_value& fields(const pickle_value& state) const;
   const pickle_value& field(const pickle_value& dictionary, std::string_view key) const {
     const pickle_value* found = graph_.find(dictionary, key);
     if (found == nullptr) fail("lacks '" + std::string(key) + "'");
     return *found;
   }
   /// A tuple of integers, or a torch.Size of one.
-  std::vector<std::int64_t> integers(std::uint32_t at) const {
-    const pickle_value* v = &graph_[at];
-    if (v->kind == kind::object && callable(*v) == "torch Size") v = &graph_[arguments(*v, 1)[0]];
-    if (v->kind != kind::tuple && v->kind != kind::list) fail("has a form that torch does not write (no shape)");
-    std::vector<std::int64_t> out;
-    for (const std::uint32_t i : v->items) {
-      out.push_back(expect(i, kind::integer, "extent").number);
-      if (out.back() < 0 || out.back() > std::int64_t{1} << 40) fail("has an extent of " + std::to_string(out.back()));
-    }
-    if (out.size() > 16) fail("has " + std::to_string(out.size()) + " dimensions");
-    return out;
-  }
+  std::vector<std::int64_t> integers(std::uint32_t at) const;
 
-  torch_tensor tensor(std::uint32_t at) {
-    for (int depth = 0; depth < 4; ++depth) {
-      const pickle_value& v = graph_[at];
-      if (v.kind != kind::object) fail("is no tensor");
-      const std::string& name = callable(v);
-      if (name == "torch._utils _rebuild_tensor_v2") return plain(graph_[v.items[1]]);
-      if (name == "torch._tensor _rebuild_from_type_v2") {
-        const auto& parts = arguments(v, 4);  // function, type, its arguments, state
-        const std::string& function = expect(parts[0], kind::global, "function").text;
-        if (function == "torch._utils _rebuild_tensor_v2") return plain(graph_[parts[2]]);
-        if (function == "torch._utils _rebuild_wrapper_subclass") return wrapped(graph_[parts[2]], graph_[parts[3]]);
-        fail("is rebuilt by '" + data::printable(function) + "', which is not known here");
-      }
-      if (name != "torch._utils _rebuild_parameter" && name != "torch._utils _rebuild_parameter_with_state")
-        fail("is rebuilt by '" + data::printable(name) + "', which is not known here");
-      at = arguments(v, 1)[0];
-    }
-    fail("is wrapped too often");
-  }
+  torch_tensor tensor(std::uint32_t at);
 
   /// storage, offset, size, stride, ...
-  torch_tensor plain(const pickle_value& call) {
-    if (call.kind != kind::tuple || call.items.size() < 4) fail("has a form that torch does not write (no storage)");
-    const pickle_value& id = graph_[expect(call.items[0], kind::persistent, "storage").items[0]];
-    if (id.kind != kind::tuple || id.items.size() < 5 || graph_[id.items[0]].text != "storage")
-      fail("has a form that torch does not write (storage)");
-    torch_tensor t;
-    const std::string& type = expect(id.items[1], kind::global, "storage type").text;
-    const auto dtype = storage_type(type);
-    if (!dtype) fail("has storage of type '" + data::printable(type) + "'");
-    t.dtype = *dtype;
-    t.storage = "data/" + expect(id.items[2], kind::text, "storage key").text;
-    const std::int64_t offset = expect(call.items[1], kind::integer, "offset").number;
-    t.shape = t.whole_shape = integers(call.items[2]);
-    t.stride = integers(call.items[3]);
-    if (offset < 0 || t.stride.size() != t.shape.size()) fail("has strides that do not fit its shape");
-    t.offset = static_cast<std::uint64_t>(offset);
-    const bool empty = std::find(t.shape.begin(), t.shape.end(), 0) != t.shape.end();
-    std::uint64_t size = empty ? 0 : 1, limit = std::uint64_t{1} << 60;
-    for (const std::int64_t extent : t.shape) {
-      if (extent > 0 && size > limit / static_cast<std::uint64_t>(extent)) fail("is too large: " + shape_text(t.shape));
-      size *= static_cast<std::uint64_t>(extent);
-    }
-    std::uint64_t end = size == 0 ? t.offset : t.offset + 1;
-    for (std::size_t d = 0; size != 0 && d < t.shape.size(); ++d) {
-      const auto steps = static_cast<std::uint64_t>(t.shape[d] - 1), step = static_cast<std::uint64_t>(t.stride[d]);
-      if (steps > 0 && step > limit / steps) fail("is too large: " + shape_text(t.shape));
-      end += steps * step;
-    }
-    if (zip_.record(t.storage).size / bytes_of(t.dtype) < end)
-      fail("of shape " + shape_text(t.shape) + " reaches past its storage of " +
-           std::to_string(zip_.record(t.storage).size) + " bytes");
-    if (size > zip_.record(t.storage).size / bytes_of(t.dtype))
-      fail("of shape " + shape_text(t.shape) + " repeats elements of its storage of " +
-           std::to_string(zip_.record(t.storage).size) + " bytes; expected each element once");
-    return t;
-  }
+  torch_tensor plain(const pickle_value& call);
 
   /// class, dtype, size, ... and the fields _local_tensor and _spec: a DTensor.
-  torch_tensor wrapped(const pickle_value& call, const pickle_value& state) {
-    if (call.kind != kind::tuple || call.items.size() < 3) fail("has a form that torch does not write (wrapper)");
-    if (distributed_class(expect(call.items[0], kind::global, "class").text) != "DTensor") fail("is no DTensor");
-    const pickle_value& members = fields(state);
-    const pickle_value& local = field(members, "_local_tensor");
-    if (local.kind != kind::object) fail("has no local tensor");
-    if (std::exchange(inside_wrapper_, true)) fail("is a DTensor inside a DTensor");
-    torch_tensor t = tensor(static_cast<std::uint32_t>(&local - graph_.values.data()));
-    inside_wrapper_ = false;
-    t.distributed = true;
-    t.whole_shape = integers(call.items[2]);
-    const pickle_value& spec = field(members, "_spec");
-    if (spec.kind != kind::object || spec.items.size() < 3) fail("has no sharding specification");
-    const pickle_value& specification = fields(graph_[spec.items[2]]);
-    check_mesh(field(specification, "mesh"));
-    const pickle_value& placements = field(specification, "placements");
-    if (placements.kind != kind::tuple || placements.items.size() != mesh_dimensions_)
-      fail("has placements that do not fit its device mesh");
-    for (std::size_t d = 0; d < mesh_dimensions_; ++d) {
-      const auto dim = shard_dim(graph_[placements.items[d]]);
-      if (dim && d + 1 < mesh_dimensions_) fail("is sharded over the replicas of the mesh; expected Replicate there");
-      if (dim && *dim >= t.whole_shape.size()) fail("is sharded along a dimension that it does not have");
-      t.shard_dim = dim;
-    }
-    return t;
-  }
+  torch_tensor wrapped(const pickle_value& call, const pickle_value& state);
   /// Accepts only (fsdp) and (ddp, fsdp), like verl's merger.
-  void check_mesh(const pickle_value& mesh) {
-    if (mesh.kind != kind::object || mesh.items.size() < 3) fail("has no device mesh");
-    const pickle_value& members = fields(graph_[mesh.items[2]]);
-    const pickle_value* names = graph_.find(members, "_mesh_dim_names");
-    if (names == nullptr) names = graph_.find(members, "mesh_dim_names");
-    if (names == nullptr || names->kind != kind::tuple)
-      fail("lies on a device mesh without names; expected ('fsdp') or ('ddp', 'fsdp')");
-    std::string text;
-    for (const std::uint32_t i : names->items) text += (text.empty() ? "" : ", ") + graph_[i].text;
-    if (text != "fsdp" && text != "ddp, fsdp" && text != "dp, fsdp")
-      fail("lies on the device mesh (" + data::printable(text) + "); expected (fsdp) or (ddp, fsdp)");
-    mesh_dimensions_ = names->items.size();
-  }
+  void check_mesh(const pickle_value& mesh);
   /// Nothing for Replicate.
-  std::optional<std::size_t> shard_dim(const pickle_value& placement) const {
-    if (placement.kind != kind::object) fail("has a placement that is none");
-    const std::string_view name = distributed_class(callable(placement));
-    if (name == "Replicate") return std::nullopt;
-    if (name != "Shard")
-      fail("has the placement " + data::printable(std::string(name)) + "; expected Shard or Replicate");
-    const auto& values = graph_[placement.items[1]].items;
-    const pickle_value* dim = !values.empty()              ? &graph_[values[0]]
-                              : placement.items.size() > 2 ? &field(fields(graph_[placement.items[2]]), "dim")
-                                                           : nullptr;
-    if (dim == nullptr || dim->kind != kind::integer || dim->number < 0) fail("has a Shard without dimension");
-    return static_cast<std::size_t>(dim->number);
-  }
+  std::optional<std::size_t> shard_dim(const pickle_value& placement) const;
 
   const torch_zip& zip_;
   const pickle_graph& graph_;
@@ -235,14 +98,7 @@ class torch_file {
  public:
   /// Throws file_error, or format_error with one line: the file is no state dict, is damaged, or imports a name that is
   /// not on the list of torch_globals.hpp. Nothing in the file is executed.
-  explicit torch_file(const std::filesystem::path& path) : zip_(path) {
-    if (zip_.contains("byteorder") && zip_.text("byteorder", 16) != "little")
-      zip_.fail("written on a big-endian machine, which is not read here");
-    const std::string pickle = zip_.text("data.pkl", std::uint64_t{1} << 29);
-    unpickler machine(path.string(), pickle, [](std::string_view global) { return is_allowed_global(global); });
-    const pickle_graph graph = machine.run();
-    tensors_ = detail::state_dict_reader(zip_, graph).read();
-  }
+  explicit torch_file(const std::filesystem::path& path);
   const torch_zip& archive() const noexcept { return zip_; }
   const std::vector<torch_tensor>& tensors() const noexcept { return tensors_; }
 
@@ -253,3 +109,177 @@ class torch_file {
 
 }  // namespace checkpoint
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)
+RLCORE_BEGIN
+namespace checkpoint::detail {
+
+RLCORE_INLINE std::vector<torch_tensor> state_dict_reader::read() {
+  const pickle_value& root = graph_[graph_.root];
+  if (root.kind != kind::dictionary) zip_.fail("holds no state dict (a dictionary of tensors)");
+  std::vector<torch_tensor> tensors;
+  for (std::size_t i = 0; i + 1 < root.items.size(); i += 2) {
+    const pickle_value& key = graph_[root.items[i]];
+    if (key.kind != kind::text) zip_.fail("its state dict has a key that is no text");
+    name_ = key.text;
+    if (text::first_broken_utf8(name_) != name_.size()) fail("has a name that is not UTF-8");
+    torch_tensor t = tensor(root.items[i + 1]);
+    t.name = name_;
+    tensors.push_back(std::move(t));
+  }
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  for (std::size_t i = 1; i < tensors.size(); ++i)
+    if (tensors[i].name == tensors[i - 1].name)
+      zip_.fail("tensor '" + data::printable(tensors[i].name) + "' is there twice");
+  return tensors;
+}
+
+RLCORE_INLINE const pickle_value& state_dict_reader::fields(const pickle_value& state) const {
+  if (state.kind == kind::dictionary) return state;
+  if (state.kind == kind::tuple)
+    for (auto i = state.items.rbegin(); i != state.items.rend(); ++i)
+      if (graph_.is(*i, kind::dictionary)) return graph_[*i];
+  fail("has a form that torch does not write (no fields)");
+}
+
+RLCORE_INLINE std::vector<std::int64_t> state_dict_reader::integers(std::uint32_t at) const {
+  const pickle_value* v = &graph_[at];
+  if (v->kind == kind::object && callable(*v) == "torch Size") v = &graph_[arguments(*v, 1)[0]];
+  if (v->kind != kind::tuple && v->kind != kind::list) fail("has a form that torch does not write (no shape)");
+  std::vector<std::int64_t> out;
+  for (const std::uint32_t i : v->items) {
+    out.push_back(expect(i, kind::integer, "extent").number);
+    if (out.back() < 0 || out.back() > std::int64_t{1} << 40) fail("has an extent of " + std::to_string(out.back()));
+  }
+  if (out.size() > 16) fail("has " + std::to_string(out.size()) + " dimensions");
+  return out;
+}
+
+RLCORE_INLINE torch_tensor state_dict_reader::tensor(std::uint32_t at) {
+  for (int depth = 0; depth < 4; ++depth) {
+    const pickle_value& v = graph_[at];
+    if (v.kind != kind::object) fail("is no tensor");
+    const std::string& name = callable(v);
+    if (name == "torch._utils _rebuild_tensor_v2") return plain(graph_[v.items[1]]);
+    if (name == "torch._tensor _rebuild_from_type_v2") {
+      const auto& parts = arguments(v, 4);  // function, type, its arguments, state
+      const std::string& function = expect(parts[0], kind::global, "function").text;
+      if (function == "torch._utils _rebuild_tensor_v2") return plain(graph_[parts[2]]);
+      if (function == "torch._utils _rebuild_wrapper_subclass") return wrapped(graph_[parts[2]], graph_[parts[3]]);
+      fail("is rebuilt by '" + data::printable(function) + "', which is not known here");
+    }
+    if (name != "torch._utils _rebuild_parameter" && name != "torch._utils _rebuild_parameter_with_state")
+      fail("is rebuilt by '" + data::printable(name) + "', which is not known here");
+    at = arguments(v, 1)[0];
+  }
+  fail("is wrapped too often");
+}
+
+RLCORE_INLINE torch_tensor state_dict_reader::plain(const pickle_value& call) {
+  if (call.kind != kind::tuple || call.items.size() < 4) fail("has a form that torch does not write (no storage)");
+  const pickle_value& id = graph_[expect(call.items[0], kind::persistent, "storage").items[0]];
+  if (id.kind != kind::tuple || id.items.size() < 5 || graph_[id.items[0]].text != "storage")
+    fail("has a form that torch does not write (storage)");
+  torch_tensor t;
+  const std::string& type = expect(id.items[1], kind::global, "storage type").text;
+  const auto dtype = storage_type(type);
+  if (!dtype) fail("has storage of type '" + data::printable(type) + "'");
+  t.dtype = *dtype;
+  t.storage = "data/" + expect(id.items[2], kind::text, "storage key").text;
+  const std::int64_t offset = expect(call.items[1], kind::integer, "offset").number;
+  t.shape = t.whole_shape = integers(call.items[2]);
+  t.stride = integers(call.items[3]);
+  if (offset < 0 || t.stride.size() != t.shape.size()) fail("has strides that do not fit its shape");
+  t.offset = static_cast<std::uint64_t>(offset);
+  const bool empty = std::find(t.shape.begin(), t.shape.end(), 0) != t.shape.end();
+  std::uint64_t size = empty ? 0 : 1, limit = std::uint64_t{1} << 60;
+  for (const std::int64_t extent : t.shape) {
+    if (extent > 0 && size > limit / static_cast<std::uint64_t>(extent)) fail("is too large: " + shape_text(t.shape));
+    size *= static_cast<std::uint64_t>(extent);
+  }
+  std::uint64_t end = size == 0 ? t.offset : t.offset + 1;
+  for (std::size_t d = 0; size != 0 && d < t.shape.size(); ++d) {
+    const auto steps = static_cast<std::uint64_t>(t.shape[d] - 1), step = static_cast<std::uint64_t>(t.stride[d]);
+    if (steps > 0 && step > limit / steps) fail("is too large: " + shape_text(t.shape));
+    end += steps * step;
+  }
+  if (zip_.record(t.storage).size / bytes_of(t.dtype) < end)
+    fail("of shape " + shape_text(t.shape) + " reaches past its storage of " +
+         std::to_string(zip_.record(t.storage).size) + " bytes");
+  if (size > zip_.record(t.storage).size / bytes_of(t.dtype))
+    fail("of shape " + shape_text(t.shape) + " repeats elements of its storage of " +
+         std::to_string(zip_.record(t.storage).size) + " bytes; expected each element once");
+  return t;
+}
+
+RLCORE_INLINE torch_tensor state_dict_reader::wrapped(const pickle_value& call, const pickle_value& state) {
+  if (call.kind != kind::tuple || call.items.size() < 3) fail("has a form that torch does not write (wrapper)");
+  if (distributed_class(expect(call.items[0], kind::global, "class").text) != "DTensor") fail("is no DTensor");
+  const pickle_value& members = fields(state);
+  const pickle_value& local = field(members, "_local_tensor");
+  if (local.kind != kind::object) fail("has no local tensor");
+  if (std::exchange(inside_wrapper_, true)) fail("is a DTensor inside a DTensor");
+  torch_tensor t = tensor(static_cast<std::uint32_t>(&local - graph_.values.data()));
+  inside_wrapper_ = false;
+  t.distributed = true;
+  t.whole_shape = integers(call.items[2]);
+  const pickle_value& spec = field(members, "_spec");
+  if (spec.kind != kind::object || spec.items.size() < 3) fail("has no sharding specification");
+  const pickle_value& specification = fields(graph_[spec.items[2]]);
+  check_mesh(field(specification, "mesh"));
+  const pickle_value& placements = field(specification, "placements");
+  if (placements.kind != kind::tuple || placements.items.size() != mesh_dimensions_)
+    fail("has placements that do not fit its device mesh");
+  for (std::size_t d = 0; d < mesh_dimensions_; ++d) {
+    const auto dim = shard_dim(graph_[placements.items[d]]);
+    if (dim && d + 1 < mesh_dimensions_) fail("is sharded over the replicas of the mesh; expected Replicate there");
+    if (dim && *dim >= t.whole_shape.size()) fail("is sharded along a dimension that it does not have");
+    t.shard_dim = dim;
+  }
+  return t;
+}
+
+RLCORE_INLINE void state_dict_reader::check_mesh(const pickle_value& mesh) {
+  if (mesh.kind != kind::object || mesh.items.size() < 3) fail("has no device mesh");
+  const pickle_value& members = fields(graph_[mesh.items[2]]);
+  const pickle_value* names = graph_.find(members, "_mesh_dim_names");
+  if (names == nullptr) names = graph_.find(members, "mesh_dim_names");
+  if (names == nullptr || names->kind != kind::tuple)
+    fail("lies on a device mesh without names; expected ('fsdp') or ('ddp', 'fsdp')");
+  std::string text;
+  for (const std::uint32_t i : names->items) text += (text.empty() ? "" : ", ") + graph_[i].text;
+  if (text != "fsdp" && text != "ddp, fsdp" && text != "dp, fsdp")
+    fail("lies on the device mesh (" + data::printable(text) + "); expected (fsdp) or (ddp, fsdp)");
+  mesh_dimensions_ = names->items.size();
+}
+
+RLCORE_INLINE std::optional<std::size_t> state_dict_reader::shard_dim(const pickle_value& placement) const {
+  if (placement.kind != kind::object) fail("has a placement that is none");
+  const std::string_view name = distributed_class(callable(placement));
+  if (name == "Replicate") return std::nullopt;
+  if (name != "Shard")
+    fail("has the placement " + data::printable(std::string(name)) + "; expected Shard or Replicate");
+  const auto& values = graph_[placement.items[1]].items;
+  const pickle_value* dim = !values.empty()              ? &graph_[values[0]]
+                            : placement.items.size() > 2 ? &field(fields(graph_[placement.items[2]]), "dim")
+                                                         : nullptr;
+  if (dim == nullptr || dim->kind != kind::integer || dim->number < 0) fail("has a Shard without dimension");
+  return static_cast<std::size_t>(dim->number);
+}
+
+}  // namespace checkpoint::detail
+
+namespace checkpoint {
+
+RLCORE_INLINE torch_file::torch_file(const std::filesystem::path& path) : zip_(path) {
+  if (zip_.contains("byteorder") && zip_.text("byteorder", 16) != "little")
+    zip_.fail("written on a big-endian machine, which is not read here");
+  const std::string pickle = zip_.text("data.pkl", std::uint64_t{1} << 29);
+  unpickler machine(path.string(), pickle, [](std::string_view global) { return is_allowed_global(global); });
+  const pickle_graph graph = machine.run();
+  tensors_ = detail::state_dict_reader(zip_, graph).read();
+}
+
+}  // namespace checkpoint
+RLCORE_END
+#endif

@@ -14,7 +14,23 @@ RLCORE_BEGIN
 namespace checkpoint {
 
 /// Element type of "torch FloatStorage"; nothing for other names.
-inline std::optional<stored_type> storage_type(std::string_view global) {
+std::optional<stored_type> storage_type(std::string_view global);
+
+/// The class behind a name that moved between versions of torch: "torch.distributed._tensor.api DTensor" -> "DTensor".
+/// Empty for names outside torch's distributed tensors.
+std::string_view distributed_class(std::string_view global);
+
+/// Whether a checkpoint may mention "module name".
+bool is_allowed_global(std::string_view global);
+
+}  // namespace checkpoint
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)
+RLCORE_BEGIN
+namespace checkpoint {
+
+RLCORE_INLINE std::optional<stored_type> storage_type(std::string_view global) {
   struct entry {
     std::string_view name;
     stored_type type;
@@ -33,9 +49,7 @@ inline std::optional<stored_type> storage_type(std::string_view global) {
   return std::nullopt;
 }
 
-/// The class behind a name that moved between versions of torch: "torch.distributed._tensor.api DTensor" -> "DTensor".
-/// Empty for names outside torch's distributed tensors.
-inline std::string_view distributed_class(std::string_view global) {
+RLCORE_INLINE std::string_view distributed_class(std::string_view global) {
   const std::size_t space = global.find(' ');
   if (space == std::string_view::npos) return {};
   const std::string_view module = global.substr(0, space), name = global.substr(space + 1);
@@ -59,8 +73,7 @@ inline std::string_view distributed_class(std::string_view global) {
   return std::find(names.begin(), names.end(), name) != names.end() ? name : std::string_view{};
 }
 
-/// Whether a checkpoint may mention "module name".
-inline bool is_allowed_global(std::string_view global) {
+RLCORE_INLINE bool is_allowed_global(std::string_view global) {
   static constexpr std::array<std::string_view, 24> names{"collections OrderedDict",
                                                           "torch._utils _rebuild_tensor_v2",
                                                           "torch._utils _rebuild_parameter",
@@ -91,3 +104,4 @@ inline bool is_allowed_global(std::string_view global) {
 
 }  // namespace checkpoint
 RLCORE_END
+#endif

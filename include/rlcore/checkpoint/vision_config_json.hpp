@@ -23,7 +23,42 @@ inline nn::family read_family(const json_file& file) {
 
 /// The members of the language model: of a family with a vision tower those of text_config before those of the file
 /// itself (transformers since 4.52); older files have them all at the top.
-inline json_file language_model(const json_file& file, nn::family model) {
+json_file language_model(const json_file& file, nn::family model);
+
+/// tie_word_embeddings of a config.json, at the top or in text_config; false where neither says it. Throws format_error
+/// where text_config says false and the file true: versions of transformers read that in different ways.
+bool read_tied(const json_file& file);
+
+namespace detail {
+
+/// The angles of the tower's patches: nothing, or transformers 5's object with its one kind.
+double read_tower_theta(const json_file& file, double otherwise);
+
+}  // namespace detail
+
+/// The object vision_config. What it leaves out is as in transformers' class, not as in the released models: their
+/// files leave that out. Throws format_error naming the key.
+nn::vision_config read_tower(const json_file& top, nn::family model);
+
+/// Tower and ids of pictures, of a family that has them. The sizes of the language model are read already. Throws
+/// format_error.
+void read_vision(const json_file& file, nn::config& c);
+
+/// Throws config_error unless the family has a vision tower exactly where the config has one.
+void check_tower(const nn::config& c);
+
+/// What write_config() writes of a model with a vision tower: `text`, the members of a language model, as transformers
+/// since 4.52 nests them. Version 5 reads it too.
+nlohmann::ordered_json nest_text(nlohmann::ordered_json text, const nn::config& c);
+
+}  // namespace checkpoint
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)
+RLCORE_BEGIN
+namespace checkpoint {
+
+RLCORE_INLINE json_file language_model(const json_file& file, nn::family model) {
   if (!model->vision || !file.has("text_config")) return file;
   const json_file text = file.section("text_config");
   const std::string type(model->vision->text_type);
@@ -31,9 +66,7 @@ inline json_file language_model(const json_file& file, nn::family model) {
   return file.with_section("text_config", {"rope_scaling", "rope_parameters"});
 }
 
-/// tie_word_embeddings of a config.json, at the top or in text_config; false where neither says it. Throws format_error
-/// where text_config says false and the file true: versions of transformers read that in different ways.
-inline bool read_tied(const json_file& file) {
+RLCORE_INLINE bool read_tied(const json_file& file) {
   const std::string key = "tie_word_embeddings";
   const bool top = file.boolean(key, false);
   if (!file.has("text_config") || !file.section("text_config").has(key)) return top;
@@ -42,10 +75,11 @@ inline bool read_tied(const json_file& file) {
   return text;
 }
 
-namespace detail {
+}  // namespace checkpoint
 
-/// The angles of the tower's patches: nothing, or transformers 5's object with its one kind.
-inline double read_tower_theta(const json_file& file, double otherwise) {
+namespace checkpoint::detail {
+
+RLCORE_INLINE double read_tower_theta(const json_file& file, double otherwise) {
   const std::string key = "rope_parameters";
   if (!file.has(key)) return otherwise;
   const json_file rope = file.section(key);
@@ -53,11 +87,11 @@ inline double read_tower_theta(const json_file& file, double otherwise) {
   return rope.has("rope_theta") ? rope.positive("rope_theta") : otherwise;
 }
 
-}  // namespace detail
+}  // namespace checkpoint::detail
 
-/// The object vision_config. What it leaves out is as in transformers' class, not as in the released models: their
-/// files leave that out. Throws format_error naming the key.
-inline nn::vision_config read_tower(const json_file& top, nn::family model) {
+namespace checkpoint {
+
+RLCORE_INLINE nn::vision_config read_tower(const json_file& top, nn::family model) {
   const json_file file = top.section("vision_config");
   if (file.has("model_type")) {
     const auto& type = file.root()["model_type"];
@@ -105,9 +139,7 @@ inline nn::vision_config read_tower(const json_file& top, nn::family model) {
   return v;
 }
 
-/// Tower and ids of pictures, of a family that has them. The sizes of the language model are read already. Throws
-/// format_error.
-inline void read_vision(const json_file& file, nn::config& c) {
+RLCORE_INLINE void read_vision(const json_file& file, nn::config& c) {
   if (!c.model->vision) return;
   c.vision = read_tower(file, c.model);
   if (c.vision->out_hidden_size != c.hidden_size)
@@ -133,17 +165,14 @@ inline void read_vision(const json_file& file, nn::config& c) {
       file.fail(key, "another id than image_token_id, " + std::to_string(c.image_token_id));
 }
 
-/// Throws config_error unless the family has a vision tower exactly where the config has one.
-inline void check_tower(const nn::config& c) {
+RLCORE_INLINE void check_tower(const nn::config& c) {
   if (c.vision.has_value() == (c.model->vision != nullptr)) return;
   throw config_error("model config: a file of the family " + std::string(nn::name_of(c.model)) +
                      (c.vision ? " has no place for a vision tower; expected the family qwen2_5_vl"
                                : " has to have a vision tower; expected config::vision to be set"));
 }
 
-/// What write_config() writes of a model with a vision tower: `text`, the members of a language model, as transformers
-/// since 4.52 nests them. Version 5 reads it too.
-inline nlohmann::ordered_json nest_text(nlohmann::ordered_json text, const nn::config& c) {
+RLCORE_INLINE nlohmann::ordered_json nest_text(nlohmann::ordered_json text, const nn::config& c) {
   const nn::vision_config& v = *c.vision;
   const nn::vision_traits& traits = *c.model->vision;
   nlohmann::ordered_json root;
@@ -184,3 +213,4 @@ inline nlohmann::ordered_json nest_text(nlohmann::ordered_json text, const nn::c
 
 }  // namespace checkpoint
 RLCORE_END
+#endif

@@ -54,33 +54,13 @@ class weight_source {
   virtual void read_bytes(const weight& w, std::uint64_t first, std::span<std::byte> bytes) = 0;
 
   /// The same elements as floats; throws format_error when the type is not a floating one.
-  void read_f32(const weight& w, std::uint64_t first, std::span<float> values) {
-    if (w.dtype == stored_type::f32) return read_bytes(w, first, std::as_writable_bytes(values));
-    if (!is_floating(w.dtype))
-      throw format_error("tensor '" + data::printable(w.name) + "' is stored as " + std::string(name_of(w.dtype)) +
-                         "; expected a floating type");
-    scratch_.resize(values.size() * bytes_of(w.dtype));
-    read_bytes(w, first, scratch_);
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = element(w.dtype, i);
-  }
+  void read_f32(const weight& w, std::uint64_t first, std::span<float> values);
 
  protected:
   std::vector<weight> weights_;
 
  private:
-  float element(stored_type type, std::size_t i) const noexcept {
-    if (type == stored_type::f64) {
-      double x;
-      std::memcpy(&x, scratch_.data() + 8 * i, 8);
-      return static_cast<float>(x);
-    }
-    std::uint16_t bits;
-    std::memcpy(&bits, scratch_.data() + 2 * i, 2);
-    bf16 b;
-    f16 h;
-    b.bits = h.bits = bits;
-    return type == stored_type::bf16 ? static_cast<float>(b) : static_cast<float>(h);
-  }
+  float element(stored_type type, std::size_t i) const noexcept;
 
   std::vector<std::byte> scratch_;
 };
@@ -89,12 +69,7 @@ class weight_source {
 class folder_weights final : public weight_source {
  public:
   /// Throws what tensor_folder throws.
-  explicit folder_weights(const std::filesystem::path& folder) : folder_(folder) {
-    for (const std::string& name : folder_.names()) {
-      const tensor_info& info = folder_.info(name);
-      weights_.push_back({name, info.dtype, info.shape});
-    }
-  }
+  explicit folder_weights(const std::filesystem::path& folder);
   /// As tensor_folder::read_bytes.
   void read_bytes(const weight& w, std::uint64_t first, std::span<std::byte> bytes) override {
     folder_.read_bytes(w.name, bytes, first * bytes_of(w.dtype));
@@ -108,3 +83,42 @@ class folder_weights final : public weight_source {
 
 }  // namespace checkpoint
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)
+RLCORE_BEGIN
+namespace checkpoint {
+
+RLCORE_INLINE void weight_source::read_f32(const weight& w, std::uint64_t first, std::span<float> values) {
+  if (w.dtype == stored_type::f32) return read_bytes(w, first, std::as_writable_bytes(values));
+  if (!is_floating(w.dtype))
+    throw format_error("tensor '" + data::printable(w.name) + "' is stored as " + std::string(name_of(w.dtype)) +
+                       "; expected a floating type");
+  scratch_.resize(values.size() * bytes_of(w.dtype));
+  read_bytes(w, first, scratch_);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = element(w.dtype, i);
+}
+
+RLCORE_INLINE float weight_source::element(stored_type type, std::size_t i) const noexcept {
+  if (type == stored_type::f64) {
+    double x;
+    std::memcpy(&x, scratch_.data() + 8 * i, 8);
+    return static_cast<float>(x);
+  }
+  std::uint16_t bits;
+  std::memcpy(&bits, scratch_.data() + 2 * i, 2);
+  bf16 b;
+  f16 h;
+  b.bits = h.bits = bits;
+  return type == stored_type::bf16 ? static_cast<float>(b) : static_cast<float>(h);
+}
+
+RLCORE_INLINE folder_weights::folder_weights(const std::filesystem::path& folder) : folder_(folder) {
+  for (const std::string& name : folder_.names()) {
+    const tensor_info& info = folder_.info(name);
+    weights_.push_back({name, info.dtype, info.shape});
+  }
+}
+
+}  // namespace checkpoint
+RLCORE_END
+#endif

@@ -17,7 +17,41 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// The words of "a|b|c", or of a text with another character between them.
-inline std::vector<std::string> split_words(std::string_view words, char between = '|') {
+std::vector<std::string> split_words(std::string_view words, char between = '|');
+
+/// A value on one line: scalars as Python prints them, lists and maps in the spelling of an override.
+std::string inline_text(const value& v);
+
+/// What a key of this type expects, for messages.
+std::string_view type_words(key_type type) noexcept;
+
+namespace detail {
+
+[[noreturn]] inline void wrong(const key& k, const value& v, const std::string& expected) {
+  throw config_error(std::string(k.name) + "=" + inline_text(v) + ": expected " + expected + " (" +
+                     std::string(k.meaning) + ")");
+}
+
+void check_number(const key& k, const value& v, double x);
+
+value two_reals(const key& k, const value& v, const value::list& items);
+
+void check_text(const key& k, const value& v, const std::string& text);
+
+}  // namespace detail
+
+/// The value as its key stores it: an integer for a real key becomes real, a number for a text key becomes text.
+/// Throws config_error.
+value check_value(const key& k, const value& v);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::vector<std::string> split_words(std::string_view words, char between) {
   std::vector<std::string> out;
   while (!words.empty()) {
     const std::size_t end = words.find(between);
@@ -27,8 +61,7 @@ inline std::vector<std::string> split_words(std::string_view words, char between
   return out;
 }
 
-/// A value on one line: scalars as Python prints them, lists and maps in the spelling of an override.
-inline std::string inline_text(const value& v) {
+RLCORE_INLINE std::string inline_text(const value& v) {
   if (v.is_null()) return "null";
   if (v.is_scalar()) return scalar_text(v);
   std::string out;
@@ -40,22 +73,18 @@ inline std::string inline_text(const value& v) {
   return "{" + out + "}";
 }
 
-/// What a key of this type expects, for messages.
-inline std::string_view type_words(key_type type) noexcept {
+RLCORE_INLINE std::string_view type_words(key_type type) noexcept {
   constexpr std::string_view words[] = {
       "True or False", "an integer",  "a number",        "a text", "a text or a list of texts",
       "two numbers",   "a map {a:b}", "any single value"};
   return words[static_cast<int>(type)];
 }
 
-namespace detail {
+}  // namespace trainer
 
-[[noreturn]] inline void wrong(const key& k, const value& v, const std::string& expected) {
-  throw config_error(std::string(k.name) + "=" + inline_text(v) + ": expected " + expected + " (" +
-                     std::string(k.meaning) + ")");
-}
+namespace trainer::detail {
 
-inline void check_number(const key& k, const value& v, double x) {
+RLCORE_INLINE void check_number(const key& k, const value& v, double x) {
   const auto bound = [](double b) {
     return b == std::floor(b) ? std::to_string(static_cast<long long>(b)) : real_text(b);
   };
@@ -72,7 +101,7 @@ inline void check_number(const key& k, const value& v, double x) {
                      : " <= " + bound(k.limits.at_most)));
 }
 
-inline value two_reals(const key& k, const value& v, const value::list& items) {
+RLCORE_INLINE value two_reals(const key& k, const value& v, const value::list& items) {
   value::list out;
   for (const value& item : items) {
     const auto* whole = item.as<std::int64_t>();
@@ -85,7 +114,7 @@ inline value two_reals(const key& k, const value& v, const value::list& items) {
   return value(std::move(out));
 }
 
-inline void check_text(const key& k, const value& v, const std::string& text) {
+RLCORE_INLINE void check_text(const key& k, const value& v, const std::string& text) {
   if (text.starts_with("hdfs://")) wrong(k, v, "a local path; hdfs:// is not read, copy the files first");
   if (static_cast<double>(text.size()) < k.limits.at_least) wrong(k, v, "a text that is not empty");
   if (k.limits.choices.empty()) return;
@@ -103,11 +132,11 @@ inline void check_text(const key& k, const value& v, const std::string& text) {
   throw config_error(std::string(k.name) + "=" + text + ": expected " + list + did_you_mean(text, known));
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// The value as its key stores it: an integer for a real key becomes real, a number for a text key becomes text.
-/// Throws config_error.
-inline value check_value(const key& k, const value& v) {
+namespace trainer {
+
+RLCORE_INLINE value check_value(const key& k, const value& v) {
   if (v.is_null()) {
     if (k.fallback == "null" || k.type == key_type::any) return v;
     if (k.type == key_type::dictionary) return value(value::map{});
@@ -164,3 +193,4 @@ inline value check_value(const key& k, const value& v) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

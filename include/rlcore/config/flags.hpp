@@ -24,14 +24,7 @@ struct written_flag {
 
 namespace detail {
 
-inline bool is_number(std::string_view text) {
-  try {
-    const value v = parse_value(text);
-    return v.as<std::int64_t>() != nullptr || v.as<double>() != nullptr;
-  } catch (const config_error&) {
-    return false;
-  }
-}
+bool is_number(std::string_view text);
 
 /// True if an argument can be the value of a flag: it has no dash in front, is a negative number, the single dash, or
 /// holds a blank.
@@ -47,24 +40,10 @@ inline bool is_setting(const registry& known, std::string_view argument) {
 }
 
 /// The text itself, also where it reads like a reference ${...}.
-inline std::string literal(const std::string& text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text.compare(i, 2, "${") == 0) out += '\\';
-    out += text[i];
-  }
-  return out;
-}
+std::string literal(const std::string& text);
 
 /// One text after a flag, read by the type of its key.
-inline value typed_text(key_type type, const std::string& text) {
-  if (type == key_type::text || type == key_type::texts) return value(literal(text));
-  try {
-    return parse_value(text);
-  } catch (const config_error&) {
-    return value(literal(text));  // the check of the type says what was expected
-  }
-}
+value typed_text(key_type type, const std::string& text);
 
 /// True for a word that says on or off, which many would type after a switch.
 inline bool is_truth(std::string word) {
@@ -83,7 +62,54 @@ inline std::string count_text(int count) { return count == 1 ? "a value" : std::
 }  // namespace detail
 
 /// The flag called `name`, or the only one that starts with it (argparse's abbreviations). Throws config_error.
-inline const flag& find_flag(const registry& known, std::string_view name) {
+const flag& find_flag(const registry& known, std::string_view name);
+
+/// Reads the flag at arguments[next] and what belongs to it; `next` moves past the last word taken. Throws
+/// config_error: unknown or ambiguous flag, missing or superfluous values.
+written_flag read_flag(const registry& known, const std::vector<std::string>& arguments, std::size_t& next);
+
+/// What a flag asks for, as an override of its key; the value has been checked. Throws config_error naming the flag.
+override_setting flag_setting(const registry& known, const written_flag& written);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE bool is_number(std::string_view text) {
+  try {
+    const value v = parse_value(text);
+    return v.as<std::int64_t>() != nullptr || v.as<double>() != nullptr;
+  } catch (const config_error&) {
+    return false;
+  }
+}
+
+RLCORE_INLINE std::string literal(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text.compare(i, 2, "${") == 0) out += '\\';
+    out += text[i];
+  }
+  return out;
+}
+
+RLCORE_INLINE value typed_text(key_type type, const std::string& text) {
+  if (type == key_type::text || type == key_type::texts) return value(literal(text));
+  try {
+    return parse_value(text);
+  } catch (const config_error&) {
+    return value(literal(text));  // the check of the type says what was expected
+  }
+}
+
+}  // namespace trainer::detail
+
+namespace trainer {
+
+RLCORE_INLINE const flag& find_flag(const registry& known, std::string_view name) {
   const flag* found = nullptr;
   std::vector<std::string> names, starting;
   for (const flag& f : known.flags()) {
@@ -108,9 +134,8 @@ inline const flag& find_flag(const registry& known, std::string_view name) {
                      (several ? "" : "; see --help"));
 }
 
-/// Reads the flag at arguments[next] and what belongs to it; `next` moves past the last word taken. Throws
-/// config_error: unknown or ambiguous flag, missing or superfluous values.
-inline written_flag read_flag(const registry& known, const std::vector<std::string>& arguments, std::size_t& next) {
+RLCORE_INLINE written_flag read_flag(const registry& known, const std::vector<std::string>& arguments,
+                                     std::size_t& next) {
   const std::string_view word = std::string_view(arguments[next++]).substr(2);
   const std::size_t equal = word.find('=');
   written_flag result{&find_flag(known, word.substr(0, equal)), {}};
@@ -137,8 +162,7 @@ inline written_flag read_flag(const registry& known, const std::vector<std::stri
   return result;
 }
 
-/// What a flag asks for, as an override of its key; the value has been checked. Throws config_error naming the flag.
-inline override_setting flag_setting(const registry& known, const written_flag& written) {
+RLCORE_INLINE override_setting flag_setting(const registry& known, const written_flag& written) {
   const flag& rule = *written.rule;
   const key* target = known.find(rule.key);
   require(target != nullptr, "a flag sets a key that is not in the registry");
@@ -170,3 +194,4 @@ inline override_setting flag_setting(const registry& known, const written_flag& 
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -21,63 +21,14 @@ namespace trainer {
 namespace detail {
 
 /// ` FOLDER`, ` [FOLDER]` or ` FILE ...`: the words that set a key.
-inline std::string positional_usage(const positional& p) {
-  std::string out;
-  for (const char c : p.key) out += static_cast<char>(override_lexer::letter(c) ? c & ~0x20 : c);
-  if (p.at_most > 1) out += " ...";
-  return p.at_least == 0 ? "[" + out + "]" : out;
-}
+std::string positional_usage(const positional& p);
 
 /// Lines of a program's own that are too long: the text of a second column is broken under itself, a command that
 /// stands in by blanks goes on after a backslash. A line that goes on the sentence before is joined to it.
-inline std::string details_text(std::string details, std::size_t width) {
-  std::string out;
-  for (std::size_t at = 0; (at = details.find('\n', at)) != details.npos; ++at)
-    if (at > 0 && at + 1 < details.size() && details[at - 1] != '.' && details[at + 1] >= 'a' && details[at + 1] <= 'z')
-      details[at] = ' ';
-  for (const std::string& line : split_words(details, '\n')) {
-    const std::size_t lead = std::min(line.find_first_not_of(' '), line.size()), gap = line.find("  ", lead);
-    const std::size_t text = gap == line.npos ? line.npos : line.find_first_not_of(' ', gap);
-    if (columns_of(line) <= width) {
-      out += line;
-    } else if (text != line.npos) {
-      out += line.substr(0, text) + filled(blank_words(line.substr(text)), " ", text, text, width);
-    } else {
-      std::string lines = filled(blank_words(line), " ", lead, lead == 0 ? 0 : lead + 4, width - (lead == 0 ? 0 : 2));
-      for (std::size_t at = 0; lead > 0 && (at = lines.find('\n', at)) != lines.npos; at += 3)
-        lines.replace(at, 1, " \\\n");
-      out += std::string(lead, ' ') + lines;
-    }
-    out += "\n";
-  }
-  return out;
-}
+std::string details_text(std::string details, std::size_t width);
 
 /// The first lines of the page: usage, details and the options that every program has.
-inline std::string usage_text(const registry& known, std::size_t width) {
-  const auto line = [&](std::string_view text, std::size_t indent) {
-    return filled(blank_words(text), " ", 0, indent, width) + "\n";
-  };
-  std::string usage = "Usage: " + known.program;
-  for (const positional& p : known.positionals()) usage += " " + positional_usage(p);
-  std::string out =
-      line(known.program + ": " + known.summary, 0) + "\n" + line(usage + " [key=value ...] [options]", 2) + "\n";
-  out += details_text(known.details, width) + (known.details.empty() ? "" : "\n");
-  std::vector<help_entry> entries;
-  if (!known.flags().empty()) entries.push_back({"--flag value", "set the key of a flag; some are switches", ""});
-  entries.push_back({"key=value", "set a key. Lists: [a,b]; maps: {a:b}; quotes 'a, b'; null", ""});
-  entries.push_back({"+key=value", "add to a free-form map (++ add or set, ~key remove)", ""});
-  entries.push_back({"--help [TOPIC]", "a topic, a key, or how keys begin; all: every key", ""});
-  entries.push_back({"--cfg job", "print all settings as YAML and stop", ""});
-  if (!known.config_names.empty()) {
-    std::string names;
-    for (const std::string& name : known.config_names) names += (names.empty() ? "" : ", ") + name;
-    entries.push_back({"--config-name NAME", "table of defaults (" + names + ")", ""});
-    entries.push_back({"--config-path PATH", "accepted, not read", ""});
-  }
-  entries.push_back({"--version", "print the version", ""});
-  return out + entries_text(entries, width);
-}
+std::string usage_text(const registry& known, std::size_t width);
 
 /// How a group is headed: `data.*`, or its name where the keys do not begin with it.
 inline std::string heading(const help_group& group) {
@@ -117,15 +68,98 @@ std::string names_text(const registry& known, std::size_t width, Shown&& shown) 
 }
 
 /// Every key that does something, with its meaning; the others by name.
-inline std::string all_keys_text(const registry& known, std::size_t width) {
+std::string all_keys_text(const registry& known, std::size_t width);
+
+/// Two or three lines for each group: what it holds, and as many of its keys with defaults as fit on two lines.
+std::string topics_text(const registry& known, std::size_t width);
+
+/// The keys that `topic` means: those of a group of this name and those with these words in their names; else those
+/// with a word that begins so. Throws config_error if there are none.
+std::vector<const key*> keys_of_topic(const registry& known, const std::string& topic);
+
+/// `text` as it stands in a command line without what is not part of a key's name: dashes, +, =value, .*
+std::string topic_name(std::string_view text);
+
+}  // namespace detail
+
+/// Most lines of --help without a topic.
+inline constexpr std::size_t help_lines = 60;
+
+/// What --help prints in `width` columns. Without a topic: every key if that takes at most 60 lines, else the topics.
+/// A topic, some words of a key's name or their beginning: these keys. "all": every key. Throws config_error for a
+/// topic that is none.
+std::string help_text(const registry& known, const std::string& topic = {}, std::size_t width = help_width());
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE std::string positional_usage(const positional& p) {
+  std::string out;
+  for (const char c : p.key) out += static_cast<char>(override_lexer::letter(c) ? c & ~0x20 : c);
+  if (p.at_most > 1) out += " ...";
+  return p.at_least == 0 ? "[" + out + "]" : out;
+}
+
+RLCORE_INLINE std::string details_text(std::string details, std::size_t width) {
+  std::string out;
+  for (std::size_t at = 0; (at = details.find('\n', at)) != details.npos; ++at)
+    if (at > 0 && at + 1 < details.size() && details[at - 1] != '.' && details[at + 1] >= 'a' && details[at + 1] <= 'z')
+      details[at] = ' ';
+  for (const std::string& line : split_words(details, '\n')) {
+    const std::size_t lead = std::min(line.find_first_not_of(' '), line.size()), gap = line.find("  ", lead);
+    const std::size_t text = gap == line.npos ? line.npos : line.find_first_not_of(' ', gap);
+    if (columns_of(line) <= width) {
+      out += line;
+    } else if (text != line.npos) {
+      out += line.substr(0, text) + filled(blank_words(line.substr(text)), " ", text, text, width);
+    } else {
+      std::string lines = filled(blank_words(line), " ", lead, lead == 0 ? 0 : lead + 4, width - (lead == 0 ? 0 : 2));
+      for (std::size_t at = 0; lead > 0 && (at = lines.find('\n', at)) != lines.npos; at += 3)
+        lines.replace(at, 1, " \\\n");
+      out += std::string(lead, ' ') + lines;
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+RLCORE_INLINE std::string usage_text(const registry& known, std::size_t width) {
+  const auto line = [&](std::string_view text, std::size_t indent) {
+    return filled(blank_words(text), " ", 0, indent, width) + "\n";
+  };
+  std::string usage = "Usage: " + known.program;
+  for (const positional& p : known.positionals()) usage += " " + positional_usage(p);
+  std::string out =
+      line(known.program + ": " + known.summary, 0) + "\n" + line(usage + " [key=value ...] [options]", 2) + "\n";
+  out += details_text(known.details, width) + (known.details.empty() ? "" : "\n");
+  std::vector<help_entry> entries;
+  if (!known.flags().empty()) entries.push_back({"--flag value", "set the key of a flag; some are switches", ""});
+  entries.push_back({"key=value", "set a key. Lists: [a,b]; maps: {a:b}; quotes 'a, b'; null", ""});
+  entries.push_back({"+key=value", "add to a free-form map (++ add or set, ~key remove)", ""});
+  entries.push_back({"--help [TOPIC]", "a topic, a key, or how keys begin; all: every key", ""});
+  entries.push_back({"--cfg job", "print all settings as YAML and stop", ""});
+  if (!known.config_names.empty()) {
+    std::string names;
+    for (const std::string& name : known.config_names) names += (names.empty() ? "" : ", ") + name;
+    entries.push_back({"--config-name NAME", "table of defaults (" + names + ")", ""});
+    entries.push_back({"--config-path PATH", "accepted, not read", ""});
+  }
+  entries.push_back({"--version", "print the version", ""});
+  return out + entries_text(entries, width);
+}
+
+RLCORE_INLINE std::string all_keys_text(const registry& known, std::size_t width) {
   std::string out;
   for (const help_group& group : groups_of(known))
     out += group_text(known, group, width, [](const key& k) { return k.use == disposition::honoured; });
   return out + names_text(known, width, [](const key&) { return true; });
 }
 
-/// Two or three lines for each group: what it holds, and as many of its keys with defaults as fit on two lines.
-inline std::string topics_text(const registry& known, std::size_t width) {
+RLCORE_INLINE std::string topics_text(const registry& known, std::size_t width) {
   std::string out = "\nTopics, their most used keys with defaults (+N: further keys):\n";
   for (const help_group& group : groups_of(known)) {
     std::vector<std::string> words;
@@ -149,9 +183,7 @@ inline std::string topics_text(const registry& known, std::size_t width) {
   return out;
 }
 
-/// The keys that `topic` means: those of a group of this name and those with these words in their names; else those
-/// with a word that begins so. Throws config_error if there are none.
-inline std::vector<const key*> keys_of_topic(const registry& known, const std::string& topic) {
+RLCORE_INLINE std::vector<const key*> keys_of_topic(const registry& known, const std::string& topic) {
   std::vector<const key*> whole, beginning;
   std::vector<std::string> names = known.names();
   for (const help_group& group : groups_of(known)) {
@@ -176,23 +208,18 @@ inline std::vector<const key*> keys_of_topic(const registry& known, const std::s
                      "; --help lists the topics, --help all every key");
 }
 
-/// `text` as it stands in a command line without what is not part of a key's name: dashes, +, =value, .*
-inline std::string topic_name(std::string_view text) {
+RLCORE_INLINE std::string topic_name(std::string_view text) {
   while (!text.empty() && (text.front() == '-' || text.front() == '+')) text.remove_prefix(1);
   text = text.substr(0, text.find('='));
   while (!text.empty() && (text.back() == '*' || text.back() == '.')) text.remove_suffix(1);
   return std::string(text);
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// Most lines of --help without a topic.
-inline constexpr std::size_t help_lines = 60;
+namespace trainer {
 
-/// What --help prints in `width` columns. Without a topic: every key if that takes at most 60 lines, else the topics.
-/// A topic, some words of a key's name or their beginning: these keys. "all": every key. Throws config_error for a
-/// topic that is none.
-inline std::string help_text(const registry& known, const std::string& topic = {}, std::size_t width = help_width()) {
+RLCORE_INLINE std::string help_text(const registry& known, const std::string& topic, std::size_t width) {
   const std::string usage = detail::usage_text(known, width), name = detail::topic_name(topic);
   if (name.empty() || name == "all") {
     const std::string whole = usage + detail::all_keys_text(known, width);
@@ -213,3 +240,4 @@ inline std::string help_text(const registry& known, const std::string& topic = {
 
 }  // namespace trainer
 RLCORE_END
+#endif

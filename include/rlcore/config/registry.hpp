@@ -46,43 +46,12 @@ class registry {
   void (*check)(options&) = nullptr;
 
   /// Adds keys; one of a known name replaces that key and keeps its place.
-  registry& add(std::span<const key> section) {
-    for (const key& k : section) {
-      const std::size_t i = index(k.name);
-      if (i < keys_.size()) {
-        keys_[i] = k;
-      } else {
-        order_.insert(position(k.name), keys_.size());
-        keys_.push_back(k);
-      }
-    }
-    return *this;
-  }
+  registry& add(std::span<const key> section);
 
   /// Flags beside key=value; a later flag of the same name replaces the earlier one.
-  registry& add_flags(std::span<const flag> section) {
-    for (const flag& f : section) {
-      const auto same = std::find_if(flags_.begin(), flags_.end(), [&](const flag& g) { return g.name == f.name; });
-      if (same == flags_.end()) {
-        flags_.push_back(f);
-      } else {
-        *same = f;
-      }
-    }
-    return *this;
-  }
+  registry& add_flags(std::span<const flag> section);
   /// The keys of a program whose flags are its keys: a bool is a switch, texts take a list, anything else one value.
-  registry& add_as_flags(std::span<const key> section) {
-    add(section);
-    for (const key& k : section) {
-      const int count = k.type == key_type::boolean ? flag::switch_only
-                        : k.type == key_type::texts ? flag::any_count
-                                                    : 1;
-      const flag same_name[] = {{k.name, k.name, count}};
-      add_flags(same_name);
-    }
-    return *this;
-  }
+  registry& add_as_flags(std::span<const key> section);
 
   /// Words take their places in the order of these calls, unless a flag or key=value has set the key. With them a word
   /// such as a=b is a setting only if `a` is a key.
@@ -116,13 +85,7 @@ class registry {
     return std::any_of(spellings.begin(), spellings.end(), [&](const spelling& s) { return s.other == name; });
   }
   /// The free-form map that `name` lies in, or nullptr.
-  const key* free_form(std::string_view name) const {
-    for (std::size_t dot = name.rfind('.'); dot != name.npos; dot = dot == 0 ? name.npos : name.rfind('.', dot - 1)) {
-      const key* k = find(name.substr(0, dot));
-      if (k != nullptr) return k->type == key_type::dictionary ? k : nullptr;
-    }
-    return nullptr;
-  }
+  const key* free_form(std::string_view name) const;
   std::vector<std::string> names() const {
     std::vector<std::string> list;
     for (const key& k : keys_) list.emplace_back(k.name);
@@ -154,3 +117,54 @@ class registry {
 
 }  // namespace trainer
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE registry& registry::add(std::span<const key> section) {
+  for (const key& k : section) {
+    const std::size_t i = index(k.name);
+    if (i < keys_.size()) {
+      keys_[i] = k;
+    } else {
+      order_.insert(position(k.name), keys_.size());
+      keys_.push_back(k);
+    }
+  }
+  return *this;
+}
+
+RLCORE_INLINE registry& registry::add_flags(std::span<const flag> section) {
+  for (const flag& f : section) {
+    const auto same = std::find_if(flags_.begin(), flags_.end(), [&](const flag& g) { return g.name == f.name; });
+    if (same == flags_.end()) {
+      flags_.push_back(f);
+    } else {
+      *same = f;
+    }
+  }
+  return *this;
+}
+
+RLCORE_INLINE registry& registry::add_as_flags(std::span<const key> section) {
+  add(section);
+  for (const key& k : section) {
+    const int count = k.type == key_type::boolean ? flag::switch_only : k.type == key_type::texts ? flag::any_count : 1;
+    const flag same_name[] = {{k.name, k.name, count}};
+    add_flags(same_name);
+  }
+  return *this;
+}
+
+RLCORE_INLINE const key* registry::free_form(std::string_view name) const {
+  for (std::size_t dot = name.rfind('.'); dot != name.npos; dot = dot == 0 ? name.npos : name.rfind('.', dot - 1)) {
+    const key* k = find(name.substr(0, dot));
+    if (k != nullptr) return k->type == key_type::dictionary ? k : nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace trainer
+RLCORE_END
+#endif

@@ -37,30 +37,7 @@ class typed_names {
   }
 
   /// The text with flags in the place of keys. A key is also known by its last two words or more (rollout.n).
-  std::string in(std::string_view text) const {
-    std::string out;
-    while (!text.empty()) {
-      std::size_t end = 0;
-      while (end < text.size() && in_word(text[end])) ++end;
-      if (end == 0) {
-        out += text.front();
-        text.remove_prefix(1);
-        continue;
-      }
-      std::string_view word = text.substr(0, end);
-      while (word.ends_with('.')) word.remove_suffix(1);
-      text.remove_prefix(word.empty() ? end : word.size());
-      if (word.empty()) {
-        out.append(end, '.');
-      } else if (text.starts_with('=')) {
-        out += with_value(word, text);
-      } else {
-        const row* r = find(word);
-        out += r != nullptr ? r->flag : std::string(word);
-      }
-    }
-    return out;
-  }
+  std::string in(std::string_view text) const;
 
  private:
   struct row {
@@ -73,45 +50,84 @@ class typed_names {
   }
 
   /// The row of a key, or of the only flag whose keys end with these words.
-  const row* find(std::string_view word) const {
-    const row* found = nullptr;
-    const std::string ending = "." + std::string(word);
-    for (const row& r : rows_) {
-      if (r.key == word) return &r;
-      if (word.find('.') == word.npos || !r.key.ends_with(ending)) continue;
-      if (found != nullptr && found->flag != r.flag) return nullptr;
-      found = &r;
-    }
-    return found;
-  }
+  const row* find(std::string_view word) const;
 
-  static bool equal(const std::string& a, const std::string& b) {
-    if (a == b) return true;
-    char *a_end = nullptr, *b_end = nullptr;
-    const double x = std::strtod(a.c_str(), &a_end), y = std::strtod(b.c_str(), &b_end);
-    return !a.empty() && !b.empty() && *a_end == 0 && *b_end == 0 && x == y;
-  }
+  static bool equal(const std::string& a, const std::string& b);
 
   /// What "word=value" becomes; `text` begins with the sign, which is taken from it with what else is replaced.
-  std::string with_value(std::string_view word, std::string_view& text) const {
-    std::size_t end = std::min(text.find_first_of(" ,;:)'"), text.size());
-    while (text[end - 1] == '.') --end;  // of the sentence
-    const std::string value(text.substr(1, end - 1));
-    const row* r = find(word);
-    for (const row& other : rows_)  // a key may have several values with flags of their own
-      if (r != nullptr && other.key == r->key && equal(other.value, value)) {
-        text.remove_prefix(end);
-        return other.typed;
-      }
-    const bool placeholder =
-        !value.empty() && std::all_of(value.begin(), value.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
-    if (r == nullptr || !placeholder) return std::string(word);
-    text.remove_prefix(1);
-    return r->flag + " ";
-  }
+  std::string with_value(std::string_view word, std::string_view& text) const;
 
   std::vector<row> rows_;
 };
 
 }  // namespace trainer
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::string typed_names::in(std::string_view text) const {
+  std::string out;
+  while (!text.empty()) {
+    std::size_t end = 0;
+    while (end < text.size() && in_word(text[end])) ++end;
+    if (end == 0) {
+      out += text.front();
+      text.remove_prefix(1);
+      continue;
+    }
+    std::string_view word = text.substr(0, end);
+    while (word.ends_with('.')) word.remove_suffix(1);
+    text.remove_prefix(word.empty() ? end : word.size());
+    if (word.empty()) {
+      out.append(end, '.');
+    } else if (text.starts_with('=')) {
+      out += with_value(word, text);
+    } else {
+      const row* r = find(word);
+      out += r != nullptr ? r->flag : std::string(word);
+    }
+  }
+  return out;
+}
+
+RLCORE_INLINE auto typed_names::find(std::string_view word) const -> const row* {
+  const row* found = nullptr;
+  const std::string ending = "." + std::string(word);
+  for (const row& r : rows_) {
+    if (r.key == word) return &r;
+    if (word.find('.') == word.npos || !r.key.ends_with(ending)) continue;
+    if (found != nullptr && found->flag != r.flag) return nullptr;
+    found = &r;
+  }
+  return found;
+}
+
+RLCORE_INLINE bool typed_names::equal(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  char *a_end = nullptr, *b_end = nullptr;
+  const double x = std::strtod(a.c_str(), &a_end), y = std::strtod(b.c_str(), &b_end);
+  return !a.empty() && !b.empty() && *a_end == 0 && *b_end == 0 && x == y;
+}
+
+RLCORE_INLINE std::string typed_names::with_value(std::string_view word, std::string_view& text) const {
+  std::size_t end = std::min(text.find_first_of(" ,;:)'"), text.size());
+  while (text[end - 1] == '.') --end;  // of the sentence
+  const std::string value(text.substr(1, end - 1));
+  const row* r = find(word);
+  for (const row& other : rows_)  // a key may have several values with flags of their own
+    if (r != nullptr && other.key == r->key && equal(other.value, value)) {
+      text.remove_prefix(end);
+      return other.typed;
+    }
+  const bool placeholder =
+      !value.empty() && std::all_of(value.begin(), value.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+  if (r == nullptr || !placeholder) return std::string(word);
+  text.remove_prefix(1);
+  return r->flag + " ";
+}
+
+}  // namespace trainer
+RLCORE_END
+#endif

@@ -14,7 +14,16 @@ namespace trainer {
 
 /// The unknown key with its neighbours: those that end with it, then those that are spelt alike, then those with the
 /// same last word.
-inline std::string unknown_key_text(const registry& known, const std::string& name) {
+std::string unknown_key_text(const registry& known, const std::string& name);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::string unknown_key_text(const registry& known, const std::string& name) {
   const auto names = known.names();
   const auto ending = [&](const std::string& end) {
     std::vector<std::string> found;
@@ -38,3 +47,4 @@ inline std::string unknown_key_text(const registry& known, const std::string& na
 
 }  // namespace trainer
 RLCORE_END
+#endif

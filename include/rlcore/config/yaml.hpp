@@ -15,7 +15,27 @@ namespace trainer {
 namespace detail {
 
 /// A scalar as YAML: quoted where a plain word would read back as something else.
-inline std::string yaml_scalar(const value& v) {
+std::string yaml_scalar(const value& v);
+
+void write_yaml(std::string& out, const value& v, std::size_t depth);
+
+}  // namespace detail
+
+/// A configuration as YAML with two blanks per level.
+inline std::string to_yaml(const value& root) {
+  std::string out;
+  if (root.is_map()) detail::write_yaml(out, root, 0);
+  return out;
+}
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE std::string yaml_scalar(const value& v) {
   if (v.is_null()) return "null";
   if (const bool* x = v.as<bool>()) return *x ? "true" : "false";
   if (const double* x = v.as<double>(); x != nullptr && !std::isfinite(*x))
@@ -40,7 +60,7 @@ inline std::string yaml_scalar(const value& v) {
   return out + "'";
 }
 
-inline void write_yaml(std::string& out, const value& v, std::size_t depth) {
+RLCORE_INLINE void write_yaml(std::string& out, const value& v, std::size_t depth) {
   const std::string indent(2 * depth, ' ');
   for (const member& m : *v.as<value::map>()) {
     const auto* members = m.item.as<value::map>();
@@ -62,14 +82,6 @@ inline void write_yaml(std::string& out, const value& v, std::size_t depth) {
   }
 }
 
-}  // namespace detail
-
-/// A configuration as YAML with two blanks per level.
-inline std::string to_yaml(const value& root) {
-  std::string out;
-  if (root.is_map()) detail::write_yaml(out, root, 0);
-  return out;
-}
-
-}  // namespace trainer
+}  // namespace trainer::detail
 RLCORE_END
+#endif

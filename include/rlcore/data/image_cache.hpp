@@ -32,18 +32,7 @@ class image_cache {
 
   /// The patches of a picture. Throws data_error that begins with its name: it cannot be decoded, or its file is not
   /// what it was.
-  pointer operator()(const image_file& file) {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (const auto found = places_.find(file.hash); found != places_.end()) {
-        kept_.splice(kept_.begin(), kept_, found->second);
-        return kept_.front().second;
-      }
-    }
-    pointer made = std::make_shared<const image::patches>(decode(file));
-    keep(file.hash, made);
-    return made;
-  }
+  pointer operator()(const image_file& file);
 
   /// The most bytes of patches that it holds.
   std::size_t limit() const noexcept { return limit_; }
@@ -56,30 +45,9 @@ class image_cache {
  private:
   static std::size_t size_of(const pointer& p) noexcept { return p->values.size() * sizeof(float); }
 
-  image::patches decode(const image_file& file) const {
-    try {
-      if (!file.bytes.empty()) return processor_(file.bytes);
-      const std::vector<unsigned char> bytes = read_image_bytes(file.path, file.name);
-      if (hash_of(bytes) != file.hash) throw format_error("the file has changed since the rows were read");
-      return processor_(bytes);
-    } catch (const format_error& e) {
-      throw data_error(file.name + ": " + e.what());
-    }
-  }
+  image::patches decode(const image_file& file) const;
 
-  void keep(const content_hash& hash, const pointer& made) {
-    if (size_of(made) > limit_) return;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (places_.contains(hash)) return;  // by another thread, meanwhile
-    kept_.emplace_front(hash, made);
-    places_.emplace(hash, kept_.begin());
-    held_ += size_of(made);
-    while (held_ > limit_) {
-      held_ -= size_of(kept_.back().second);
-      places_.erase(kept_.back().first);
-      kept_.pop_back();
-    }
-  }
+  void keep(const content_hash& hash, const pointer& made);
 
   using entry = std::pair<content_hash, pointer>;
 
@@ -92,3 +60,49 @@ class image_cache {
 
 }  // namespace data
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)
+RLCORE_BEGIN
+namespace data {
+
+RLCORE_INLINE auto image_cache::operator()(const image_file& file) -> pointer {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const auto found = places_.find(file.hash); found != places_.end()) {
+      kept_.splice(kept_.begin(), kept_, found->second);
+      return kept_.front().second;
+    }
+  }
+  pointer made = std::make_shared<const image::patches>(decode(file));
+  keep(file.hash, made);
+  return made;
+}
+
+RLCORE_INLINE image::patches image_cache::decode(const image_file& file) const {
+  try {
+    if (!file.bytes.empty()) return processor_(file.bytes);
+    const std::vector<unsigned char> bytes = read_image_bytes(file.path, file.name);
+    if (hash_of(bytes) != file.hash) throw format_error("the file has changed since the rows were read");
+    return processor_(bytes);
+  } catch (const format_error& e) {
+    throw data_error(file.name + ": " + e.what());
+  }
+}
+
+RLCORE_INLINE void image_cache::keep(const content_hash& hash, const pointer& made) {
+  if (size_of(made) > limit_) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (places_.contains(hash)) return;  // by another thread, meanwhile
+  kept_.emplace_front(hash, made);
+  places_.emplace(hash, kept_.begin());
+  held_ += size_of(made);
+  while (held_ > limit_) {
+    held_ -= size_of(kept_.back().second);
+    places_.erase(kept_.back().first);
+    kept_.pop_back();
+  }
+}
+
+}  // namespace data
+RLCORE_END
+#endif

@@ -26,18 +26,7 @@ struct content_hash {
 };
 
 /// Two hashes of 64 bits, of eight bytes at a time.
-inline content_hash hash_of(std::span<const unsigned char> bytes) noexcept {
-  content_hash hash{0x9e3779b97f4a7c15u ^ bytes.size(), 0xc2b2ae3d27d4eb4fu};
-  for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::uint64_t)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + i, i + sizeof word <= bytes.size() ? sizeof word : bytes.size() - i);
-    hash.low = (hash.low ^ word) * 0xd6e8feb86659fd93u;
-    hash.low ^= hash.low >> 32;
-    hash.high = (hash.high ^ word) * 0x9fb21c651e98df25u;
-    hash.high ^= hash.high >> 28;
-  }
-  return hash;
-}
+content_hash hash_of(std::span<const unsigned char> bytes) noexcept;
 
 /// The bytes of a picture's file, or where they are. Pixels are made on demand: image_cache.
 struct image_file {
@@ -52,7 +41,34 @@ struct image_file {
 using image_pointer = std::shared_ptr<const image_file>;
 
 /// The bytes of a file on the disk. Throws data_error.
-inline std::vector<unsigned char> read_image_bytes(const std::filesystem::path& path, const std::string& name) {
+std::vector<unsigned char> read_image_bytes(const std::filesystem::path& path, const std::string& name);
+
+/// Reads the header. Bytes that came from a file `at` are not kept: they are read again when they are needed. Throws
+/// data_error "<name>: ..." for what image::decode() refuses by the header.
+image_pointer make_image_file(std::string name, std::vector<unsigned char> bytes, std::filesystem::path at,
+                              const image::decode_settings& decode);
+
+}  // namespace data
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)
+RLCORE_BEGIN
+namespace data {
+
+RLCORE_INLINE content_hash hash_of(std::span<const unsigned char> bytes) noexcept {
+  content_hash hash{0x9e3779b97f4a7c15u ^ bytes.size(), 0xc2b2ae3d27d4eb4fu};
+  for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + i, i + sizeof word <= bytes.size() ? sizeof word : bytes.size() - i);
+    hash.low = (hash.low ^ word) * 0xd6e8feb86659fd93u;
+    hash.low ^= hash.low >> 32;
+    hash.high = (hash.high ^ word) * 0x9fb21c651e98df25u;
+    hash.high ^= hash.high >> 28;
+  }
+  return hash;
+}
+
+RLCORE_INLINE std::vector<unsigned char> read_image_bytes(const std::filesystem::path& path, const std::string& name) {
   try {
     const std::string content = read_file(path);
     return {content.begin(), content.end()};
@@ -61,10 +77,8 @@ inline std::vector<unsigned char> read_image_bytes(const std::filesystem::path& 
   }
 }
 
-/// Reads the header. Bytes that came from a file `at` are not kept: they are read again when they are needed. Throws
-/// data_error "<name>: ..." for what image::decode() refuses by the header.
-inline image_pointer make_image_file(std::string name, std::vector<unsigned char> bytes, std::filesystem::path at,
-                                     const image::decode_settings& decode) {
+RLCORE_INLINE image_pointer make_image_file(std::string name, std::vector<unsigned char> bytes,
+                                            std::filesystem::path at, const image::decode_settings& decode) {
   image_file file{std::move(name), {}, std::move(at), {}, hash_of(bytes)};
   try {
     file.size = image::read_size(bytes, decode);
@@ -77,3 +91,4 @@ inline image_pointer make_image_file(std::string name, std::vector<unsigned char
 
 }  // namespace data
 RLCORE_END
+#endif

@@ -41,7 +41,79 @@ struct image_settings {
 namespace detail {
 
 /// "2 <image> marks (messages[1]: 2)".
-inline std::string marks_text(std::span<const text::message> messages, std::size_t marks) {
+std::string marks_text(std::span<const text::message> messages, std::size_t marks);
+inline std::string pictures_text(std::size_t count) {
+  return std::to_string(count) + (count == 1 ? " picture" : " pictures");
+}
+
+/// Throws data_error for a row with pictures: nobody looks at them.
+void refuse_images(const row& from, std::span<const text::message> messages, std::size_t marks,
+                   const image_settings& settings, const std::string& where);
+
+}  // namespace detail
+
+/// The pictures of a row, in the order of their places; the messages are cut at their marks. Nothing of both is
+/// changed where there are neither. Throws data_error with `where` unless every mark has a picture and every picture a
+/// mark, for videos, and for a row with pictures if the model reads none. `folder` is where relative paths start.
+std::vector<image_pointer> take_images(const row& from, std::vector<text::message>& messages,
+                                       const image_settings& settings, const std::string& where,
+                                       const std::filesystem::path& folder);
+
+/// The same for another conversation that shows the `pictures` of the row: cuts it at its marks. Throws data_error with
+/// `where` unless it has as many.
+void show_again(std::vector<text::message>& messages, std::size_t pictures, const image_settings& settings,
+                const std::string& where);
+
+/// How many tokens a picture takes, by its header. Throws data_error for one that is over 200 times as long as wide.
+std::size_t count_image_tokens(const image_file& of, const image_settings& settings);
+
+/// What became of the rows with pictures.
+struct image_counts {
+  std::size_t rows = 0, left_out = 0;  ///< read; too long, of these
+  image::size largest = {};            ///< of the pictures that are left, the one with the most tokens
+  std::size_t most_tokens = 0;         ///< its tokens
+
+  /// Counts a row and, if it is left, its pictures. One without pictures does not count.
+  void add_row(std::span<const image_pointer> shown, const image_settings& settings, bool is_left);
+};
+
+/// How many tokens are added where each picture's one becomes as many as the picture takes.
+inline std::size_t count_added_tokens(std::span<const image_pointer> images, const image_settings& settings) {
+  std::size_t added = 0;
+  for (const image_pointer& i : images) added += count_image_tokens(*i, settings) - 1;
+  return added;
+}
+
+/// Throws data_error unless there is one image token for each picture.
+void check_image_tokens(std::span<const std::int32_t> ids, std::size_t pictures, const image_settings& settings,
+                        const std::string& where);
+
+/// A message as text: its words, and each picture as settings.written says.
+std::string written_text(const text::message& m, const image_settings& settings);
+
+/// Calls each(id, count) for every token with how often it stands in the sequence that the model reads: once, and an
+/// image token as often as its picture has rows. The k-th image token is that of picture k; check_image_tokens() has
+/// passed.
+template <class Each>
+void for_expanded_tokens(std::span<const std::int32_t> ids, std::span<const image_pointer> images,
+                         const image_settings& settings, Each&& each) {
+  std::size_t picture = 0;
+  for (const std::int32_t id : ids)
+    each(id, id == settings.token && picture < images.size() ? count_image_tokens(*images[picture++], settings) : 1);
+}
+
+/// The sequence that the model reads.
+std::vector<std::int32_t> expand_image_tokens(std::vector<std::int32_t> ids, std::span<const image_pointer> images,
+                                              const image_settings& settings);
+
+}  // namespace data
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)
+RLCORE_BEGIN
+namespace data::detail {
+
+RLCORE_INLINE std::string marks_text(std::span<const text::message> messages, std::size_t marks) {
   std::string text = std::to_string(marks) + (marks == 1 ? " <image> mark" : " <image> marks"), places;
   for (std::size_t i = 0; i < messages.size(); ++i)
     if (const std::size_t n =
@@ -50,13 +122,9 @@ inline std::string marks_text(std::span<const text::message> messages, std::size
       places += (places.empty() ? "" : ", ") + ("messages[" + std::to_string(i) + "]: ") + std::to_string(n);
   return places.empty() ? text : text + " (" + printable(places) + ")";
 }
-inline std::string pictures_text(std::size_t count) {
-  return std::to_string(count) + (count == 1 ? " picture" : " pictures");
-}
 
-/// Throws data_error for a row with pictures: nobody looks at them.
-inline void refuse_images(const row& from, std::span<const text::message> messages, std::size_t marks,
-                          const image_settings& settings, const std::string& where) {
+RLCORE_INLINE void refuse_images(const row& from, std::span<const text::message> messages, std::size_t marks,
+                                 const image_settings& settings, const std::string& where) {
   const bool shown = has_content(from, settings.image_key);
   const bool parts = std::any_of(messages.begin(), messages.end(), [](const auto& m) { return m.images() > 0; });
   if (!parts && (marks == 0 || !shown)) return;
@@ -65,14 +133,13 @@ inline void refuse_images(const row& from, std::span<const text::message> messag
                    ", but " + settings.model + " reads no images: its config.json has no vision_config");
 }
 
-}  // namespace detail
+}  // namespace data::detail
 
-/// The pictures of a row, in the order of their places; the messages are cut at their marks. Nothing of both is
-/// changed where there are neither. Throws data_error with `where` unless every mark has a picture and every picture a
-/// mark, for videos, and for a row with pictures if the model reads none. `folder` is where relative paths start.
-inline std::vector<image_pointer> take_images(const row& from, std::vector<text::message>& messages,
-                                              const image_settings& settings, const std::string& where,
-                                              const std::filesystem::path& folder) {
+namespace data {
+
+RLCORE_INLINE std::vector<image_pointer> take_images(const row& from, std::vector<text::message>& messages,
+                                                     const image_settings& settings, const std::string& where,
+                                                     const std::filesystem::path& folder) {
   std::size_t marks = 0;
   for (const text::message& m : messages) marks += m.parts.empty() ? text::count_image_marks(m.content) : m.images();
   if (!settings.processor)
@@ -101,10 +168,8 @@ inline std::vector<image_pointer> take_images(const row& from, std::vector<text:
   return images;
 }
 
-/// The same for another conversation that shows the `pictures` of the row: cuts it at its marks. Throws data_error with
-/// `where` unless it has as many.
-inline void show_again(std::vector<text::message>& messages, std::size_t pictures, const image_settings& settings,
-                       const std::string& where) {
+RLCORE_INLINE void show_again(std::vector<text::message>& messages, std::size_t pictures,
+                              const image_settings& settings, const std::string& where) {
   if (!settings.processor) return;
   std::size_t marks = 0;
   for (const text::message& m : messages) marks += m.parts.empty() ? text::count_image_marks(m.content) : m.images();
@@ -115,8 +180,7 @@ inline void show_again(std::vector<text::message>& messages, std::size_t picture
   for (text::message& m : messages) text::cut_at_image_marks(m, settings.strip);
 }
 
-/// How many tokens a picture takes, by its header. Throws data_error for one that is over 200 times as long as wide.
-inline std::size_t count_image_tokens(const image_file& of, const image_settings& settings) {
+RLCORE_INLINE std::size_t count_image_tokens(const image_file& of, const image_settings& settings) {
   try {
     return static_cast<std::size_t>(image::token_count(of.size, *settings.processor));
   } catch (const format_error& e) {
@@ -124,33 +188,18 @@ inline std::size_t count_image_tokens(const image_file& of, const image_settings
   }
 }
 
-/// What became of the rows with pictures.
-struct image_counts {
-  std::size_t rows = 0, left_out = 0;  ///< read; too long, of these
-  image::size largest = {};            ///< of the pictures that are left, the one with the most tokens
-  std::size_t most_tokens = 0;         ///< its tokens
-
-  /// Counts a row and, if it is left, its pictures. One without pictures does not count.
-  void add_row(std::span<const image_pointer> shown, const image_settings& settings, bool is_left) {
-    rows += !shown.empty();
-    left_out += !shown.empty() && !is_left;
-    if (!is_left) return;
-    for (const image_pointer& i : shown)
-      if (const std::size_t tokens = count_image_tokens(*i, settings); tokens > most_tokens)
-        most_tokens = tokens, largest = i->size;
-  }
-};
-
-/// How many tokens are added where each picture's one becomes as many as the picture takes.
-inline std::size_t count_added_tokens(std::span<const image_pointer> images, const image_settings& settings) {
-  std::size_t added = 0;
-  for (const image_pointer& i : images) added += count_image_tokens(*i, settings) - 1;
-  return added;
+RLCORE_INLINE void image_counts::add_row(std::span<const image_pointer> shown, const image_settings& settings,
+                                         bool is_left) {
+  rows += !shown.empty();
+  left_out += !shown.empty() && !is_left;
+  if (!is_left) return;
+  for (const image_pointer& i : shown)
+    if (const std::size_t tokens = count_image_tokens(*i, settings); tokens > most_tokens)
+      most_tokens = tokens, largest = i->size;
 }
 
-/// Throws data_error unless there is one image token for each picture.
-inline void check_image_tokens(std::span<const std::int32_t> ids, std::size_t pictures, const image_settings& settings,
-                               const std::string& where) {
+RLCORE_INLINE void check_image_tokens(std::span<const std::int32_t> ids, std::size_t pictures,
+                                      const image_settings& settings, const std::string& where) {
   if (!settings.processor) return;
   if (settings.video >= 0 && std::find(ids.begin(), ids.end(), settings.video) != ids.end())
     throw data_error(where + ": <|video_pad|> may not stand in a message; videos are not read, only images");
@@ -163,29 +212,16 @@ inline void check_image_tokens(std::span<const std::int32_t> ids, std::size_t pi
                         : "; expected a chat template that writes <|image_pad|> for each, such as qwen2.5-vl"));
 }
 
-/// A message as text: its words, and each picture as settings.written says.
-inline std::string written_text(const text::message& m, const image_settings& settings) {
+RLCORE_INLINE std::string written_text(const text::message& m, const image_settings& settings) {
   if (m.parts.empty()) return m.content;
   std::string text;
   for (const text::message_part& p : m.parts) text += p.image ? settings.written : p.text;
   return text;
 }
 
-/// Calls each(id, count) for every token with how often it stands in the sequence that the model reads: once, and an
-/// image token as often as its picture has rows. The k-th image token is that of picture k; check_image_tokens() has
-/// passed.
-template <class Each>
-void for_expanded_tokens(std::span<const std::int32_t> ids, std::span<const image_pointer> images,
-                         const image_settings& settings, Each&& each) {
-  std::size_t picture = 0;
-  for (const std::int32_t id : ids)
-    each(id, id == settings.token && picture < images.size() ? count_image_tokens(*images[picture++], settings) : 1);
-}
-
-/// The sequence that the model reads.
-inline std::vector<std::int32_t> expand_image_tokens(std::vector<std::int32_t> ids,
-                                                     std::span<const image_pointer> images,
-                                                     const image_settings& settings) {
+RLCORE_INLINE std::vector<std::int32_t> expand_image_tokens(std::vector<std::int32_t> ids,
+                                                            std::span<const image_pointer> images,
+                                                            const image_settings& settings) {
   if (images.empty()) return ids;
   std::vector<std::int32_t> expanded;
   expanded.reserve(ids.size() + count_added_tokens(images, settings));
@@ -196,3 +232,4 @@ inline std::vector<std::int32_t> expand_image_tokens(std::vector<std::int32_t> i
 
 }  // namespace data
 RLCORE_END
+#endif

@@ -21,18 +21,30 @@ struct row_place {
 };
 
 /// All rows of all sets, one set after the other.
-inline std::vector<row_place> concatenated(std::span<const std::size_t> sizes) {
+std::vector<row_place> concatenated(std::span<const std::size_t> sizes);
+
+/// Draws the set of each row with the given probabilities (they need not sum to 1) until every set has been seen whole;
+/// a set that ends sooner starts again (the rule "all_exhausted" of Hugging Face datasets). The order is a function of
+/// the arguments. Throws std::invalid_argument for empty sets, and probabilities that are not positive.
+std::vector<row_place> interleaved(std::span<const std::size_t> sizes, std::span<const double> probabilities,
+                                   std::uint64_t seed);
+
+}  // namespace data
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)
+RLCORE_BEGIN
+namespace data {
+
+RLCORE_INLINE std::vector<row_place> concatenated(std::span<const std::size_t> sizes) {
   std::vector<row_place> order;
   for (std::uint32_t set = 0; set < sizes.size(); ++set)
     for (std::uint32_t i = 0; i < sizes[set]; ++i) order.push_back({set, i});
   return order;
 }
 
-/// Draws the set of each row with the given probabilities (they need not sum to 1) until every set has been seen whole;
-/// a set that ends sooner starts again (the rule "all_exhausted" of Hugging Face datasets). The order is a function of
-/// the arguments. Throws std::invalid_argument for empty sets, and probabilities that are not positive.
-inline std::vector<row_place> interleaved(std::span<const std::size_t> sizes, std::span<const double> probabilities,
-                                          std::uint64_t seed) {
+RLCORE_INLINE std::vector<row_place> interleaved(std::span<const std::size_t> sizes,
+                                                 std::span<const double> probabilities, std::uint64_t seed) {
   double total = 0;
   if (sizes.size() != probabilities.size() || sizes.empty())
     throw std::invalid_argument("rlcore: interleaved: " + std::to_string(sizes.size()) + " sets and " +
@@ -62,3 +74,4 @@ inline std::vector<row_place> interleaved(std::span<const std::size_t> sizes, st
 
 }  // namespace data
 RLCORE_END
+#endif

@@ -15,16 +15,42 @@ RLCORE_BEGIN
 namespace data {
 
 /// One JSON object; `where` starts the data_error that anything else causes.
-inline row parse_row(std::string_view json, const std::string& where) {
+row parse_row(std::string_view json, const std::string& where);
+
+/// The objects of `text`, which came from `file`. A byte order mark, CRLF and blank lines are accepted; lines are
+/// counted from 1 in messages.
+std::vector<row> parse_jsonl(std::string_view text, const std::string& file);
+
+/// Throws file_error, or data_error with the number of the line.
+inline std::vector<row> read_jsonl(const std::filesystem::path& path) {
+  return parse_jsonl(read_file(path), path.string());
+}
+
+/// A .json file: one array of objects, or JSON Lines.
+std::vector<row> read_json(const std::filesystem::path& path);
+
+/// One line per row, UTF-8 as it is.
+inline std::string to_jsonl(std::span<const row> rows) {
+  std::string lines;
+  for (const row& r : rows) lines += text::exact_dump(r) + '\n';
+  return lines;
+}
+
+}  // namespace data
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)
+RLCORE_BEGIN
+namespace data {
+
+RLCORE_INLINE row parse_row(std::string_view json, const std::string& where) {
   row parsed = text::parse_exact_json<data_error, row>(json, where);
   if (!parsed.is_object())
     throw data_error(where + ": expected a JSON object, found " + std::string(parsed.type_name()));
   return parsed;
 }
 
-/// The objects of `text`, which came from `file`. A byte order mark, CRLF and blank lines are accepted; lines are
-/// counted from 1 in messages.
-inline std::vector<row> parse_jsonl(std::string_view text, const std::string& file) {
+RLCORE_INLINE std::vector<row> parse_jsonl(std::string_view text, const std::string& file) {
   std::vector<row> rows;
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   for (std::size_t line = 1; !text.empty(); ++line) {
@@ -37,13 +63,7 @@ inline std::vector<row> parse_jsonl(std::string_view text, const std::string& fi
   return rows;
 }
 
-/// Throws file_error, or data_error with the number of the line.
-inline std::vector<row> read_jsonl(const std::filesystem::path& path) {
-  return parse_jsonl(read_file(path), path.string());
-}
-
-/// A .json file: one array of objects, or JSON Lines.
-inline std::vector<row> read_json(const std::filesystem::path& path) {
+RLCORE_INLINE std::vector<row> read_json(const std::filesystem::path& path) {
   const std::string content = read_file(path);
   const std::size_t start = content.starts_with("\xef\xbb\xbf") ? 3 : 0;
   const std::size_t first = content.find_first_not_of(" \t\r\n", start);
@@ -58,12 +78,6 @@ inline std::vector<row> read_json(const std::filesystem::path& path) {
   return rows;
 }
 
-/// One line per row, UTF-8 as it is.
-inline std::string to_jsonl(std::span<const row> rows) {
-  std::string lines;
-  for (const row& r : rows) lines += text::exact_dump(r) + '\n';
-  return lines;
-}
-
 }  // namespace data
 RLCORE_END
+#endif

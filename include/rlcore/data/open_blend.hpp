@@ -34,7 +34,46 @@ struct blend_settings {
 };
 
 /// The items of "a, b,c" without blanks around them.
-inline std::vector<std::string> comma_separated(std::string_view text) {
+std::vector<std::string> comma_separated(std::string_view text);
+
+/// The files of a folder that belong to a split. Their names begin with the split's word ("train-00000-of-2.parquet",
+/// "train.jsonl"), here or in "data", or they lie in a folder of that name. If no file is named after a split, all
+/// files are "train".
+std::vector<std::filesystem::path> split_files(const std::filesystem::path& folder, std::string_view split);
+
+/// The file itself; of a folder, the files that belong to a split. Throws data_error if there are none.
+std::vector<std::filesystem::path> table_files(const std::filesystem::path& place, std::string_view split);
+
+/// The files of one data set.
+struct set_files {
+  std::filesystem::path place;  ///< the file, or the folder of the files
+  std::vector<std::filesystem::path> files;
+};
+
+/// Finds one data set of the list and checks that each of its files can be read. Throws file_error or data_error.
+set_files find_set(const std::string& name, const std::string& split);
+
+/// Finds all sets of a comma-separated list, before any of them is read. Throws file_error or data_error.
+inline std::vector<set_files> find_sets(std::string_view datasets, const std::string& split) {
+  std::vector<set_files> sets;
+  for (const std::string& name : comma_separated(datasets)) sets.push_back(find_set(name, split));
+  return sets;
+}
+
+/// Reads one data set. Throws file_error or data_error.
+table read_set(const set_files& found);
+
+/// Opens a list of data sets. Throws config_error (probabilities), file_error or data_error.
+blend open_blend(const blend_settings& s);
+
+}  // namespace data
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)
+RLCORE_BEGIN
+namespace data {
+
+RLCORE_INLINE std::vector<std::string> comma_separated(std::string_view text) {
   std::vector<std::string> items;
   for (std::size_t first = 0; first <= text.size();) {
     const std::size_t end = std::min(text.find(',', first), text.size());
@@ -47,10 +86,8 @@ inline std::vector<std::string> comma_separated(std::string_view text) {
   return items;
 }
 
-/// The files of a folder that belong to a split. Their names begin with the split's word ("train-00000-of-2.parquet",
-/// "train.jsonl"), here or in "data", or they lie in a folder of that name. If no file is named after a split, all
-/// files are "train".
-inline std::vector<std::filesystem::path> split_files(const std::filesystem::path& folder, std::string_view split) {
+RLCORE_INLINE std::vector<std::filesystem::path> split_files(const std::filesystem::path& folder,
+                                                             std::string_view split) {
   namespace fs = std::filesystem;
   const auto named = [](std::string_view file, std::string_view word) {
     return file.starts_with(word) &&
@@ -79,8 +116,8 @@ inline std::vector<std::filesystem::path> split_files(const std::filesystem::pat
   return chosen;
 }
 
-/// The file itself; of a folder, the files that belong to a split. Throws data_error if there are none.
-inline std::vector<std::filesystem::path> table_files(const std::filesystem::path& place, std::string_view split) {
+RLCORE_INLINE std::vector<std::filesystem::path> table_files(const std::filesystem::path& place,
+                                                             std::string_view split) {
   if (std::filesystem::is_directory(place)) return split_files(place, split);
   if (!place.has_extension() && !std::filesystem::exists(place))
     throw data_error(place.string() + ": no file or folder of this name" + alike_names(place) +
@@ -88,14 +125,7 @@ inline std::vector<std::filesystem::path> table_files(const std::filesystem::pat
   return {place};
 }
 
-/// The files of one data set.
-struct set_files {
-  std::filesystem::path place;  ///< the file, or the folder of the files
-  std::vector<std::filesystem::path> files;
-};
-
-/// Finds one data set of the list and checks that each of its files can be read. Throws file_error or data_error.
-inline set_files find_set(const std::string& name, const std::string& split) {
+RLCORE_INLINE set_files find_set(const std::string& name, const std::string& split) {
   namespace fs = std::filesystem;
   const char* home = std::getenv("HOME");
   const std::size_t at = name.rfind('@');
@@ -114,15 +144,7 @@ inline set_files find_set(const std::string& name, const std::string& split) {
   return found;
 }
 
-/// Finds all sets of a comma-separated list, before any of them is read. Throws file_error or data_error.
-inline std::vector<set_files> find_sets(std::string_view datasets, const std::string& split) {
-  std::vector<set_files> sets;
-  for (const std::string& name : comma_separated(datasets)) sets.push_back(find_set(name, split));
-  return sets;
-}
-
-/// Reads one data set. Throws file_error or data_error.
-inline table read_set(const set_files& found) {
+RLCORE_INLINE table read_set(const set_files& found) {
   if (found.files.size() == 1) return read_table(found.files.front());
   table merged{found.place.string(), {}};
   for (const std::filesystem::path& file : found.files) {
@@ -132,8 +154,7 @@ inline table read_set(const set_files& found) {
   return merged;
 }
 
-/// Opens a list of data sets. Throws config_error (probabilities), file_error or data_error.
-inline blend open_blend(const blend_settings& s) {
+RLCORE_INLINE blend open_blend(const blend_settings& s) {
   blend out;
   std::vector<std::size_t> sizes;
   for (const set_files& found : find_sets(s.datasets, s.split)) {
@@ -166,3 +187,4 @@ inline blend open_blend(const blend_settings& s) {
 
 }  // namespace data
 RLCORE_END
+#endif

@@ -62,82 +62,17 @@ struct prompt_dataset {
 };
 
 /// The prompt column: a list of {role, content}, or a string, which is one message of the user.
-inline std::vector<text::message> read_messages(const row& from, const std::string& key, const std::string& where) {
-  const row& value = column(from, key, where);
-  if (value.is_string()) return {text::message{"user", value.get<std::string>()}};
-  if (!value.is_array() || value.empty())
-    throw data_error(where + ": column '" + printable(key) + "' is " + printable(text::json_text(value)) +
-                     "; expected a list of {role, content} or a string");
-  try {
-    return text::messages_from_json(value, text::content_form::parts);
-  } catch (const data_error& e) {
-    throw data_error(where + ": column '" + printable(key) + "': " + e.what());
-  }
-}
+std::vector<text::message> read_messages(const row& from, const std::string& key, const std::string& where);
 
 /// Everything of one row but its token ids. An integer as ground truth counts as its digits,
 /// {target: ...} as its JSON.
-inline prompt read_prompt(const row& from, const prompt_settings& settings, const std::string& where) {
-  if (!from.contains(settings.prompt_key) && from.contains("question") && from.contains("answer"))
-    throw data_error(where + ": no column '" + printable(settings.prompt_key) +
-                     "' but question and answer: raw GSM8K; convert it with gsm8k_preprocess first");
-  prompt p;
-  p.messages = read_messages(from, settings.prompt_key, where);
-  if (!from.contains(settings.source_key) && !settings.default_source.empty())
-    p.data_source = settings.default_source;
-  else if (settings.needs_truth && !from.contains(settings.source_key))
-    throw data_error(where + ": no column '" + printable(settings.source_key) +
-                     "', which chooses the reward; rlcore.data_source=openai/gsm8k or math_dapo names a rule for all "
-                     "rows, a program that scores (custom_reward_function.path=FILE) takes any name, a reward model "
-                     "(reward_model.enable=True) needs none");
-  else if (from.contains(settings.source_key))
-    p.data_source = string_column(from, settings.source_key, where);
-  else
-    p.data_source = "unknown";
-  const auto is_integer = [](const row& x) { return x.is_number_integer() || text::is_big_integer(x); };
-  if (!settings.label_key.empty()) {
-    const row& label = column(from, settings.label_key, where);
-    p.ground_truth = is_integer(label) ? text::integer_digits(label) : string_column(from, settings.label_key, where);
-  } else if (settings.needs_truth || from.contains("reward_model")) {
-    if (!from.contains("reward_model"))
-      throw data_error(where + ": no column 'reward_model' with the right answer; name the column that has it: " +
-                       "rlcore.label_key=COLUMN; the row has " + printable(column_names(from), 300));
-    const row& reward = from["reward_model"];
-    if (!reward.is_object())
-      throw data_error(where + ": column 'reward_model' is " + printable(text::json_text(reward)) +
-                       "; expected {style, ground_truth}");
-    const row& truth = column(reward, "ground_truth", where + ": column 'reward_model'");
-    const bool targets = truth.is_object() && truth.contains("target");  // of search answers
-    p.ground_truth = is_integer(truth) ? text::integer_digits(truth)
-                     : targets         ? text::exact_dump(truth)
-                                       : string_column(reward, "ground_truth", where + ": column 'reward_model'");
-  }
-  if (from.contains("ability") && from["ability"].is_string()) p.ability = from["ability"].get<std::string>();
-  if (from.contains("extra_info")) p.extra = from["extra_info"];
-  return p;
-}
+prompt read_prompt(const row& from, const prompt_settings& settings, const std::string& where);
 
 namespace detail {
 
 /// Gives a prompt the tokens that the model reads, cut to the limit. False if it is to be left out as too long. Throws
 /// data_error with `where`; pictures are not cut: what is left of one fits none.
-inline bool settle_length(prompt& p, const prompt_settings& settings, image_counts& counts, const std::string& where) {
-  const std::size_t length = p.ids.size() + count_added_tokens(p.images, settings.images);
-  const bool overlong = settings.max_prompt_length > 0 && length > settings.max_prompt_length;
-  const bool is_left = !(overlong && settings.filter_overlong_prompts);
-  counts.add_row(p.images, settings.images, is_left);
-  if (!is_left) return false;
-  if (!p.images.empty()) {
-    if (overlong && settings.truncation != truncation::error)
-      throw data_error(where + ": prompt: " + std::to_string(length) + " tokens with " +
-                       pictures_text(p.images.size()) + ", but data.max_prompt_length is " +
-                       std::to_string(settings.max_prompt_length) +
-                       "; pictures are not truncated: data.filter_overlong_prompts=True leaves such rows out");
-    p.ids = expand_image_tokens(std::move(p.ids), p.images, settings.images);
-  }
-  truncate(p.ids, settings.max_prompt_length, settings.truncation, where + ": prompt", "data.max_prompt_length");
-  return true;
-}
+bool settle_length(prompt& p, const prompt_settings& settings, image_counts& counts, const std::string& where);
 
 }  // namespace detail
 
@@ -180,3 +115,88 @@ prompt_dataset make_prompts(std::span<const table> tables, const prompt_settings
 
 }  // namespace data
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)
+RLCORE_BEGIN
+namespace data {
+
+RLCORE_INLINE std::vector<text::message> read_messages(const row& from, const std::string& key,
+                                                       const std::string& where) {
+  const row& value = column(from, key, where);
+  if (value.is_string()) return {text::message{"user", value.get<std::string>()}};
+  if (!value.is_array() || value.empty())
+    throw data_error(where + ": column '" + printable(key) + "' is " + printable(text::json_text(value)) +
+                     "; expected a list of {role, content} or a string");
+  try {
+    return text::messages_from_json(value, text::content_form::parts);
+  } catch (const data_error& e) {
+    throw data_error(where + ": column '" + printable(key) + "': " + e.what());
+  }
+}
+
+RLCORE_INLINE prompt read_prompt(const row& from, const prompt_settings& settings, const std::string& where) {
+  if (!from.contains(settings.prompt_key) && from.contains("question") && from.contains("answer"))
+    throw data_error(where + ": no column '" + printable(settings.prompt_key) +
+                     "' but question and answer: raw GSM8K; convert it with gsm8k_preprocess first");
+  prompt p;
+  p.messages = read_messages(from, settings.prompt_key, where);
+  if (!from.contains(settings.source_key) && !settings.default_source.empty())
+    p.data_source = settings.default_source;
+  else if (settings.needs_truth && !from.contains(settings.source_key))
+    throw data_error(where + ": no column '" + printable(settings.source_key) +
+                     "', which chooses the reward; rlcore.data_source=openai/gsm8k or math_dapo names a rule for all "
+                     "rows, a program that scores (custom_reward_function.path=FILE) takes any name, a reward model "
+                     "(reward_model.enable=True) needs none");
+  else if (from.contains(settings.source_key))
+    p.data_source = string_column(from, settings.source_key, where);
+  else
+    p.data_source = "unknown";
+  const auto is_integer = [](const row& x) { return x.is_number_integer() || text::is_big_integer(x); };
+  if (!settings.label_key.empty()) {
+    const row& label = column(from, settings.label_key, where);
+    p.ground_truth = is_integer(label) ? text::integer_digits(label) : string_column(from, settings.label_key, where);
+  } else if (settings.needs_truth || from.contains("reward_model")) {
+    if (!from.contains("reward_model"))
+      throw data_error(where + ": no column 'reward_model' with the right answer; name the column that has it: " +
+                       "rlcore.label_key=COLUMN; the row has " + printable(column_names(from), 300));
+    const row& reward = from["reward_model"];
+    if (!reward.is_object())
+      throw data_error(where + ": column 'reward_model' is " + printable(text::json_text(reward)) +
+                       "; expected {style, ground_truth}");
+    const row& truth = column(reward, "ground_truth", where + ": column 'reward_model'");
+    const bool targets = truth.is_object() && truth.contains("target");  // of search answers
+    p.ground_truth = is_integer(truth) ? text::integer_digits(truth)
+                     : targets         ? text::exact_dump(truth)
+                                       : string_column(reward, "ground_truth", where + ": column 'reward_model'");
+  }
+  if (from.contains("ability") && from["ability"].is_string()) p.ability = from["ability"].get<std::string>();
+  if (from.contains("extra_info")) p.extra = from["extra_info"];
+  return p;
+}
+
+}  // namespace data
+
+namespace data::detail {
+
+RLCORE_INLINE bool settle_length(prompt& p, const prompt_settings& settings, image_counts& counts,
+                                 const std::string& where) {
+  const std::size_t length = p.ids.size() + count_added_tokens(p.images, settings.images);
+  const bool overlong = settings.max_prompt_length > 0 && length > settings.max_prompt_length;
+  const bool is_left = !(overlong && settings.filter_overlong_prompts);
+  counts.add_row(p.images, settings.images, is_left);
+  if (!is_left) return false;
+  if (!p.images.empty()) {
+    if (overlong && settings.truncation != truncation::error)
+      throw data_error(where + ": prompt: " + std::to_string(length) + " tokens with " +
+                       pictures_text(p.images.size()) + ", but data.max_prompt_length is " +
+                       std::to_string(settings.max_prompt_length) +
+                       "; pictures are not truncated: data.filter_overlong_prompts=True leaves such rows out");
+    p.ids = expand_image_tokens(std::move(p.ids), p.images, settings.images);
+  }
+  truncate(p.ids, settings.max_prompt_length, settings.truncation, where + ": prompt", "data.max_prompt_length");
+  return true;
+}
+
+}  // namespace data::detail
+RLCORE_END
+#endif

@@ -28,27 +28,7 @@ class image_value {
   image_value(std::string name, const std::filesystem::path& folder, const image::decode_settings& decode)
       : name_(std::move(name)), folder_(folder), decode_(decode) {}
 
-  image_pointer operator()(const row& value) const {
-    if (value.is_string()) return from_text(value.get_ref<const std::string&>());
-    if (value.is_binary() && !text::is_big_integer(value)) return from_bytes(value.get_binary(), "");
-    if (!value.is_object()) refuse(value.is_null() ? "null" : printable(text::exact_dump(value), 60));
-    for (const auto& [key, ignored] : value.items())
-      if (key != "bytes" && key != "path" && key != "image")
-        throw data_error(name_ + ": {\"" + printable(key) + "\": ...} is not known; expected bytes, path" +
-                         did_you_mean(key, std::array<std::string, 2>{"bytes", "path"}));
-    const row *bytes = member(value, "bytes"), *path = member(value, "path"), *image = member(value, "image");
-    const std::string shown = path != nullptr && path->is_string() ? path->get<std::string>() : "";
-    if (bytes != nullptr && image == nullptr) {
-      if (bytes->is_binary() && !text::is_big_integer(*bytes)) return from_bytes(bytes->get_binary(), shown);
-      if (bytes->is_string()) return from_base64(bytes->get_ref<const std::string&>(), shown);
-      throw data_error(name_ + ": \"bytes\" is " + printable(text::exact_dump(*bytes), 60) +
-                       "; expected the bytes of a file, in JSON as base64");
-    }
-    const row* place = path == nullptr ? image : path;
-    if (place == nullptr || !place->is_string() || (path != nullptr && image != nullptr) || bytes != nullptr)
-      refuse("neither bytes nor a path");
-    return from_text(place->get_ref<const std::string&>());
-  }
+  image_pointer operator()(const row& value) const;
 
  private:
   [[noreturn]] void refuse(const std::string& found) const {
@@ -70,30 +50,9 @@ class image_value {
     if (!bytes) throw data_error(named(shown) + ": '" + printable(digits, 40) + "' is not base64");
     return make_image_file(named(shown), *std::move(bytes), {}, decode_);
   }
-  image_pointer from_text(std::string_view given) const {
-    if (given.starts_with("data:")) {
-      const std::size_t comma = given.find(',');
-      if (comma == given.npos || !given.substr(0, comma).ends_with(";base64"))
-        throw data_error(name_ + ": '" + printable(given, 40) + "' is no data:image/...;base64,...");
-      return from_base64(given.substr(comma + 1), "");
-    }
-    if (given.starts_with("file://")) given.remove_prefix(7);
-    if (const std::size_t scheme = given.find("://"); scheme != given.npos && scheme < given.find('/'))
-      throw data_error(name_ + ": '" + printable(given) + "': nothing is downloaded; expected a file on this machine");
-    if (given.empty()) refuse("an empty path");
-    const std::filesystem::path path = find(given);
-    const std::string name = named(path.string());
-    return make_image_file(name, read_image_bytes(path, name), path, decode_);
-  }
+  image_pointer from_text(std::string_view given) const;
   /// A relative path starts in the folder of the rows' file, or else in the working directory.
-  std::filesystem::path find(std::string_view given) const {
-    const std::filesystem::path path(given), beside = folder_ / path;
-    std::error_code ignored;
-    if (path.is_absolute() || std::filesystem::exists(beside, ignored) || folder_.empty()) return beside;
-    if (std::filesystem::exists(path, ignored)) return path;
-    throw data_error(name_ + ": '" + printable(given) + "' is neither in " + printable(folder_.string()) +
-                     " nor in the working directory");
-  }
+  std::filesystem::path find(std::string_view given) const;
 
   std::string name_;
   const std::filesystem::path& folder_;
@@ -105,9 +64,70 @@ class image_value {
 /// The pictures in column `key` of a row, in order; none if it has no content. An element is a path, {"bytes": ...}
 /// (base64 in JSON), {"path": ...} or a data URI; `folder` is where relative paths start. Only headers are read. Throws
 /// data_error with `where` and the number of the picture.
-inline std::vector<image_pointer> read_images(const row& from, const std::string& key, const std::string& where,
-                                              const std::filesystem::path& folder,
-                                              const image::decode_settings& decode = {}) {
+std::vector<image_pointer> read_images(const row& from, const std::string& key, const std::string& where,
+                                       const std::filesystem::path& folder, const image::decode_settings& decode = {});
+
+}  // namespace data
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)
+RLCORE_BEGIN
+namespace data::detail {
+
+RLCORE_INLINE image_pointer image_value::operator()(const row& value) const {
+  if (value.is_string()) return from_text(value.get_ref<const std::string&>());
+  if (value.is_binary() && !text::is_big_integer(value)) return from_bytes(value.get_binary(), "");
+  if (!value.is_object()) refuse(value.is_null() ? "null" : printable(text::exact_dump(value), 60));
+  for (const auto& [key, ignored] : value.items())
+    if (key != "bytes" && key != "path" && key != "image")
+      throw data_error(name_ + ": {\"" + printable(key) + "\": ...} is not known; expected bytes, path" +
+                       did_you_mean(key, std::array<std::string, 2>{"bytes", "path"}));
+  const row *bytes = member(value, "bytes"), *path = member(value, "path"), *image = member(value, "image");
+  const std::string shown = path != nullptr && path->is_string() ? path->get<std::string>() : "";
+  if (bytes != nullptr && image == nullptr) {
+    if (bytes->is_binary() && !text::is_big_integer(*bytes)) return from_bytes(bytes->get_binary(), shown);
+    if (bytes->is_string()) return from_base64(bytes->get_ref<const std::string&>(), shown);
+    throw data_error(name_ + ": \"bytes\" is " + printable(text::exact_dump(*bytes), 60) +
+                     "; expected the bytes of a file, in JSON as base64");
+  }
+  const row* place = path == nullptr ? image : path;
+  if (place == nullptr || !place->is_string() || (path != nullptr && image != nullptr) || bytes != nullptr)
+    refuse("neither bytes nor a path");
+  return from_text(place->get_ref<const std::string&>());
+}
+
+RLCORE_INLINE image_pointer image_value::from_text(std::string_view given) const {
+  if (given.starts_with("data:")) {
+    const std::size_t comma = given.find(',');
+    if (comma == given.npos || !given.substr(0, comma).ends_with(";base64"))
+      throw data_error(name_ + ": '" + printable(given, 40) + "' is no data:image/...;base64,...");
+    return from_base64(given.substr(comma + 1), "");
+  }
+  if (given.starts_with("file://")) given.remove_prefix(7);
+  if (const std::size_t scheme = given.find("://"); scheme != given.npos && scheme < given.find('/'))
+    throw data_error(name_ + ": '" + printable(given) + "': nothing is downloaded; expected a file on this machine");
+  if (given.empty()) refuse("an empty path");
+  const std::filesystem::path path = find(given);
+  const std::string name = named(path.string());
+  return make_image_file(name, read_image_bytes(path, name), path, decode_);
+}
+
+RLCORE_INLINE std::filesystem::path image_value::find(std::string_view given) const {
+  const std::filesystem::path path(given), beside = folder_ / path;
+  std::error_code ignored;
+  if (path.is_absolute() || std::filesystem::exists(beside, ignored) || folder_.empty()) return beside;
+  if (std::filesystem::exists(path, ignored)) return path;
+  throw data_error(name_ + ": '" + printable(given) + "' is neither in " + printable(folder_.string()) +
+                   " nor in the working directory");
+}
+
+}  // namespace data::detail
+
+namespace data {
+
+RLCORE_INLINE std::vector<image_pointer> read_images(const row& from, const std::string& key, const std::string& where,
+                                                     const std::filesystem::path& folder,
+                                                     const image::decode_settings& decode) {
   std::vector<image_pointer> images;
   if (!has_content(from, key)) return images;
   if (!image::has_images)
@@ -128,3 +148,4 @@ inline std::vector<image_pointer> read_images(const row& from, const std::string
 
 }  // namespace data
 RLCORE_END
+#endif

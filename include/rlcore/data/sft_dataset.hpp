@@ -47,7 +47,23 @@ struct sft_example {
 /// Cuts the row and its marks to at most `max_length` tokens (0: no limit) as `mode` says; `middle` is not allowed.
 /// Throws data_error starting with `where` if the row is too long for truncation::error, or too long and has pictures,
 /// or nothing is left to learn.
-inline void truncate(sft_example& example, std::size_t max_length, truncation mode, const std::string& where) {
+void truncate(sft_example& example, std::size_t max_length, truncation mode, const std::string& where);
+
+/// Makes prompt + response + eos, cut by truncate(). The prompt may have pictures, with all their tokens. Throws
+/// data_error starting with `where` when the prompt is empty, the row is too long, or truncation leaves nothing to
+/// learn.
+sft_example make_sft_example(std::span<const std::int32_t> prompt, std::span<const std::int32_t> response,
+                             std::int32_t eos, std::size_t max_length, truncation mode, const std::string& where,
+                             std::vector<image_pointer> images = {});
+
+}  // namespace data
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)
+RLCORE_BEGIN
+namespace data {
+
+RLCORE_INLINE void truncate(sft_example& example, std::size_t max_length, truncation mode, const std::string& where) {
   if (mode == truncation::middle) throw config_error("data.truncation=middle is not for supervised rows");
   const std::size_t length = example.tokens.size();
   if (!example.images.empty() && mode != truncation::error && max_length > 0 && length > max_length)
@@ -64,12 +80,9 @@ inline void truncate(sft_example& example, std::size_t max_length, truncation mo
   throw data_error(where + ": nothing to learn, the assistant wrote no token");
 }
 
-/// Makes prompt + response + eos, cut by truncate(). The prompt may have pictures, with all their tokens. Throws
-/// data_error starting with `where` when the prompt is empty, the row is too long, or truncation leaves nothing to
-/// learn.
-inline sft_example make_sft_example(std::span<const std::int32_t> prompt, std::span<const std::int32_t> response,
-                                    std::int32_t eos, std::size_t max_length, truncation mode, const std::string& where,
-                                    std::vector<image_pointer> images = {}) {
+RLCORE_INLINE sft_example make_sft_example(std::span<const std::int32_t> prompt, std::span<const std::int32_t> response,
+                                           std::int32_t eos, std::size_t max_length, truncation mode,
+                                           const std::string& where, std::vector<image_pointer> images) {
   if (prompt.empty()) throw data_error(where + ": the prompt has no tokens");
   sft_example example;
   example.images = std::move(images);
@@ -82,3 +95,4 @@ inline sft_example make_sft_example(std::span<const std::int32_t> prompt, std::s
 
 }  // namespace data
 RLCORE_END
+#endif

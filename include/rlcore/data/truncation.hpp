@@ -18,7 +18,21 @@ namespace data {
 enum class truncation { error, left, right, middle };
 
 /// Throws config_error for any other word.
-inline truncation parse_truncation(std::string_view word) {
+truncation parse_truncation(std::string_view word);
+
+/// Shortens `ids` to at most `limit` (0: no limit). With truncation::error longer ids throw a data_error, which starts
+/// with `where` and names both lengths and the setting `limit_name`.
+void truncate(std::vector<std::int32_t>& ids, std::size_t limit, truncation mode, const std::string& where,
+              std::string_view limit_name);
+
+}  // namespace data
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)
+RLCORE_BEGIN
+namespace data {
+
+RLCORE_INLINE truncation parse_truncation(std::string_view word) {
   if (word == "error") return truncation::error;
   if (word == "left") return truncation::left;
   if (word == "right") return truncation::right;
@@ -27,10 +41,8 @@ inline truncation parse_truncation(std::string_view word) {
                      did_you_mean(word, std::vector<std::string>{"error", "left", "right", "middle"}));
 }
 
-/// Shortens `ids` to at most `limit` (0: no limit). With truncation::error longer ids throw a data_error, which starts
-/// with `where` and names both lengths and the setting `limit_name`.
-inline void truncate(std::vector<std::int32_t>& ids, std::size_t limit, truncation mode, const std::string& where,
-                     std::string_view limit_name) {
+RLCORE_INLINE void truncate(std::vector<std::int32_t>& ids, std::size_t limit, truncation mode,
+                            const std::string& where, std::string_view limit_name) {
   if (limit == 0 || ids.size() <= limit) return;
   const auto excess = static_cast<std::ptrdiff_t>(ids.size() - limit);
   switch (mode) {
@@ -54,3 +66,4 @@ inline void truncate(std::vector<std::int32_t>& ids, std::size_t limit, truncati
 
 }  // namespace data
 RLCORE_END
+#endif

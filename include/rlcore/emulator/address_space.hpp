@@ -20,24 +20,7 @@ namespace ascend::emulated {
 class address_space {
  public:
   /// Reserves `bytes` of each, or keeps what there is if the size has not changed. False if the host has not as much.
-  bool reserve(std::size_t bytes) {
-    if (bytes == bytes_) return true;
-    release();
-    void* front = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (front == MAP_FAILED) return false;
-    void* back = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (back == MAP_FAILED) {
-      munmap(front, bytes);
-      return false;
-    }
-    madvise(back, bytes, MADV_DONTDUMP);
-    madvise(back, bytes, MADV_HUGEPAGE);
-    first_.store(reinterpret_cast<std::uintptr_t>(front), std::memory_order_relaxed);
-    last_.store(reinterpret_cast<std::uintptr_t>(front) + bytes, std::memory_order_release);
-    shadow_ = static_cast<std::byte*>(back);
-    bytes_ = bytes;
-    return true;
-  }
+  bool reserve(std::size_t bytes);
 
   std::uintptr_t first() const noexcept { return first_.load(std::memory_order_relaxed); }
   /// Is it an address of device memory, allocated or not?
@@ -49,32 +32,12 @@ class address_space {
   std::byte* contents(std::uintptr_t device_address) const noexcept { return shadow_ + (device_address - first()); }
 
   /// Gives pages back to the host; what they held is forgotten. Only whole pages inside the range.
-  void forget(std::uintptr_t device_address, std::size_t bytes) const noexcept {
-    constexpr std::uintptr_t page = 4096;
-    const auto begin = (reinterpret_cast<std::uintptr_t>(contents(device_address)) + page - 1) & ~(page - 1);
-    const auto end = (reinterpret_cast<std::uintptr_t>(contents(device_address)) + bytes) & ~(page - 1);
-    if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-  }
+  void forget(std::uintptr_t device_address, std::size_t bytes) const noexcept;
 
   // From here on: reports of the host touching device memory.
-  void watch() {
-    struct sigaction action = {};
-    action.sa_sigaction = &address_space::on_fault;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-    sigemptyset(&action.sa_mask);
-    watched().store(this, std::memory_order_release);
-    watching_ = sigaction(SIGSEGV, &action, &previous_action()) == 0;
-  }
+  void watch();
   /// Puts the earlier handler back, unless somebody has installed another one since.
-  void unwatch() {
-    if (!watching_) return;
-    struct sigaction now = {};
-    if (sigaction(SIGSEGV, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) != 0 &&
-        now.sa_sigaction == &address_space::on_fault)
-      sigaction(SIGSEGV, &previous_action(), nullptr);
-    watched().store(nullptr, std::memory_order_release);
-    watching_ = false;
-  }
+  void unwatch();
 
  private:
   static std::atomic<const address_space*>& watched() {
@@ -87,35 +50,9 @@ class address_space {
   }
 
   /// Only what a signal handler may do.
-  static void on_fault(int number, siginfo_t* info, void* machine_context) {
-    const address_space* space = watched().load(std::memory_order_acquire);
-    if (space != nullptr && space->contains(info->si_addr)) {
-      char line[] = "rlcore: the host touched device memory at 0x0000000000000000; download() it first\n";
-      char* digit = line + sizeof("rlcore: the host touched device memory at 0x0000000000000000") - 2;
-      for (auto a = reinterpret_cast<std::uintptr_t>(info->si_addr); a != 0; a >>= 4)
-        *digit-- = "0123456789abcdef"[a & 15];
-      [[maybe_unused]] const auto written = write(2, line, sizeof(line) - 1);
-    }
-    const struct sigaction& earlier = previous_action();
-    if ((earlier.sa_flags & SA_SIGINFO) != 0 && earlier.sa_sigaction != nullptr) {
-      earlier.sa_sigaction(number, info, machine_context);
-    } else if (earlier.sa_handler != SIG_DFL && earlier.sa_handler != SIG_IGN) {
-      earlier.sa_handler(number);
-    } else {  // the instruction faults again, now to the system's own end
-      struct sigaction system = {};
-      system.sa_handler = SIG_DFL;
-      sigaction(SIGSEGV, &system, nullptr);
-    }
-  }
+  static void on_fault(int number, siginfo_t* info, void* machine_context);
 
-  void release() noexcept {
-    if (bytes_ == 0) return;
-    munmap(reinterpret_cast<void*>(first()), bytes_);
-    munmap(shadow_, bytes_);
-    first_.store(0, std::memory_order_relaxed);
-    last_.store(0, std::memory_order_release);
-    bytes_ = 0;
-  }
+  void release() noexcept;
 
   std::atomic<std::uintptr_t> first_{0}, last_{0};
   std::byte* shadow_ = nullptr;
@@ -125,3 +62,86 @@ class address_space {
 
 }  // namespace ascend::emulated
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE bool address_space::reserve(std::size_t bytes) {
+  if (bytes == bytes_) return true;
+  release();
+  void* front = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (front == MAP_FAILED) return false;
+  void* back = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (back == MAP_FAILED) {
+    munmap(front, bytes);
+    return false;
+  }
+  madvise(back, bytes, MADV_DONTDUMP);
+  madvise(back, bytes, MADV_HUGEPAGE);
+  first_.store(reinterpret_cast<std::uintptr_t>(front), std::memory_order_relaxed);
+  last_.store(reinterpret_cast<std::uintptr_t>(front) + bytes, std::memory_order_release);
+  shadow_ = static_cast<std::byte*>(back);
+  bytes_ = bytes;
+  return true;
+}
+
+RLCORE_INLINE void address_space::forget(std::uintptr_t device_address, std::size_t bytes) const noexcept {
+  constexpr std::uintptr_t page = 4096;
+  const auto begin = (reinterpret_cast<std::uintptr_t>(contents(device_address)) + page - 1) & ~(page - 1);
+  const auto end = (reinterpret_cast<std::uintptr_t>(contents(device_address)) + bytes) & ~(page - 1);
+  if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+RLCORE_INLINE void address_space::watch() {
+  struct sigaction action = {};
+  action.sa_sigaction = &address_space::on_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  sigemptyset(&action.sa_mask);
+  watched().store(this, std::memory_order_release);
+  watching_ = sigaction(SIGSEGV, &action, &previous_action()) == 0;
+}
+
+RLCORE_INLINE void address_space::unwatch() {
+  if (!watching_) return;
+  struct sigaction now = {};
+  if (sigaction(SIGSEGV, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) != 0 &&
+      now.sa_sigaction == &address_space::on_fault)
+    sigaction(SIGSEGV, &previous_action(), nullptr);
+  watched().store(nullptr, std::memory_order_release);
+  watching_ = false;
+}
+
+RLCORE_INLINE void address_space::on_fault(int number, siginfo_t* info, void* machine_context) {
+  const address_space* space = watched().load(std::memory_order_acquire);
+  if (space != nullptr && space->contains(info->si_addr)) {
+    char line[] = "rlcore: the host touched device memory at 0x0000000000000000; download() it first\n";
+    char* digit = line + sizeof("rlcore: the host touched device memory at 0x0000000000000000") - 2;
+    for (auto a = reinterpret_cast<std::uintptr_t>(info->si_addr); a != 0; a >>= 4)
+      *digit-- = "0123456789abcdef"[a & 15];
+    [[maybe_unused]] const auto written = write(2, line, sizeof(line) - 1);
+  }
+  const struct sigaction& earlier = previous_action();
+  if ((earlier.sa_flags & SA_SIGINFO) != 0 && earlier.sa_sigaction != nullptr) {
+    earlier.sa_sigaction(number, info, machine_context);
+  } else if (earlier.sa_handler != SIG_DFL && earlier.sa_handler != SIG_IGN) {
+    earlier.sa_handler(number);
+  } else {  // the instruction faults again, now to the system's own end
+    struct sigaction system = {};
+    system.sa_handler = SIG_DFL;
+    sigaction(SIGSEGV, &system, nullptr);
+  }
+}
+
+RLCORE_INLINE void address_space::release() noexcept {
+  if (bytes_ == 0) return;
+  munmap(reinterpret_cast<void*>(first()), bytes_);
+  munmap(shadow_, bytes_);
+  first_.store(0, std::memory_order_relaxed);
+  last_.store(0, std::memory_order_release);
+  bytes_ = 0;
+}
+
+}  // namespace ascend::emulated
+RLCORE_END
+#endif

@@ -25,7 +25,118 @@ namespace ascend::emulated {
 inline constexpr std::string_view root_magic = "rlcore emulated root ";
 
 /// Makes a token for HcclCommInitRootInfo; the calling thread needs a current device.
-inline HcclResult HcclGetRootInfo(hccl_root_info* root) {
+HcclResult HcclGetRootInfo(hccl_root_info* root);
+
+/// Joins the group of a token as one of its ranks and waits until all have joined, see rank_group::join().
+HcclResult HcclCommInitRootInfo(std::uint32_t ranks, const hccl_root_info* root, std::uint32_t rank,
+                                HcclComm* communicator);
+
+/// Communicators of one process, rank i on devices[i]. Refused: no devices, one of them twice, one that does not exist.
+HcclResult HcclCommInitAll(std::uint32_t count, std::int32_t* devices, HcclComm* communicators);
+
+/// Ends one rank's communicator; with operations under way, this ends the work of all ranks.
+HcclResult HcclCommDestroy(HcclComm communicator);
+
+/// The number of ranks.
+HcclResult HcclGetRankSize(HcclComm communicator, std::uint32_t* size);
+
+/// The number of this rank.
+HcclResult HcclGetRankId(HcclComm communicator, std::uint32_t* rank);
+
+/// Copies device memory of the running task to bytes, and back.
+inline std::vector<std::byte> read_bytes(const void* from, std::size_t bytes) {
+  if (bytes == 0) return {};
+  const std::byte* p = shadow(from, bytes, access::read);
+  return {p, p + bytes};
+}
+/// Copies bytes to device memory of the running task. Throws outcome_error, see shadow().
+inline void write_bytes(void* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(shadow(to, bytes, access::write), from, bytes);
+}
+
+/// AllReduce, or ReduceScatter if `scattered`; `count` is that of the result.
+HcclResult reduce_collective(const char* name, bool scattered, void* in, void* out, std::uint64_t count, hccl_type type,
+                             hccl_reduction op, HcclComm communicator, aclrtStream stream);
+
+/// out[count] = the reduction of all ranks' in[count], see reduce_ranks() for the order.
+inline HcclResult HcclAllReduce(void* in, void* out, std::uint64_t count, hccl_type type, hccl_reduction op,
+                                HcclComm communicator, aclrtStream stream) {
+  return reduce_collective("HcclAllReduce", false, in, out, count, type, op, communicator, stream);
+}
+/// out[count] = part `rank` of the reduction of all ranks' in[ranks * count].
+inline HcclResult HcclReduceScatter(void* in, void* out, std::uint64_t count, hccl_type type, hccl_reduction op,
+                                    HcclComm communicator, aclrtStream stream) {
+  return reduce_collective("HcclReduceScatter", true, in, out, count, type, op, communicator, stream);
+}
+
+/// out[ranks * count] = all ranks' in[count], one behind the other.
+HcclResult HcclAllGather(void* in, void* out, std::uint64_t count, hccl_type type, HcclComm communicator,
+                         aclrtStream stream);
+
+/// data[count] of the rank `root` becomes that of all.
+HcclResult HcclBroadcast(void* data, std::uint64_t count, hccl_type type, std::uint32_t root, HcclComm communicator,
+                         aclrtStream stream);
+
+/// Part r of out = this rank's part of the `in` of rank r; every part has in_count elements.
+HcclResult HcclAlltoAll(const void* in, std::uint64_t in_count, hccl_type in_type, const void* out,
+                        std::uint64_t out_count, hccl_type out_type, HcclComm communicator, aclrtStream stream);
+
+/// Checks that every rank sends as many elements to another as that rank expects.
+std::vector<std::byte> check_lists(const rank_group::shares& shares);
+
+/// Counts and offsets count elements; they have 64 bits and lie on the host.
+HcclResult HcclAlltoAllV(const void* in, const void* in_counts, const void* in_offsets, hccl_type in_type,
+                         const void* out, const void* out_counts, const void* out_offsets, hccl_type out_type,
+                         HcclComm communicator, aclrtStream stream);
+
+/// Processes all items at once: first sends, then receives, then waits for the receivers of the sent messages.
+void exchange(communicator_state& me, const std::vector<hccl_item>& items);
+
+/// Checks the items of a call and enqueues their exchange. A single message to oneself is refused.
+HcclResult exchange(const char* name, std::vector<hccl_item> items, HcclComm communicator, aclrtStream stream);
+
+/// Sends `count` elements to a rank; done when they have been received.
+inline HcclResult HcclSend(void* data, std::uint64_t count, hccl_type type, std::uint32_t to, HcclComm communicator,
+                           aclrtStream stream) {
+  return exchange("HcclSend", {{0, data, count, type, to}}, communicator, stream);
+}
+/// Receives `count` elements from a rank, whose HcclSend has to agree on type and count.
+inline HcclResult HcclRecv(void* data, std::uint64_t count, hccl_type type, std::uint32_t from, HcclComm communicator,
+                           aclrtStream stream) {
+  return exchange("HcclRecv", {{1, data, count, type, from}}, communicator, stream);
+}
+/// Sends and receives all items at once.
+inline HcclResult HcclBatchSendRecv(hccl_item* items, std::uint32_t count, HcclComm communicator, aclrtStream stream) {
+  if (items == nullptr) return fail(hccl_errors::pointer, "HcclBatchSendRecv: null");
+  return exchange("HcclBatchSendRecv", {items, items + count}, communicator, stream);
+}
+
+/// The stream waits for all ranks.
+HcclResult HcclBarrier(HcclComm communicator, aclrtStream stream);
+
+/// *error = what ended the work of all ranks; 0 if nothing did.
+HcclResult HcclGetCommAsyncError(HcclComm communicator, HcclResult* error);
+
+/// The name of an HcclResult; "success" for 0.
+inline const char* HcclGetErrorString(HcclResult code) {
+  return code == 0 ? "success" : describe(domain::collectives, code).name.data();
+}
+
+/// Fills in the functions of this header.
+inline void fill(collective_calls& table) {
+#define RLCORE_NPU_CALL(name, need, result, parameters) table.name = &emulated::name;
+#include "rlcore/device/npu/abi/collectives.inc"
+#undef RLCORE_NPU_CALL
+}
+
+}  // namespace ascend::emulated
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE HcclResult HcclGetRootInfo(hccl_root_info* root) {
   if (root == nullptr) return fail(hccl_errors::pointer, "HcclGetRootInfo: null");
   if (current_device() < 0) return fail(hccl_errors::runtime, "HcclGetRootInfo: call aclrtSetDevice first");
   communicator_table& table = communicator_table::instance();
@@ -41,9 +152,8 @@ inline HcclResult HcclGetRootInfo(hccl_root_info* root) {
   return 0;
 }
 
-/// Joins the group of a token as one of its ranks and waits until all have joined, see rank_group::join().
-inline HcclResult HcclCommInitRootInfo(std::uint32_t ranks, const hccl_root_info* root, std::uint32_t rank,
-                                       HcclComm* communicator) {
+RLCORE_INLINE HcclResult HcclCommInitRootInfo(std::uint32_t ranks, const hccl_root_info* root, std::uint32_t rank,
+                                              HcclComm* communicator) {
   const std::string me = "HcclCommInitRootInfo: ";
   if (root == nullptr || communicator == nullptr) return fail(hccl_errors::pointer, me + "null");
   if (ranks == 0 || rank >= ranks)
@@ -68,8 +178,7 @@ inline HcclResult HcclCommInitRootInfo(std::uint32_t ranks, const hccl_root_info
   return 0;
 }
 
-/// Communicators of one process, rank i on devices[i]. Refused: no devices, one of them twice, one that does not exist.
-inline HcclResult HcclCommInitAll(std::uint32_t count, std::int32_t* devices, HcclComm* communicators) {
+RLCORE_INLINE HcclResult HcclCommInitAll(std::uint32_t count, std::int32_t* devices, HcclComm* communicators) {
   if (devices == nullptr || communicators == nullptr) return fail(hccl_errors::pointer, "HcclCommInitAll: null");
   for (std::uint32_t i = 0; i < count; ++i)
     for (std::uint32_t k = 0; k < i; ++k)
@@ -85,8 +194,7 @@ inline HcclResult HcclCommInitAll(std::uint32_t count, std::int32_t* devices, Hc
   return 0;
 }
 
-/// Ends one rank's communicator; with operations under way, this ends the work of all ranks.
-inline HcclResult HcclCommDestroy(HcclComm communicator) {
+RLCORE_INLINE HcclResult HcclCommDestroy(HcclComm communicator) {
   communicator_table& table = communicator_table::instance();
   std::shared_ptr<communicator_state> state;
   {
@@ -101,8 +209,7 @@ inline HcclResult HcclCommDestroy(HcclComm communicator) {
   return 0;
 }
 
-/// The number of ranks.
-inline HcclResult HcclGetRankSize(HcclComm communicator, std::uint32_t* size) {
+RLCORE_INLINE HcclResult HcclGetRankSize(HcclComm communicator, std::uint32_t* size) {
   const auto state = communicator_table::instance().find(communicator);
   if (size == nullptr || communicator == nullptr) return fail(hccl_errors::pointer, "HcclGetRankSize: null");
   if (!state) return fail(hccl_errors::parameter, "HcclGetRankSize: not a communicator");
@@ -110,8 +217,7 @@ inline HcclResult HcclGetRankSize(HcclComm communicator, std::uint32_t* size) {
   return 0;
 }
 
-/// The number of this rank.
-inline HcclResult HcclGetRankId(HcclComm communicator, std::uint32_t* rank) {
+RLCORE_INLINE HcclResult HcclGetRankId(HcclComm communicator, std::uint32_t* rank) {
   const auto state = communicator_table::instance().find(communicator);
   if (rank == nullptr || communicator == nullptr) return fail(hccl_errors::pointer, "HcclGetRankId: null");
   if (!state) return fail(hccl_errors::parameter, "HcclGetRankId: not a communicator");
@@ -119,20 +225,9 @@ inline HcclResult HcclGetRankId(HcclComm communicator, std::uint32_t* rank) {
   return 0;
 }
 
-/// Copies device memory of the running task to bytes, and back.
-inline std::vector<std::byte> read_bytes(const void* from, std::size_t bytes) {
-  if (bytes == 0) return {};
-  const std::byte* p = shadow(from, bytes, access::read);
-  return {p, p + bytes};
-}
-/// Copies bytes to device memory of the running task. Throws outcome_error, see shadow().
-inline void write_bytes(void* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(shadow(to, bytes, access::write), from, bytes);
-}
-
-/// AllReduce, or ReduceScatter if `scattered`; `count` is that of the result.
-inline HcclResult reduce_collective(const char* name, bool scattered, void* in, void* out, std::uint64_t count,
-                                    hccl_type type, hccl_reduction op, HcclComm communicator, aclrtStream stream) {
+RLCORE_INLINE HcclResult reduce_collective(const char* name, bool scattered, void* in, void* out, std::uint64_t count,
+                                           hccl_type type, hccl_reduction op, HcclComm communicator,
+                                           aclrtStream stream) {
   collective_call call(name, communicator, {in, out});
   if (call.result == 0 && !reducible(type, op))
     call.refuse(hccl_errors::not_supported, "no reduction " + std::to_string(static_cast<int>(op)) + " of type " +
@@ -158,20 +253,8 @@ inline HcclResult reduce_collective(const char* name, bool scattered, void* in, 
   });
 }
 
-/// out[count] = the reduction of all ranks' in[count], see reduce_ranks() for the order.
-inline HcclResult HcclAllReduce(void* in, void* out, std::uint64_t count, hccl_type type, hccl_reduction op,
-                                HcclComm communicator, aclrtStream stream) {
-  return reduce_collective("HcclAllReduce", false, in, out, count, type, op, communicator, stream);
-}
-/// out[count] = part `rank` of the reduction of all ranks' in[ranks * count].
-inline HcclResult HcclReduceScatter(void* in, void* out, std::uint64_t count, hccl_type type, hccl_reduction op,
-                                    HcclComm communicator, aclrtStream stream) {
-  return reduce_collective("HcclReduceScatter", true, in, out, count, type, op, communicator, stream);
-}
-
-/// out[ranks * count] = all ranks' in[count], one behind the other.
-inline HcclResult HcclAllGather(void* in, void* out, std::uint64_t count, hccl_type type, HcclComm communicator,
-                                aclrtStream stream) {
+RLCORE_INLINE HcclResult HcclAllGather(void* in, void* out, std::uint64_t count, hccl_type type, HcclComm communicator,
+                                       aclrtStream stream) {
   collective_call call("HcclAllGather", communicator, {in, out});
   call.moves(type);
   if (call.result != 0 || count == 0) return call.result;
@@ -184,9 +267,8 @@ inline HcclResult HcclAllGather(void* in, void* out, std::uint64_t count, hccl_t
   });
 }
 
-/// data[count] of the rank `root` becomes that of all.
-inline HcclResult HcclBroadcast(void* data, std::uint64_t count, hccl_type type, std::uint32_t root,
-                                HcclComm communicator, aclrtStream stream) {
+RLCORE_INLINE HcclResult HcclBroadcast(void* data, std::uint64_t count, hccl_type type, std::uint32_t root,
+                                       HcclComm communicator, aclrtStream stream) {
   collective_call call("HcclBroadcast", communicator, {data});
   call.moves(type);
   call.ranked(root);
@@ -201,9 +283,9 @@ inline HcclResult HcclBroadcast(void* data, std::uint64_t count, hccl_type type,
   });
 }
 
-/// Part r of out = this rank's part of the `in` of rank r; every part has in_count elements.
-inline HcclResult HcclAlltoAll(const void* in, std::uint64_t in_count, hccl_type in_type, const void* out,
-                               std::uint64_t out_count, hccl_type out_type, HcclComm communicator, aclrtStream stream) {
+RLCORE_INLINE HcclResult HcclAlltoAll(const void* in, std::uint64_t in_count, hccl_type in_type, const void* out,
+                                      std::uint64_t out_count, hccl_type out_type, HcclComm communicator,
+                                      aclrtStream stream) {
   collective_call call("HcclAlltoAll", communicator, {in, out});
   call.moves(in_type);
   if (call.result == 0 && (in_count != out_count || in_type != out_type))
@@ -219,8 +301,7 @@ inline HcclResult HcclAlltoAll(const void* in, std::uint64_t in_count, hccl_type
   });
 }
 
-/// Checks that every rank sends as many elements to another as that rank expects.
-inline std::vector<std::byte> check_lists(const rank_group::shares& shares) {
+RLCORE_INLINE std::vector<std::byte> check_lists(const rank_group::shares& shares) {
   for (std::size_t from = 0; from < shares.size(); ++from)
     for (std::size_t to = 0; to < shares.size(); ++to)
       if (const auto sent = shares[from].counts[to], expected = shares[to].expected[from]; sent != expected)
@@ -230,10 +311,9 @@ inline std::vector<std::byte> check_lists(const rank_group::shares& shares) {
   return {};
 }
 
-/// Counts and offsets count elements; they have 64 bits and lie on the host.
-inline HcclResult HcclAlltoAllV(const void* in, const void* in_counts, const void* in_offsets, hccl_type in_type,
-                                const void* out, const void* out_counts, const void* out_offsets, hccl_type out_type,
-                                HcclComm communicator, aclrtStream stream) {
+RLCORE_INLINE HcclResult HcclAlltoAllV(const void* in, const void* in_counts, const void* in_offsets, hccl_type in_type,
+                                       const void* out, const void* out_counts, const void* out_offsets,
+                                       hccl_type out_type, HcclComm communicator, aclrtStream stream) {
   collective_call call("HcclAlltoAllV", communicator, {in_counts, in_offsets, out_counts, out_offsets});
   call.moves(in_type);
   if (call.result == 0 && in_type != out_type) call.refuse(hccl_errors::parameter, "types of input and output differ");
@@ -261,8 +341,7 @@ inline HcclResult HcclAlltoAllV(const void* in, const void* in_counts, const voi
   });
 }
 
-/// Processes all items at once: first sends, then receives, then waits for the receivers of the sent messages.
-inline void exchange(communicator_state& me, const std::vector<hccl_item>& items) {
+RLCORE_INLINE void exchange(communicator_state& me, const std::vector<hccl_item>& items) {
   std::vector<std::pair<std::uint32_t, std::shared_ptr<rank_group::message>>> posted;
   for (const hccl_item& i : items)
     if (i.type == 0)
@@ -278,8 +357,8 @@ inline void exchange(communicator_state& me, const std::vector<hccl_item>& items
   for (const auto& [to, message] : posted) me.group->taken(me.rank, to, *message);
 }
 
-/// Checks the items of a call and enqueues their exchange. A single message to oneself is refused.
-inline HcclResult exchange(const char* name, std::vector<hccl_item> items, HcclComm communicator, aclrtStream stream) {
+RLCORE_INLINE HcclResult exchange(const char* name, std::vector<hccl_item> items, HcclComm communicator,
+                                  aclrtStream stream) {
   collective_call call(name, communicator);
   for (const hccl_item& i : items) {
     call.moves(i.element);
@@ -294,32 +373,14 @@ inline HcclResult exchange(const char* name, std::vector<hccl_item> items, HcclC
       stream, [items = std::move(items)](communicator_state& me, std::uint64_t) { exchange(me, items); }, false);
 }
 
-/// Sends `count` elements to a rank; done when they have been received.
-inline HcclResult HcclSend(void* data, std::uint64_t count, hccl_type type, std::uint32_t to, HcclComm communicator,
-                           aclrtStream stream) {
-  return exchange("HcclSend", {{0, data, count, type, to}}, communicator, stream);
-}
-/// Receives `count` elements from a rank, whose HcclSend has to agree on type and count.
-inline HcclResult HcclRecv(void* data, std::uint64_t count, hccl_type type, std::uint32_t from, HcclComm communicator,
-                           aclrtStream stream) {
-  return exchange("HcclRecv", {{1, data, count, type, from}}, communicator, stream);
-}
-/// Sends and receives all items at once.
-inline HcclResult HcclBatchSendRecv(hccl_item* items, std::uint32_t count, HcclComm communicator, aclrtStream stream) {
-  if (items == nullptr) return fail(hccl_errors::pointer, "HcclBatchSendRecv: null");
-  return exchange("HcclBatchSendRecv", {items, items + count}, communicator, stream);
-}
-
-/// The stream waits for all ranks.
-inline HcclResult HcclBarrier(HcclComm communicator, aclrtStream stream) {
+RLCORE_INLINE HcclResult HcclBarrier(HcclComm communicator, aclrtStream stream) {
   collective_call call("HcclBarrier", communicator);
   return call.enqueue(stream, [](communicator_state& me, std::uint64_t number) {
     (void)me.group->meet(me.rank, number, {"HcclBarrier"}, {}, {});
   });
 }
 
-/// *error = what ended the work of all ranks; 0 if nothing did.
-inline HcclResult HcclGetCommAsyncError(HcclComm communicator, HcclResult* error) {
+RLCORE_INLINE HcclResult HcclGetCommAsyncError(HcclComm communicator, HcclResult* error) {
   const auto state = communicator_table::instance().find(communicator);
   if (error == nullptr || communicator == nullptr) return fail(hccl_errors::pointer, "HcclGetCommAsyncError: null");
   if (!state) return fail(hccl_errors::parameter, "HcclGetCommAsyncError: not a communicator");
@@ -328,17 +389,6 @@ inline HcclResult HcclGetCommAsyncError(HcclComm communicator, HcclResult* error
   return 0;
 }
 
-/// The name of an HcclResult; "success" for 0.
-inline const char* HcclGetErrorString(HcclResult code) {
-  return code == 0 ? "success" : describe(domain::collectives, code).name.data();
-}
-
-/// Fills in the functions of this header.
-inline void fill(collective_calls& table) {
-#define RLCORE_NPU_CALL(name, need, result, parameters) table.name = &emulated::name;
-#include "rlcore/device/npu/abi/collectives.inc"
-#undef RLCORE_NPU_CALL
-}
-
 }  // namespace ascend::emulated
 RLCORE_END
+#endif

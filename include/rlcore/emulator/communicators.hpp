@@ -43,13 +43,7 @@ struct communicator_table {
     return *one;
   }
   /// Takes a rank's end in; returns its handle, which is nobody's address and never comes back.
-  HcclComm add(std::shared_ptr<communicator_state> c) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    const auto handle = reinterpret_cast<HcclComm>(std::uintptr_t{0x63} << 56 | ++handles << 4);  // nobody's address
-    alive.emplace(handle, std::move(c));
-    born(host_object::communicator);
-    return handle;
-  }
+  HcclComm add(std::shared_ptr<communicator_state> c);
   /// The rank's end of a handle; null if it is none or has been destroyed.
   std::shared_ptr<communicator_state> find(HcclComm handle) {
     const std::lock_guard<std::mutex> lock(mutex);
@@ -65,30 +59,12 @@ inline std::chrono::milliseconds collective_deadline() {
 
 /// Whether sums of this call are to have one order: asked for by the context or by HCCL_DETERMINISTIC, or what the
 /// machine does anyway (A3).
-inline bool deterministic_sums() {
-  const char* asked = std::getenv("HCCL_DETERMINISTIC");
-  const std::string_view value = asked == nullptr ? "" : asked;
-  return deterministic() || value == "true" || value == "TRUE" || value == "strict" || value == "STRICT" ||
-         machine_settings().soc.rfind("Ascend910_93", 0) == 0;
-}
+bool deterministic_sums();
 
 /// A call of a collective on the host: finds the communicator, checks what all collectives check, and enqueues.
 struct collective_call {
   /// Checks that the communicator is alive and has not failed, the thread's device, and that no buffer is null.
-  collective_call(const char* function, HcclComm handle, std::initializer_list<const void*> buffers = {})
-      : name(function) {
-    if (handle == nullptr)
-      refuse(hccl_errors::pointer, "the communicator is null");
-    else if (state = communicator_table::instance().find(handle); !state)
-      refuse(hccl_errors::parameter, "not a communicator, or destroyed already");
-    else if (state->group->failed() != 0)
-      refuse(state->group->failed(), state->group->why());
-    else if (current_device() != state->device)
-      refuse(hccl_errors::runtime, "the communicator belongs to device " + std::to_string(state->device) +
-                                       ", the thread's device is " + std::to_string(current_device()));
-    for (const void* buffer : buffers)
-      if (result == 0 && buffer == nullptr) refuse(hccl_errors::pointer, "a buffer is null");
-  }
+  collective_call(const char* function, HcclComm handle, std::initializer_list<const void*> buffers = {});
 
   /// Makes `code` the result, and `why` the text of the error.
   void refuse(int code, const std::string& why) { result = fail(code, std::string(name) + ": " + why); }
@@ -125,3 +101,42 @@ struct collective_call {
 
 }  // namespace ascend::emulated
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE HcclComm communicator_table::add(std::shared_ptr<communicator_state> c) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto handle = reinterpret_cast<HcclComm>(std::uintptr_t{0x63} << 56 | ++handles << 4);  // nobody's address
+  alive.emplace(handle, std::move(c));
+  born(host_object::communicator);
+  return handle;
+}
+
+RLCORE_INLINE bool deterministic_sums() {
+  const char* asked = std::getenv("HCCL_DETERMINISTIC");
+  const std::string_view value = asked == nullptr ? "" : asked;
+  return deterministic() || value == "true" || value == "TRUE" || value == "strict" || value == "STRICT" ||
+         machine_settings().soc.rfind("Ascend910_93", 0) == 0;
+}
+
+RLCORE_INLINE collective_call::collective_call(const char* function, HcclComm handle,
+                                               std::initializer_list<const void*> buffers)
+    : name(function) {
+  if (handle == nullptr)
+    refuse(hccl_errors::pointer, "the communicator is null");
+  else if (state = communicator_table::instance().find(handle); !state)
+    refuse(hccl_errors::parameter, "not a communicator, or destroyed already");
+  else if (state->group->failed() != 0)
+    refuse(state->group->failed(), state->group->why());
+  else if (current_device() != state->device)
+    refuse(hccl_errors::runtime, "the communicator belongs to device " + std::to_string(state->device) +
+                                     ", the thread's device is " + std::to_string(current_device()));
+  for (const void* buffer : buffers)
+    if (result == 0 && buffer == nullptr) refuse(hccl_errors::pointer, "a buffer is null");
+}
+
+}  // namespace ascend::emulated
+RLCORE_END
+#endif

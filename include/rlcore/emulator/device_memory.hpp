@@ -30,33 +30,10 @@ class device_memory {
   }
 
   /// Null if there is not as much left in one piece.
-  std::shared_ptr<block> take(std::size_t bytes) {
-    if (bytes > bytes_) return nullptr;
-    const std::size_t room = (bytes + 31) / 32 * 32 + 32;  // what kernels may read past the end is part of the contract
-    const std::size_t chunk = chunk_of(room);
-    auto place = first_fit(chunk);
-    while (place == free_.end() && !quarantined_.empty()) {
-      recycle_oldest();
-      place = first_fit(chunk);
-    }
-    if (place == free_.end()) return nullptr;
-    const auto [start, size] = *place;
-    free_.erase(place);
-    if (size > chunk) free_.emplace(start + chunk, size - chunk);
-    taken_ += chunk;
-    auto result = std::make_shared<block>();
-    *result = {start + granule / 2, bytes, device_, room, 0, false};
-    blocks_.emplace(result->address, result);
-    return result;
-  }
+  std::shared_ptr<block> take(std::size_t bytes);
 
   /// The block, freed or not, whose bytes or padding hold the address; null if there is none.
-  std::shared_ptr<block> find(std::uintptr_t address) const {
-    auto after = blocks_.upper_bound(address);
-    if (after == blocks_.begin()) return nullptr;
-    const std::shared_ptr<block>& b = std::prev(after)->second;
-    return address < b->address + b->room ? b : nullptr;
-  }
+  std::shared_ptr<block> find(std::uintptr_t address) const;
 
   /// The block is freed and nobody uses it any more.
   void give_back(const std::shared_ptr<block>& b) {
@@ -84,14 +61,7 @@ class device_memory {
   }
 
   /// Forgets everything.
-  void clear() {
-    blocks_.clear();
-    quarantined_.clear();
-    free_.clear();
-    free_.emplace(first_, bytes_ / granule * granule);
-    taken_ = quarantined_bytes_ = 0;
-    space_.forget(first_, bytes_);
-  }
+  void clear();
 
  private:
   static constexpr std::size_t chunk_of(std::size_t room) {
@@ -105,29 +75,7 @@ class device_memory {
     return place;
   }
 
-  void recycle_oldest() {
-    const std::shared_ptr<block> b = std::move(quarantined_.front());
-    quarantined_.pop_front();
-    blocks_.erase(b->address);
-    std::uintptr_t start = b->address - granule / 2;
-    std::size_t size = chunk_of(b->room);
-    quarantined_bytes_ -= size;
-    taken_ -= size;
-    if (size >= std::size_t{1} << 16) space_.forget(b->address, b->room);
-    auto next = free_.lower_bound(start);
-    if (next != free_.end() && next->first == start + size) {
-      size += next->second;
-      next = free_.erase(next);
-    }
-    if (next != free_.begin()) {
-      auto before = std::prev(next);
-      if (before->first + before->second == start) {
-        before->second += size;
-        return;
-      }
-    }
-    free_.emplace(start, size);
-  }
+  void recycle_oldest();
 
   const address_space& space_;
   int device_;
@@ -140,3 +88,71 @@ class device_memory {
 
 }  // namespace ascend::emulated
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE std::shared_ptr<block> device_memory::take(std::size_t bytes) {
+  if (bytes > bytes_) return nullptr;
+  const std::size_t room = (bytes + 31) / 32 * 32 + 32;  // what kernels may read past the end is part of the contract
+  const std::size_t chunk = chunk_of(room);
+  auto place = first_fit(chunk);
+  while (place == free_.end() && !quarantined_.empty()) {
+    recycle_oldest();
+    place = first_fit(chunk);
+  }
+  if (place == free_.end()) return nullptr;
+  const auto [start, size] = *place;
+  free_.erase(place);
+  if (size > chunk) free_.emplace(start + chunk, size - chunk);
+  taken_ += chunk;
+  auto result = std::make_shared<block>();
+  *result = {start + granule / 2, bytes, device_, room, 0, false};
+  blocks_.emplace(result->address, result);
+  return result;
+}
+
+RLCORE_INLINE std::shared_ptr<block> device_memory::find(std::uintptr_t address) const {
+  auto after = blocks_.upper_bound(address);
+  if (after == blocks_.begin()) return nullptr;
+  const std::shared_ptr<block>& b = std::prev(after)->second;
+  return address < b->address + b->room ? b : nullptr;
+}
+
+RLCORE_INLINE void device_memory::clear() {
+  blocks_.clear();
+  quarantined_.clear();
+  free_.clear();
+  free_.emplace(first_, bytes_ / granule * granule);
+  taken_ = quarantined_bytes_ = 0;
+  space_.forget(first_, bytes_);
+}
+
+RLCORE_INLINE void device_memory::recycle_oldest() {
+  const std::shared_ptr<block> b = std::move(quarantined_.front());
+  quarantined_.pop_front();
+  blocks_.erase(b->address);
+  std::uintptr_t start = b->address - granule / 2;
+  std::size_t size = chunk_of(b->room);
+  quarantined_bytes_ -= size;
+  taken_ -= size;
+  if (size >= std::size_t{1} << 16) space_.forget(b->address, b->room);
+  auto next = free_.lower_bound(start);
+  if (next != free_.end() && next->first == start + size) {
+    size += next->second;
+    next = free_.erase(next);
+  }
+  if (next != free_.begin()) {
+    auto before = std::prev(next);
+    if (before->first + before->second == start) {
+      before->second += size;
+      return;
+    }
+  }
+  free_.emplace(start, size);
+}
+
+}  // namespace ascend::emulated
+RLCORE_END
+#endif

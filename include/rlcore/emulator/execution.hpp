@@ -27,17 +27,7 @@ namespace ascend::emulated {
 class kernel_memory {
  public:
   /// Uninitialised, aligned to 64, valid until reset().
-  void* take(std::size_t bytes) {
-    bytes = (bytes + 63) / 64 * 64;
-    if (blocks_.empty() || used_ + bytes > blocks_.back().second) {
-      const std::size_t size = std::max({bytes, std::size_t{1} << 16, blocks_.empty() ? 0 : 2 * blocks_.back().second});
-      blocks_.emplace_back(static_cast<std::byte*>(::operator new[](size, std::align_val_t{64})), size);
-      used_ = 0;
-    }
-    void* p = blocks_.back().first.get() + used_;
-    used_ += bytes;
-    return p;
-  }
+  void* take(std::size_t bytes);
   void reset() {
     if (blocks_.size() > 1) blocks_.erase(blocks_.begin(), blocks_.end() - 1);  // the largest is the last
     used_ = 0;
@@ -108,18 +98,7 @@ class execution {
     scatter_elements<plain>(t, base, values.data(), mode, overflow);
   }
   /// Copies bits between views of one type and size. Views may overlap.
-  void move(const tensor& from, const tensor& to) {
-    switch (bytes_of(from.type)) {
-      case 1:
-        return move_words<std::uint8_t>(from, to);
-      case 2:
-        return move_words<std::uint16_t>(from, to);
-      case 4:
-        return move_words<std::uint32_t>(from, to);
-      default:
-        return move_words<std::uint64_t>(from, to);
-    }
-  }
+  void move(const tensor& from, const tensor& to);
   /// Uninitialised memory until the end of the run.
   template <class Real>
   Real* take(std::size_t n) {
@@ -127,13 +106,7 @@ class execution {
   }
   /// The place of element 0 of the storage on the host. Only elements that the view reaches may be accessed. Throws
   /// 507015.
-  std::byte* storage(const tensor& t, access mode) {
-    const auto [first, last] = t.reach();
-    const auto size = static_cast<std::int64_t>(bytes_of(t.type));
-    const auto address = reinterpret_cast<std::uintptr_t>(address_of(t));  // a caller may have given any, null too
-    auto* begin = reinterpret_cast<std::byte*>(address + static_cast<std::uintptr_t>(first * size));
-    return shadow(begin, static_cast<std::size_t>((last - first + 1) * size), mode) - first * size;
-  }
+  std::byte* storage(const tensor& t, access mode);
   /// The device address of the tensor's storage: that of its slot in the executor, or its own.
   void* address_of(const tensor& t) const {
     return t.slot >= 0 ? addresses_[static_cast<std::size_t>(t.slot)] : t.data;
@@ -167,12 +140,7 @@ class execution {
   /// 64 random bits, a function of the machine's seed and the number of operators run before.
   std::uint64_t random() { return random_ = mix(random_); }
   /// 0..n-1 in the order in which atomic additions arrive.
-  std::span<const std::uint32_t> arrival_order(std::size_t n) {
-    auto* order = take<std::uint32_t>(n);
-    for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<std::uint32_t>(i);
-    shuffle({order, n});
-    return {order, n};
-  }
+  std::span<const std::uint32_t> arrival_order(std::size_t n);
   /// Puts the numbers into a random order (Fisher and Yates).
   void shuffle(std::span<std::uint32_t> order) {
     for (std::size_t i = order.size(); i > 1; --i)
@@ -217,12 +185,7 @@ class execution {
     return std::any_of(reads_.begin(), reads_.end(),
                        [&](const auto& r) { return p < r.first + r.second && r.first < p + bytes; });
   }
-  float perturbed(float y, float x) const {
-    if (!(std::abs(y) > 1e-37f) || std::isinf(y) || x == 0.0f || x == 1.0f) return y;
-    const auto range = static_cast<std::uint64_t>(2 * machine.exp_ulp + 1);
-    const auto shift = static_cast<std::int32_t>(mix(std::bit_cast<std::uint32_t>(x) ^ mix(machine.seed)) % range);
-    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(y) + static_cast<std::uint32_t>(shift - machine.exp_ulp));
-  }
+  float perturbed(float y, float x) const;
 
   std::span<void* const> addresses_;
   std::vector<std::pair<const std::byte*, std::size_t>> reads_;
@@ -241,3 +204,58 @@ kernel in_working_precision(const settings& machine, Body body) {
 
 }  // namespace ascend::emulated
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE void* kernel_memory::take(std::size_t bytes) {
+  bytes = (bytes + 63) / 64 * 64;
+  if (blocks_.empty() || used_ + bytes > blocks_.back().second) {
+    const std::size_t size = std::max({bytes, std::size_t{1} << 16, blocks_.empty() ? 0 : 2 * blocks_.back().second});
+    blocks_.emplace_back(static_cast<std::byte*>(::operator new[](size, std::align_val_t{64})), size);
+    used_ = 0;
+  }
+  void* p = blocks_.back().first.get() + used_;
+  used_ += bytes;
+  return p;
+}
+
+RLCORE_INLINE void execution::move(const tensor& from, const tensor& to) {
+  switch (bytes_of(from.type)) {
+    case 1:
+      return move_words<std::uint8_t>(from, to);
+    case 2:
+      return move_words<std::uint16_t>(from, to);
+    case 4:
+      return move_words<std::uint32_t>(from, to);
+    default:
+      return move_words<std::uint64_t>(from, to);
+  }
+}
+
+RLCORE_INLINE std::byte* execution::storage(const tensor& t, access mode) {
+  const auto [first, last] = t.reach();
+  const auto size = static_cast<std::int64_t>(bytes_of(t.type));
+  const auto address = reinterpret_cast<std::uintptr_t>(address_of(t));  // a caller may have given any, null too
+  auto* begin = reinterpret_cast<std::byte*>(address + static_cast<std::uintptr_t>(first * size));
+  return shadow(begin, static_cast<std::size_t>((last - first + 1) * size), mode) - first * size;
+}
+
+RLCORE_INLINE std::span<const std::uint32_t> execution::arrival_order(std::size_t n) {
+  auto* order = take<std::uint32_t>(n);
+  for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<std::uint32_t>(i);
+  shuffle({order, n});
+  return {order, n};
+}
+
+RLCORE_INLINE float execution::perturbed(float y, float x) const {
+  if (!(std::abs(y) > 1e-37f) || std::isinf(y) || x == 0.0f || x == 1.0f) return y;
+  const auto range = static_cast<std::uint64_t>(2 * machine.exp_ulp + 1);
+  const auto shift = static_cast<std::int32_t>(mix(std::bit_cast<std::uint32_t>(x) ^ mix(machine.seed)) % range);
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(y) + static_cast<std::uint32_t>(shift - machine.exp_ulp));
+}
+
+}  // namespace ascend::emulated
+RLCORE_END
+#endif

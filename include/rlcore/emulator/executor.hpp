@@ -72,82 +72,16 @@ template <class T>
 requires(!std::is_pointer_v<T>) rules::argument seen_by_rules(T) { return {}; }
 
 /// The refusal of a call by the emulated version of CANN, from the table of rules.
-inline std::optional<rules::refusal> refused_by_rules(const char* name, std::span<const rules::argument> call) {
-  thread_local std::optional<std::pair<int, rules::book>> known;
-  const int version = machine_settings().cann_version;
-  if (!known || known->first != version) known.emplace(version, rules::book(version));
-  return known->second(name, call);
-}
+std::optional<rules::refusal> refused_by_rules(const char* name, std::span<const rules::argument> call);
 
 /// The first phase of the operator `name`. plan(call, planner) plans the call; `seen` are the arguments for the rules.
 /// `workspace` and `executor` are the results.
-inline aclnnStatus first_phase(const char* name, std::uint64_t* workspace, aclOpExecutor** executor,
-                               kernel (*plan)(const void*, planner&), const void* call,
-                               std::span<const rules::argument> seen) {
-  if (!workspace || !executor) return fail(null_pointer, std::string(name) + ": null workspace size or executor");
-  if (const auto no = refused_by_rules(name, seen)) return fail(no->code, std::string(name) + ": " + no->why);
-  try {
-    planner p(name);
-    auto made = std::make_unique<aclOpExecutor>();
-    made->run = std::make_shared<const kernel>(plan(call, p));
-    made->name = name;
-    made->workspace = p.workspace;
-    made->overflow = p.overflow;
-    made->may_repeat = p.repeatable;
-    made->addresses = std::move(p.addresses);
-    made->inputs = std::move(p.inputs);
-    made->outputs = std::move(p.outputs);
-    made->tensors = std::move(p.tensors);
-    objects().add(made.get(), host_object::executor);
-    *workspace = made->workspace;
-    *executor = made.release();
-    return 0;
-  } catch (const refusal& r) {
-    return fail(r.status, r.why);
-  } catch (const std::exception& e) {
-    return fail(561000, std::string(name) + ": " + e.what());
-  }
-}
+aclnnStatus first_phase(const char* name, std::uint64_t* workspace, aclOpExecutor** executor,
+                        kernel (*plan)(const void*, planner&), const void* call, std::span<const rules::argument> seen);
 
 /// The second phase: enqueues the run. It destroys the executor unless that may be repeated.
-inline aclnnStatus second_phase(const char* name, void* workspace, std::uint64_t bytes, aclOpExecutor* executor,
-                                aclrtStream stream) {
-  const auto refuse = [&](aclnnStatus status, const char* why) { return fail(status, std::string(name) + ": " + why); };
-  if (!executor) return refuse(null_pointer, "null executor");
-  if (!objects().alive(executor, host_object::executor))
-    return refuse(invalid_parameter, "the executor was used before (an executor runs once), or destroyed");
-  if (std::string_view(executor->name) != name) return refuse(invalid_parameter, "an executor of another operator");
-  if (executor->workspace > 0 && !workspace) {
-    objects().destroy(executor, host_object::executor);
-    return refuse(null_pointer, "null workspace");
-  }
-  if (bytes < executor->workspace) return refuse(invalid_parameter, "the workspace is too small");
-  for (const auto* t : executor->tensors)
-    if (machine_settings().strict && !objects().alive(t, host_object::tensor))
-      return refuse(invalid_parameter, "a tensor was destroyed between the two phases");
-
-  const auto task = [name, workspace, size = static_cast<std::size_t>(executor->workspace), run = executor->run,
-                     mode = executor->overflow, addresses = executor->addresses, serial = next_run()] {
-    std::span<std::byte> room;
-    if (size > 0) {
-      room = {shadow(workspace, size, access::write), size};
-      std::fill(room.begin(), room.end(), workspace_pattern);
-    }
-    {
-      execution e(machine_settings(), mode, addresses, room, serial);
-      (*run)(e);
-    }
-    if (size > 0) {
-      const std::byte* after = shadow(workspace, size, access::read);
-      if (std::any_of(after, after + size, [](std::byte b) { return b != workspace_pattern; }))
-        throw outcome_error{507015, std::string(name) + ": its workspace was written while it ran"};
-    }
-  };
-  const int status = enqueue(stream, name, task);
-  if (!executor->repeatable) objects().destroy(executor, host_object::executor);
-  if (status != 0) return refuse(runtime_failed, ("the stream refused with " + std::to_string(status)).c_str());
-  return 0;
-}
+aclnnStatus second_phase(const char* name, void* workspace, std::uint64_t bytes, aclOpExecutor* executor,
+                         aclrtStream stream);
 
 namespace meta {
 
@@ -155,36 +89,14 @@ namespace meta {
 inline aclOpExecutor* living(aclOpExecutor* e) { return e && objects().alive(e, host_object::executor) ? e : nullptr; }
 /// Lets an executor run more than once; it lives until it is destroyed. Refused (161002) if the run copies between
 /// views.
-inline aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
-  if (!executor) return fail(null_pointer, "aclSetAclOpExecutorRepeatable: null executor");
-  if (!living(executor)) return fail(invalid_parameter, "aclSetAclOpExecutorRepeatable: not a living executor");
-  if (!executor->may_repeat)
-    return fail(invalid_parameter, std::string("aclSetAclOpExecutorRepeatable: ") + executor->name +
-                                       " copies between tensors here and cannot be repeated");
-  executor->repeatable = true;
-  return 0;
-}
+aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor);
 /// Destroys an executor that has not run or may be repeated; null is allowed.
 inline aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor) {
   return destroy(executor, host_object::executor, "aclDestroyAclOpExecutor");
 }
 /// Replaces an address of a repeatable executor: number `index` of its inputs or its outputs, as `slots` says.
-inline aclnnStatus set_address(const char* name, aclOpExecutor* executor, const std::vector<int> aclOpExecutor::*slots,
-                               std::size_t index, aclTensor* tensor, void* data) {
-  if (!executor || !tensor) return fail(null_pointer, std::string(name) + ": null argument");
-  if (!living(executor) || !executor->repeatable)
-    return fail(invalid_parameter, std::string(name) + ": not a repeatable executor");
-  if (index >= (executor->*slots).size())
-    return fail(invalid_parameter, std::string(name) + ": index " + std::to_string(index) + " of " +
-                                       std::to_string((executor->*slots).size()));
-  if (!objects().alive(tensor, host_object::tensor))
-    return fail(invalid_parameter, std::string(name) + ": not a living tensor");
-  const auto slot = static_cast<std::size_t>((executor->*slots)[index]);
-  if (executor->tensors[slot] != tensor)
-    return fail(invalid_parameter, std::string(name) + ": not the tensor of the first phase");
-  executor->addresses[slot] = data;
-  return 0;
-}
+aclnnStatus set_address(const char* name, aclOpExecutor* executor, const std::vector<int> aclOpExecutor::*slots,
+                        std::size_t index, aclTensor* tensor, void* data);
 /// Replaces the address of input `index`, which has to be the tensor of the first phase.
 inline aclnnStatus aclSetInputTensorAddr(aclOpExecutor* executor, const std::size_t index, aclTensor* tensor,
                                          void* data) {
@@ -222,3 +134,117 @@ struct two_phases<Name, Plan> {
 }  // namespace emulated
 }  // namespace ascend
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE std::optional<rules::refusal> refused_by_rules(const char* name, std::span<const rules::argument> call) {
+  thread_local std::optional<std::pair<int, rules::book>> known;
+  const int version = machine_settings().cann_version;
+  if (!known || known->first != version) known.emplace(version, rules::book(version));
+  return known->second(name, call);
+}
+
+RLCORE_INLINE aclnnStatus first_phase(const char* name, std::uint64_t* workspace, aclOpExecutor** executor,
+                                      kernel (*plan)(const void*, planner&), const void* call,
+                                      std::span<const rules::argument> seen) {
+  if (!workspace || !executor) return fail(null_pointer, std::string(name) + ": null workspace size or executor");
+  if (const auto no = refused_by_rules(name, seen)) return fail(no->code, std::string(name) + ": " + no->why);
+  try {
+    planner p(name);
+    auto made = std::make_unique<aclOpExecutor>();
+    made->run = std::make_shared<const kernel>(plan(call, p));
+    made->name = name;
+    made->workspace = p.workspace;
+    made->overflow = p.overflow;
+    made->may_repeat = p.repeatable;
+    made->addresses = std::move(p.addresses);
+    made->inputs = std::move(p.inputs);
+    made->outputs = std::move(p.outputs);
+    made->tensors = std::move(p.tensors);
+    objects().add(made.get(), host_object::executor);
+    *workspace = made->workspace;
+    *executor = made.release();
+    return 0;
+  } catch (const refusal& r) {
+    return fail(r.status, r.why);
+  } catch (const std::exception& e) {
+    return fail(561000, std::string(name) + ": " + e.what());
+  }
+}
+
+RLCORE_INLINE aclnnStatus second_phase(const char* name, void* workspace, std::uint64_t bytes, aclOpExecutor* executor,
+                                       aclrtStream stream) {
+  const auto refuse = [&](aclnnStatus status, const char* why) { return fail(status, std::string(name) + ": " + why); };
+  if (!executor) return refuse(null_pointer, "null executor");
+  if (!objects().alive(executor, host_object::executor))
+    return refuse(invalid_parameter, "the executor was used before (an executor runs once), or destroyed");
+  if (std::string_view(executor->name) != name) return refuse(invalid_parameter, "an executor of another operator");
+  if (executor->workspace > 0 && !workspace) {
+    objects().destroy(executor, host_object::executor);
+    return refuse(null_pointer, "null workspace");
+  }
+  if (bytes < executor->workspace) return refuse(invalid_parameter, "the workspace is too small");
+  for (const auto* t : executor->tensors)
+    if (machine_settings().strict && !objects().alive(t, host_object::tensor))
+      return refuse(invalid_parameter, "a tensor was destroyed between the two phases");
+
+  const auto task = [name, workspace, size = static_cast<std::size_t>(executor->workspace), run = executor->run,
+                     mode = executor->overflow, addresses = executor->addresses, serial = next_run()] {
+    std::span<std::byte> room;
+    if (size > 0) {
+      room = {shadow(workspace, size, access::write), size};
+      std::fill(room.begin(), room.end(), workspace_pattern);
+    }
+    {
+      execution e(machine_settings(), mode, addresses, room, serial);
+      (*run)(e);
+    }
+    if (size > 0) {
+      const std::byte* after = shadow(workspace, size, access::read);
+      if (std::any_of(after, after + size, [](std::byte b) { return b != workspace_pattern; }))
+        throw outcome_error{507015, std::string(name) + ": its workspace was written while it ran"};
+    }
+  };
+  const int status = enqueue(stream, name, task);
+  if (!executor->repeatable) objects().destroy(executor, host_object::executor);
+  if (status != 0) return refuse(runtime_failed, ("the stream refused with " + std::to_string(status)).c_str());
+  return 0;
+}
+
+}  // namespace ascend::emulated
+
+namespace ascend::emulated::meta {
+
+RLCORE_INLINE aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
+  if (!executor) return fail(null_pointer, "aclSetAclOpExecutorRepeatable: null executor");
+  if (!living(executor)) return fail(invalid_parameter, "aclSetAclOpExecutorRepeatable: not a living executor");
+  if (!executor->may_repeat)
+    return fail(invalid_parameter, std::string("aclSetAclOpExecutorRepeatable: ") + executor->name +
+                                       " copies between tensors here and cannot be repeated");
+  executor->repeatable = true;
+  return 0;
+}
+
+RLCORE_INLINE aclnnStatus set_address(const char* name, aclOpExecutor* executor,
+                                      const std::vector<int> aclOpExecutor::*slots, std::size_t index,
+                                      aclTensor* tensor, void* data) {
+  if (!executor || !tensor) return fail(null_pointer, std::string(name) + ": null argument");
+  if (!living(executor) || !executor->repeatable)
+    return fail(invalid_parameter, std::string(name) + ": not a repeatable executor");
+  if (index >= (executor->*slots).size())
+    return fail(invalid_parameter, std::string(name) + ": index " + std::to_string(index) + " of " +
+                                       std::to_string((executor->*slots).size()));
+  if (!objects().alive(tensor, host_object::tensor))
+    return fail(invalid_parameter, std::string(name) + ": not a living tensor");
+  const auto slot = static_cast<std::size_t>((executor->*slots)[index]);
+  if (executor->tensors[slot] != tensor)
+    return fail(invalid_parameter, std::string(name) + ": not the tensor of the first phase");
+  executor->addresses[slot] = data;
+  return 0;
+}
+
+}  // namespace ascend::emulated::meta
+RLCORE_END
+#endif

@@ -96,17 +96,7 @@ class machine {
 
   /// For the end of a process that forgot aclFinalize: threads must not run while statics are destroyed. A thread that
   /// does not end within two seconds is detached.
-  void end_threads() {
-    std::vector<std::shared_ptr<stream_queue>> queues;
-    {
-      const std::lock_guard lock(mutex);
-      for (const auto& [handle, s] : streams) queues.push_back(s);
-      for (const auto& [handle, c] : contexts)
-        if (c->default_stream != nullptr) queues.push_back(c->default_stream);
-    }
-    for (const auto& s : queues) s->close(true);
-    for (const auto& s : queues) s->join(std::chrono::seconds(2));
-  }
+  void end_threads();
 
   std::uintptr_t handles_ = 0;
   std::uint32_t stream_number_ = 0;
@@ -116,14 +106,7 @@ class machine {
 /// Sets the machine's settings from the next aclInit on; everything starts anew. Ranks that are threads configure the
 /// same machine one after the other; equal settings change nothing. Throws config_error for an impossible machine, and
 /// while a machine with other settings is initialised.
-inline void configure(settings s) {
-  validate(s);
-  machine& m = machine::instance();
-  const std::scoped_lock lock(m.life, m.mutex);
-  if (m.initialised && m.settings == s) return;
-  if (m.initialised) throw config_error("the emulated machine is in use: configure it before aclInit");
-  m.settings = std::move(s);
-}
+void configure(settings s);
 /// The settings of the last configure().
 inline const settings& machine_settings() { return machine::instance().settings; }
 
@@ -148,58 +131,15 @@ inline aclrtContext& current_context() {
 /// A call into the machine: holds its mutex and knows the caller's context.
 struct entry {
   /// `code` is 0, or an error: aclInit has not been called, or the thread has no context that is alive.
-  explicit entry(const char* function) : name(function), lock(m.mutex) {
-    if (!m.initialised) {
-      code = refuse(errors::uninitialised, "aclInit has not been called");
-      return;
-    }
-    const auto at = m.contexts.find(current_context());
-    if (at == m.contexts.end()) {
-      code = refuse(errors::no_context, "this thread has no current context; call aclrtSetDevice first");
-      return;
-    }
-    context = at->second;
-  }
+  explicit entry(const char* function);
   /// Returns `number`, with the function's name and `why` as its text.
   int refuse(int number, const std::string& why) const { return fail(number, std::string(name) + ": " + why); }
   device_state& device() const { return m.devices[static_cast<std::size_t>(context->device)]; }
 
   /// The stream of a handle; null, and `code` set, if it is not one of the current context.
-  std::shared_ptr<stream_queue> stream(aclrtStream handle) {
-    if (handle == nullptr) {
-      if (context->default_stream == nullptr) context->default_stream = m.new_stream(current_context(), *context);
-      return context->default_stream;
-    }
-    const auto at = m.streams.find(handle);
-    if (at == m.streams.end()) {
-      code = refuse(errors::parameter, "not a stream, or destroyed already");
-      return nullptr;
-    }
-    if (at->second->context != current_context()) {
-      code = refuse(errors::stream_of_other_context,
-                    "the stream belongs to another context, of device " + std::to_string(at->second->device));
-      return nullptr;
-    }
-    return at->second;
-  }
+  std::shared_ptr<stream_queue> stream(aclrtStream handle);
   /// The event of a handle; null, and `code` set, if it is not one of the context's device.
-  std::shared_ptr<event_state> event(aclrtEvent handle) {
-    if (handle == nullptr) {
-      code = refuse(errors::invalid_parameter, "the event is null");
-      return nullptr;
-    }
-    const auto at = m.events.find(handle);
-    if (at == m.events.end()) {
-      code = refuse(errors::parameter, "not an event, or destroyed already");
-      return nullptr;
-    }
-    if (at->second->device != context->device) {
-      code =
-          refuse(errors::stream_of_other_context, "the event belongs to device " + std::to_string(at->second->device));
-      return nullptr;
-    }
-    return at->second;
-  }
+  std::shared_ptr<event_state> event(aclrtEvent handle);
 
   const char* name;
   machine& m = machine::instance();
@@ -210,3 +150,80 @@ struct entry {
 
 }  // namespace ascend::emulated
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE void machine::end_threads() {
+  std::vector<std::shared_ptr<stream_queue>> queues;
+  {
+    const std::lock_guard lock(mutex);
+    for (const auto& [handle, s] : streams) queues.push_back(s);
+    for (const auto& [handle, c] : contexts)
+      if (c->default_stream != nullptr) queues.push_back(c->default_stream);
+  }
+  for (const auto& s : queues) s->close(true);
+  for (const auto& s : queues) s->join(std::chrono::seconds(2));
+}
+
+RLCORE_INLINE void configure(settings s) {
+  validate(s);
+  machine& m = machine::instance();
+  const std::scoped_lock lock(m.life, m.mutex);
+  if (m.initialised && m.settings == s) return;
+  if (m.initialised) throw config_error("the emulated machine is in use: configure it before aclInit");
+  m.settings = std::move(s);
+}
+
+RLCORE_INLINE entry::entry(const char* function) : name(function), lock(m.mutex) {
+  if (!m.initialised) {
+    code = refuse(errors::uninitialised, "aclInit has not been called");
+    return;
+  }
+  const auto at = m.contexts.find(current_context());
+  if (at == m.contexts.end()) {
+    code = refuse(errors::no_context, "this thread has no current context; call aclrtSetDevice first");
+    return;
+  }
+  context = at->second;
+}
+
+RLCORE_INLINE std::shared_ptr<stream_queue> entry::stream(aclrtStream handle) {
+  if (handle == nullptr) {
+    if (context->default_stream == nullptr) context->default_stream = m.new_stream(current_context(), *context);
+    return context->default_stream;
+  }
+  const auto at = m.streams.find(handle);
+  if (at == m.streams.end()) {
+    code = refuse(errors::parameter, "not a stream, or destroyed already");
+    return nullptr;
+  }
+  if (at->second->context != current_context()) {
+    code = refuse(errors::stream_of_other_context,
+                  "the stream belongs to another context, of device " + std::to_string(at->second->device));
+    return nullptr;
+  }
+  return at->second;
+}
+
+RLCORE_INLINE std::shared_ptr<event_state> entry::event(aclrtEvent handle) {
+  if (handle == nullptr) {
+    code = refuse(errors::invalid_parameter, "the event is null");
+    return nullptr;
+  }
+  const auto at = m.events.find(handle);
+  if (at == m.events.end()) {
+    code = refuse(errors::parameter, "not an event, or destroyed already");
+    return nullptr;
+  }
+  if (at->second->device != context->device) {
+    code = refuse(errors::stream_of_other_context, "the event belongs to device " + std::to_string(at->second->device));
+    return nullptr;
+  }
+  return at->second;
+}
+
+}  // namespace ascend::emulated
+RLCORE_END
+#endif

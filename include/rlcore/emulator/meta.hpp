@@ -46,30 +46,9 @@ inline constexpr aclnnStatus null_pointer = 161001, invalid_parameter = 161002, 
 namespace meta {
 
 /// A tensor from its description; row-major without strides. Null for a rank above 16 or a negative extent.
-inline aclTensor* aclCreateTensor(const std::int64_t* shape, std::uint64_t rank, data_type type,
-                                  const std::int64_t* strides, std::int64_t offset, format,
-                                  const std::int64_t* storage_shape, std::uint64_t storage_rank, void* data) {
-  if (rank > 0 && !shape) return fail(null_pointer, "aclCreateTensor: null shape of rank > 0"), nullptr;
-  if (rank > extents::most) return fail(invalid_parameter, "aclCreateTensor: too many dimensions"), nullptr;
-  auto made = std::make_unique<aclTensor>();
-  tensor& view = made->view;
-  view.type = type;
-  if (rank > 0) view.shape.assign(shape, shape + rank);
-  for (const auto d : view.shape)
-    if (d < 0) return fail(invalid_parameter, "aclCreateTensor: negative extent in " + printed(view.shape)), nullptr;
-  if (strides && rank > 0)
-    view.strides.assign(strides, strides + rank);
-  else
-    view.strides = row_major(view.shape);
-  view.offset = offset;
-  if (storage_shape) {
-    view.storage = 1;
-    for (std::uint64_t i = 0; i < storage_rank; ++i) view.storage *= storage_shape[i];
-  }
-  view.data = data;
-  objects().add(made.get(), host_object::tensor);
-  return made.release();
-}
+aclTensor* aclCreateTensor(const std::int64_t* shape, std::uint64_t rank, data_type type, const std::int64_t* strides,
+                           std::int64_t offset, format, const std::int64_t* storage_shape, std::uint64_t storage_rank,
+                           void* data);
 
 /// Destroys an object; null is allowed. Returns 161002 if it is not a living object of the kind.
 template <class T>
@@ -86,73 +65,28 @@ inline aclnnStatus aclDestroyTensor(const aclTensor* object) {
 }
 
 /// A number of any known type, copied; null for an unknown type.
-inline aclScalar* aclCreateScalar(void* value, data_type type) {
-  if (!value) return fail(null_pointer, "aclCreateScalar: null value"), nullptr;
-  if (bytes_of(type) == 0) return fail(invalid_parameter, "aclCreateScalar: unknown type"), nullptr;
-  auto made = std::make_unique<aclScalar>();
-  made->type = type;
-  std::memcpy(made->bytes.data(), value, bytes_of(type));
-  objects().add(made.get(), host_object::scalar);
-  return made.release();
-}
+aclScalar* aclCreateScalar(void* value, data_type type);
 /// Destroys a number; null is allowed.
 inline aclnnStatus aclDestroyScalar(const aclScalar* object) {
   return destroy(object, host_object::scalar, "aclDestroyScalar");
 }
 
 /// A copy of integers.
-inline aclIntArray* aclCreateIntArray(const std::int64_t* values, std::uint64_t size) {
-  if (!values && size > 0) return fail(null_pointer, "aclCreateIntArray: null values"), nullptr;
-  auto made = std::make_unique<aclIntArray>();
-  if (size > 0) made->values.assign(values, values + size);
-  objects().add(made.get(), host_object::array);
-  return made.release();
-}
+aclIntArray* aclCreateIntArray(const std::int64_t* values, std::uint64_t size);
 /// Destroys a list of integers; null is allowed.
 inline aclnnStatus aclDestroyIntArray(const aclIntArray* object) {
   return destroy(object, host_object::array, "aclDestroyIntArray");
 }
 
 /// The list owns its tensors from now on; its entries may be null.
-inline aclTensorList* aclCreateTensorList(const aclTensor* const* tensors, std::uint64_t size) {
-  if (!tensors && size > 0) return fail(null_pointer, "aclCreateTensorList: null tensors"), nullptr;
-  for (std::uint64_t i = 0; i < size; ++i)
-    if (tensors[i] && (!objects().alive(tensors[i], host_object::tensor) || tensors[i]->owned))
-      return fail(invalid_parameter,
-                  "aclCreateTensorList: entry " + std::to_string(i) + " is destroyed or belongs to a list"),
-             nullptr;
-  auto made = std::make_unique<aclTensorList>();
-  for (std::uint64_t i = 0; i < size; ++i) {
-    made->tensors.push_back(tensors[i]);
-    if (tensors[i]) const_cast<aclTensor*>(tensors[i])->owned = true;
-  }
-  objects().add(made.get(), host_object::list);
-  return made.release();
-}
+aclTensorList* aclCreateTensorList(const aclTensor* const* tensors, std::uint64_t size);
 /// Destroys a list together with its tensors; null is allowed.
-inline aclnnStatus aclDestroyTensorList(const aclTensorList* object) {
-  if (object && objects().alive(object, host_object::list))
-    for (const auto* t : object->tensors)
-      if (t) objects().destroy(t, host_object::tensor);
-  return destroy(object, host_object::list, "aclDestroyTensorList");
-}
+aclnnStatus aclDestroyTensorList(const aclTensorList* object);
 
 /// Gives a tensor another address; executors that were planned keep theirs.
-inline aclnnStatus aclSetRawTensorAddr(aclTensor* object, void* data) {
-  if (!object) return fail(null_pointer, "aclSetRawTensorAddr: null tensor");
-  if (!objects().alive(object, host_object::tensor))
-    return fail(invalid_parameter, "aclSetRawTensorAddr: not a living tensor");
-  object->view.data = data;
-  return 0;
-}
+aclnnStatus aclSetRawTensorAddr(aclTensor* object, void* data);
 /// *data = the address of a tensor's storage.
-inline aclnnStatus aclGetRawTensorAddr(const aclTensor* object, void** data) {
-  if (!object || !data) return fail(null_pointer, "aclGetRawTensorAddr: null argument");
-  if (!objects().alive(object, host_object::tensor))
-    return fail(invalid_parameter, "aclGetRawTensorAddr: not a living tensor");
-  *data = object->view.data;
-  return 0;
-}
+aclnnStatus aclGetRawTensorAddr(const aclTensor* object, void** data);
 
 /// Has nothing to do here; returns 0.
 inline aclnnStatus aclnnInit(const char*) { return 0; }
@@ -204,3 +138,93 @@ T scalar_value(const aclScalar& s) {
 }  // namespace emulated
 }  // namespace ascend
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated::meta {
+
+RLCORE_INLINE aclTensor* aclCreateTensor(const std::int64_t* shape, std::uint64_t rank, data_type type,
+                                         const std::int64_t* strides, std::int64_t offset, format,
+                                         const std::int64_t* storage_shape, std::uint64_t storage_rank, void* data) {
+  if (rank > 0 && !shape) return fail(null_pointer, "aclCreateTensor: null shape of rank > 0"), nullptr;
+  if (rank > extents::most) return fail(invalid_parameter, "aclCreateTensor: too many dimensions"), nullptr;
+  auto made = std::make_unique<aclTensor>();
+  tensor& view = made->view;
+  view.type = type;
+  if (rank > 0) view.shape.assign(shape, shape + rank);
+  for (const auto d : view.shape)
+    if (d < 0) return fail(invalid_parameter, "aclCreateTensor: negative extent in " + printed(view.shape)), nullptr;
+  if (strides && rank > 0)
+    view.strides.assign(strides, strides + rank);
+  else
+    view.strides = row_major(view.shape);
+  view.offset = offset;
+  if (storage_shape) {
+    view.storage = 1;
+    for (std::uint64_t i = 0; i < storage_rank; ++i) view.storage *= storage_shape[i];
+  }
+  view.data = data;
+  objects().add(made.get(), host_object::tensor);
+  return made.release();
+}
+
+RLCORE_INLINE aclScalar* aclCreateScalar(void* value, data_type type) {
+  if (!value) return fail(null_pointer, "aclCreateScalar: null value"), nullptr;
+  if (bytes_of(type) == 0) return fail(invalid_parameter, "aclCreateScalar: unknown type"), nullptr;
+  auto made = std::make_unique<aclScalar>();
+  made->type = type;
+  std::memcpy(made->bytes.data(), value, bytes_of(type));
+  objects().add(made.get(), host_object::scalar);
+  return made.release();
+}
+
+RLCORE_INLINE aclIntArray* aclCreateIntArray(const std::int64_t* values, std::uint64_t size) {
+  if (!values && size > 0) return fail(null_pointer, "aclCreateIntArray: null values"), nullptr;
+  auto made = std::make_unique<aclIntArray>();
+  if (size > 0) made->values.assign(values, values + size);
+  objects().add(made.get(), host_object::array);
+  return made.release();
+}
+
+RLCORE_INLINE aclTensorList* aclCreateTensorList(const aclTensor* const* tensors, std::uint64_t size) {
+  if (!tensors && size > 0) return fail(null_pointer, "aclCreateTensorList: null tensors"), nullptr;
+  for (std::uint64_t i = 0; i < size; ++i)
+    if (tensors[i] && (!objects().alive(tensors[i], host_object::tensor) || tensors[i]->owned))
+      return fail(invalid_parameter,
+                  "aclCreateTensorList: entry " + std::to_string(i) + " is destroyed or belongs to a list"),
+             nullptr;
+  auto made = std::make_unique<aclTensorList>();
+  for (std::uint64_t i = 0; i < size; ++i) {
+    made->tensors.push_back(tensors[i]);
+    if (tensors[i]) const_cast<aclTensor*>(tensors[i])->owned = true;
+  }
+  objects().add(made.get(), host_object::list);
+  return made.release();
+}
+
+RLCORE_INLINE aclnnStatus aclDestroyTensorList(const aclTensorList* object) {
+  if (object && objects().alive(object, host_object::list))
+    for (const auto* t : object->tensors)
+      if (t) objects().destroy(t, host_object::tensor);
+  return destroy(object, host_object::list, "aclDestroyTensorList");
+}
+
+RLCORE_INLINE aclnnStatus aclSetRawTensorAddr(aclTensor* object, void* data) {
+  if (!object) return fail(null_pointer, "aclSetRawTensorAddr: null tensor");
+  if (!objects().alive(object, host_object::tensor))
+    return fail(invalid_parameter, "aclSetRawTensorAddr: not a living tensor");
+  object->view.data = data;
+  return 0;
+}
+
+RLCORE_INLINE aclnnStatus aclGetRawTensorAddr(const aclTensor* object, void** data) {
+  if (!object || !data) return fail(null_pointer, "aclGetRawTensorAddr: null argument");
+  if (!objects().alive(object, host_object::tensor))
+    return fail(invalid_parameter, "aclGetRawTensorAddr: not a living tensor");
+  *data = object->view.data;
+  return 0;
+}
+
+}  // namespace ascend::emulated::meta
+RLCORE_END
+#endif

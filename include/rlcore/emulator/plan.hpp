@@ -56,13 +56,7 @@ class planner {
     return std::nullopt;
   }
   /// As in(). A view that names an element twice is refused as well.
-  tensor out(const aclTensor* t, types allowed) {
-    tensor result = take(t, allowed, outputs);
-    for (std::size_t i = 0; i < result.shape.size(); ++i)
-      require(result.strides[i] != 0 || result.shape[i] <= 1, "an output with stride 0");
-    if (!result.contiguous()) repeatable = false;
-    return result;
-  }
+  tensor out(const aclTensor* t, types allowed);
   /// As out(), and nothing for null.
   std::optional<tensor> optional_out(const aclTensor* t, types allowed) {
     if (t) return out(t, allowed);
@@ -70,13 +64,7 @@ class planner {
     return std::nullopt;
   }
   /// Every tensor of a list, as in(). Refusals: 161001 null, 161002 destroyed.
-  std::vector<tensor> list(const aclTensorList* l, types allowed) {
-    if (!l) refuse(null_pointer, "null tensor list");
-    if (!objects().alive(l, host_object::list)) refuse(invalid_parameter, "a destroyed tensor list");
-    std::vector<tensor> views;
-    for (const auto* t : l->tensors) views.push_back(in(t, allowed));
-    return views;
-  }
+  std::vector<tensor> list(const aclTensorList* l, types allowed);
   /// The value of a scalar. Refusals: 161001 null, 161002 destroyed.
   template <class T = double>
   T value(const aclScalar* s) {
@@ -91,12 +79,7 @@ class planner {
     return array->values;
   }
   /// A dimension in [0, rank), counted from the end if negative. Rank 0 has a dimension 0.
-  std::int64_t dimension(std::int64_t d, std::int64_t rank) {
-    const std::int64_t n = rank > 0 ? rank : 1;
-    if (d < -n || d >= n)
-      refuse(invalid_parameter, "dimension " + std::to_string(d) + " of a tensor of rank " + std::to_string(rank));
-    return d < 0 ? d + n : d;
-  }
+  std::int64_t dimension(std::int64_t d, std::int64_t rank);
 
   /// Refuses the call (161002) unless the condition holds.
   void require(bool condition, const char* why) {
@@ -123,31 +106,7 @@ class planner {
   std::vector<const aclTensor*> tensors;
 
  private:
-  tensor take(const aclTensor* t, types allowed, std::vector<int>& slots) {
-    ++tensor_;
-    if (!t) refuse(null_pointer, here() + "null");
-    if (!objects().alive(t, host_object::tensor)) refuse(invalid_parameter, here() + "a destroyed tensor");
-    tensor copy = t->view;
-    bool known = false;
-    for (const auto a : allowed) known = known || a == copy.type;
-    if (!known) refuse(invalid_parameter, here() + "type " + name_of(copy.type) + " is not supported");
-    if (copy.rank() > 8) refuse(invalid_parameter, here() + "more than 8 dimensions");
-    // This is no rule of the vendor, but some kernels of CANN count in int32. rlcore gives operators no larger tensors.
-    if (machine.strict && copy.size() > std::numeric_limits<std::int32_t>::max())
-      refuse(invalid_parameter, here() + "more than 2^31 - 1 elements: " + printed(copy.shape));
-    const auto [first, last] = copy.reach();
-    if (first < 0 || (copy.storage >= 0 && copy.size() > 0 && last >= copy.storage))
-      refuse(invalid_parameter, here() + "the view of shape " + printed(copy.shape) + ", strides " +
-                                    printed(copy.strides) + " and offset " + std::to_string(copy.offset) +
-                                    " leaves its storage of " + std::to_string(copy.storage));
-    if (machine.strict && reinterpret_cast<std::uintptr_t>(copy.data) % 32 != 0)
-      refuse(invalid_parameter, here() + "the address of the storage is not a multiple of 32 (use the offset)");
-    copy.slot = static_cast<int>(addresses.size());
-    addresses.push_back(copy.data);
-    slots.push_back(copy.slot);
-    tensors.push_back(t);
-    return copy;
-  }
+  tensor take(const aclTensor* t, types allowed, std::vector<int>& slots);
   const aclScalar& checked(const aclScalar* s) {
     if (!s) refuse(null_pointer, "null scalar");
     if (!objects().alive(s, host_object::scalar)) refuse(invalid_parameter, "a destroyed scalar");
@@ -161,3 +120,60 @@ class planner {
 
 }  // namespace ascend::emulated
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE tensor planner::out(const aclTensor* t, types allowed) {
+  tensor result = take(t, allowed, outputs);
+  for (std::size_t i = 0; i < result.shape.size(); ++i)
+    require(result.strides[i] != 0 || result.shape[i] <= 1, "an output with stride 0");
+  if (!result.contiguous()) repeatable = false;
+  return result;
+}
+
+RLCORE_INLINE std::vector<tensor> planner::list(const aclTensorList* l, types allowed) {
+  if (!l) refuse(null_pointer, "null tensor list");
+  if (!objects().alive(l, host_object::list)) refuse(invalid_parameter, "a destroyed tensor list");
+  std::vector<tensor> views;
+  for (const auto* t : l->tensors) views.push_back(in(t, allowed));
+  return views;
+}
+
+RLCORE_INLINE std::int64_t planner::dimension(std::int64_t d, std::int64_t rank) {
+  const std::int64_t n = rank > 0 ? rank : 1;
+  if (d < -n || d >= n)
+    refuse(invalid_parameter, "dimension " + std::to_string(d) + " of a tensor of rank " + std::to_string(rank));
+  return d < 0 ? d + n : d;
+}
+
+RLCORE_INLINE tensor planner::take(const aclTensor* t, types allowed, std::vector<int>& slots) {
+  ++tensor_;
+  if (!t) refuse(null_pointer, here() + "null");
+  if (!objects().alive(t, host_object::tensor)) refuse(invalid_parameter, here() + "a destroyed tensor");
+  tensor copy = t->view;
+  bool known = false;
+  for (const auto a : allowed) known = known || a == copy.type;
+  if (!known) refuse(invalid_parameter, here() + "type " + name_of(copy.type) + " is not supported");
+  if (copy.rank() > 8) refuse(invalid_parameter, here() + "more than 8 dimensions");
+  // This is no rule of the vendor, but some kernels of CANN count in int32. rlcore gives operators no larger tensors.
+  if (machine.strict && copy.size() > std::numeric_limits<std::int32_t>::max())
+    refuse(invalid_parameter, here() + "more than 2^31 - 1 elements: " + printed(copy.shape));
+  const auto [first, last] = copy.reach();
+  if (first < 0 || (copy.storage >= 0 && copy.size() > 0 && last >= copy.storage))
+    refuse(invalid_parameter, here() + "the view of shape " + printed(copy.shape) + ", strides " +
+                                  printed(copy.strides) + " and offset " + std::to_string(copy.offset) +
+                                  " leaves its storage of " + std::to_string(copy.storage));
+  if (machine.strict && reinterpret_cast<std::uintptr_t>(copy.data) % 32 != 0)
+    refuse(invalid_parameter, here() + "the address of the storage is not a multiple of 32 (use the offset)");
+  copy.slot = static_cast<int>(addresses.size());
+  addresses.push_back(copy.data);
+  slots.push_back(copy.slot);
+  tensors.push_back(t);
+  return copy;
+}
+
+}  // namespace ascend::emulated
+RLCORE_END
+#endif

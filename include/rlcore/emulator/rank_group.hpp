@@ -42,13 +42,7 @@ struct collective_intention {
     return std::string_view(name) == o.name && type == o.type && count == o.count && reduction == o.reduction &&
            root == o.root;
   }
-  std::string text() const {
-    std::string line =
-        std::string(name) + "(count " + std::to_string(count) + ", type " + std::to_string(static_cast<int>(type));
-    if (reduction >= 0) line += ", reduction " + std::to_string(reduction);
-    if (root >= 0) line += ", root " + std::to_string(root);
-    return line + ")";
-  }
+  std::string text() const;
 };
 
 /// The data that a rank brings to a collective.
@@ -70,30 +64,7 @@ class rank_group {
   std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(devices_.size()); }
 
   /// Adds a rank and waits until all ranks have joined, at most five deadlines. Returns an HcclResult.
-  int join(std::uint32_t ranks, std::uint32_t rank, int device) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (failed_ == 0) {
-      const std::string who = "rank " + std::to_string(rank) + " of " + std::to_string(ranks);
-      if (ranks != size())
-        end(hccl_errors::parameter, who + " joined a group of " + std::to_string(size()));
-      else if (devices_[rank] >= 0)
-        end(hccl_errors::parameter, who + " joined twice");
-      else if (std::find(devices_.begin(), devices_.end(), device) != devices_.end())
-        end(hccl_errors::parameter, who + " joined with device " + std::to_string(device) + ", which another rank has");
-    }
-    if (failed_ == 0) {
-      devices_[rank] = device;
-      if (++joined_ == size()) changed_.notify_all();
-      if (!patient_wait(changed_, lock, 5 * deadline_, [&] { return joined_ == size() || failed_ != 0; })) {
-        std::string absent;
-        for (std::uint32_t r = 0; r < size(); ++r)
-          if (devices_[r] < 0) absent += (absent.empty() ? "rank " : ", ") + std::to_string(r);
-        end(hccl_errors::timeout, absent + " did not join in time");
-      }
-      if (joined_ == size()) return 0;  // what failed since then is an operation's failure, not this call's
-    }
-    return fail(failed_, why_);
-  }
+  int join(std::uint32_t ranks, std::uint32_t rank, int device);
 
   /// The error that ended the group's work; 0 while there is none.
   int failed() const {
@@ -117,14 +88,7 @@ class rank_group {
     changed_.notify_all();
   }
   /// The rank destroys its communicator; with operations under way, the work of all ranks ends.
-  void leave(std::uint32_t rank) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    left_[rank] = true;
-    if (under_way_[rank] > 0)
-      end(hccl_errors::remote, "rank " + std::to_string(rank) + " destroyed its communicator with " +
-                                   std::to_string(under_way_[rank]) + " operations under way");
-    changed_.notify_all();
-  }
+  void leave(std::uint32_t rank);
 
   using shares = std::vector<collective_share>;
   /// What the ranks brought, by rank, and what combine() made of it.
@@ -136,44 +100,7 @@ class rank_group {
   /// once, and all ranks return it. An outcome_error of combine() holds an HcclResult. Throws outcome_error.
   std::shared_ptr<const outcome> meet(std::uint32_t rank, std::uint64_t number, const collective_intention& mine,
                                       collective_share share,
-                                      const std::function<std::vector<std::byte>(const shares&)>& combine) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    raise_if_failed();
-    round& r = rounds_[number];
-    if (!r.result) {
-      r.result = std::make_shared<outcome>();
-      r.result->brought.resize(size());
-      r.intentions.resize(size());
-      r.here.assign(size(), false);
-    }
-    const std::shared_ptr<outcome> result = r.result;
-    r.intentions[rank] = mine;
-    r.here[rank] = true;
-    r.result->brought[rank] = std::move(share);
-    if (++r.arrived == size()) {
-      for (std::uint32_t other = 1; other < size(); ++other)
-        if (!(r.intentions[other] == r.intentions[0]))
-          end(hccl_errors::parameter, "ranks disagree: in collective " + std::to_string(number) + " rank 0 is in " +
-                                          r.intentions[0].text() + ", rank " + std::to_string(other) + " in " +
-                                          r.intentions[other].text());
-      raise_if_failed();
-      try {
-        if (combine) r.result->combined = combine(r.result->brought);
-      } catch (const outcome_error& e) {
-        end(e.code, mine.text() + ": " + e.message);
-        raise_if_failed();
-      }
-      r.done = true;
-      changed_.notify_all();
-    } else {
-      const std::string me =
-          "rank " + std::to_string(rank) + " in collective " + std::to_string(number) + ", " + mine.text() + ",";
-      wait(
-          lock, me, [&] { return r.done; }, [&](std::uint32_t other) { return !r.here[other]; });
-    }
-    if (++r.gone == size()) rounds_.erase(number);
-    return result;
-  }
+                                      const std::function<std::vector<std::byte>(const shares&)>& combine);
 
   /// A message to another rank. post() sends it, and taken() waits for its receiver.
   struct message {
@@ -182,41 +109,11 @@ class rank_group {
     bool taken = false;
   };
   /// Sends a message and does not wait. Throws outcome_error if the group's work has ended.
-  std::shared_ptr<message> post(std::uint32_t from, std::uint32_t to, message m) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    raise_if_failed();
-    auto posted = std::make_shared<message>(std::move(m));
-    channels_[{from, to}].push_back(posted);
-    changed_.notify_all();
-    return posted;
-  }
+  std::shared_ptr<message> post(std::uint32_t from, std::uint32_t to, message m);
   /// Waits until the receiver has taken a posted message. Throws outcome_error if the group's work ends before.
-  void taken(std::uint32_t from, std::uint32_t to, const message& m) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    wait(
-        lock,
-        "rank " + std::to_string(from) + " sending to rank " + std::to_string(to) + ", " + m.operation.text() + ",",
-        [&] { return m.taken; }, [&](std::uint32_t other) { return other == to; });
-  }
+  void taken(std::uint32_t from, std::uint32_t to, const message& m);
   /// The next message of the channel. Its type and count must be those of `expected`.
-  std::vector<std::byte> receive(std::uint32_t from, std::uint32_t to, const collective_intention& expected) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    raise_if_failed();
-    auto& channel = channels_[{from, to}];
-    const std::string me =
-        "rank " + std::to_string(to) + " receiving from rank " + std::to_string(from) + ", " + expected.text() + ",";
-    wait(
-        lock, me, [&] { return !channel.empty(); }, [&](std::uint32_t other) { return other == from; });
-    const std::shared_ptr<message> m = channel.front();
-    channel.pop_front();
-    if (m->operation.type != expected.type || m->operation.count != expected.count) {
-      end(hccl_errors::parameter, me + " was sent " + m->operation.text());
-      raise_if_failed();
-    }
-    m->taken = true;
-    changed_.notify_all();
-    return std::move(m->data);
-  }
+  std::vector<std::byte> receive(std::uint32_t from, std::uint32_t to, const collective_intention& expected);
 
  private:
   struct round {
@@ -252,13 +149,7 @@ class rank_group {
     }
     raise_if_failed();
   }
-  void end(int code, std::string why) {
-    if (failed_ == 0) {
-      failed_ = code;
-      why_ = std::move(why);
-    }
-    changed_.notify_all();
-  }
+  void end(int code, std::string why);
   /// The failure as an error of the stream: a timeout of a task, or an internal error.
   outcome_error raised() const { return {failed_ == hccl_errors::timeout ? 107020 : errors::internal, why_}; }
   void raise_if_failed() const {
@@ -280,3 +171,139 @@ class rank_group {
 
 }  // namespace ascend::emulated
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE std::string collective_intention::text() const {
+  std::string line =
+      std::string(name) + "(count " + std::to_string(count) + ", type " + std::to_string(static_cast<int>(type));
+  if (reduction >= 0) line += ", reduction " + std::to_string(reduction);
+  if (root >= 0) line += ", root " + std::to_string(root);
+  return line + ")";
+}
+
+RLCORE_INLINE int rank_group::join(std::uint32_t ranks, std::uint32_t rank, int device) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (failed_ == 0) {
+    const std::string who = "rank " + std::to_string(rank) + " of " + std::to_string(ranks);
+    if (ranks != size())
+      end(hccl_errors::parameter, who + " joined a group of " + std::to_string(size()));
+    else if (devices_[rank] >= 0)
+      end(hccl_errors::parameter, who + " joined twice");
+    else if (std::find(devices_.begin(), devices_.end(), device) != devices_.end())
+      end(hccl_errors::parameter, who + " joined with device " + std::to_string(device) + ", which another rank has");
+  }
+  if (failed_ == 0) {
+    devices_[rank] = device;
+    if (++joined_ == size()) changed_.notify_all();
+    if (!patient_wait(changed_, lock, 5 * deadline_, [&] { return joined_ == size() || failed_ != 0; })) {
+      std::string absent;
+      for (std::uint32_t r = 0; r < size(); ++r)
+        if (devices_[r] < 0) absent += (absent.empty() ? "rank " : ", ") + std::to_string(r);
+      end(hccl_errors::timeout, absent + " did not join in time");
+    }
+    if (joined_ == size()) return 0;  // what failed since then is an operation's failure, not this call's
+  }
+  return fail(failed_, why_);
+}
+
+RLCORE_INLINE void rank_group::leave(std::uint32_t rank) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  left_[rank] = true;
+  if (under_way_[rank] > 0)
+    end(hccl_errors::remote, "rank " + std::to_string(rank) + " destroyed its communicator with " +
+                                 std::to_string(under_way_[rank]) + " operations under way");
+  changed_.notify_all();
+}
+
+RLCORE_INLINE auto rank_group::meet(std::uint32_t rank, std::uint64_t number, const collective_intention& mine,
+                                    collective_share share,
+                                    const std::function<std::vector<std::byte>(const shares&)>& combine)
+    -> std::shared_ptr<const outcome> {
+  std::unique_lock<std::mutex> lock(mutex_);
+  raise_if_failed();
+  round& r = rounds_[number];
+  if (!r.result) {
+    r.result = std::make_shared<outcome>();
+    r.result->brought.resize(size());
+    r.intentions.resize(size());
+    r.here.assign(size(), false);
+  }
+  const std::shared_ptr<outcome> result = r.result;
+  r.intentions[rank] = mine;
+  r.here[rank] = true;
+  r.result->brought[rank] = std::move(share);
+  if (++r.arrived == size()) {
+    for (std::uint32_t other = 1; other < size(); ++other)
+      if (!(r.intentions[other] == r.intentions[0]))
+        end(hccl_errors::parameter, "ranks disagree: in collective " + std::to_string(number) + " rank 0 is in " +
+                                        r.intentions[0].text() + ", rank " + std::to_string(other) + " in " +
+                                        r.intentions[other].text());
+    raise_if_failed();
+    try {
+      if (combine) r.result->combined = combine(r.result->brought);
+    } catch (const outcome_error& e) {
+      end(e.code, mine.text() + ": " + e.message);
+      raise_if_failed();
+    }
+    r.done = true;
+    changed_.notify_all();
+  } else {
+    const std::string me =
+        "rank " + std::to_string(rank) + " in collective " + std::to_string(number) + ", " + mine.text() + ",";
+    wait(
+        lock, me, [&] { return r.done; }, [&](std::uint32_t other) { return !r.here[other]; });
+  }
+  if (++r.gone == size()) rounds_.erase(number);
+  return result;
+}
+
+RLCORE_INLINE auto rank_group::post(std::uint32_t from, std::uint32_t to, message m) -> std::shared_ptr<message> {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  raise_if_failed();
+  auto posted = std::make_shared<message>(std::move(m));
+  channels_[{from, to}].push_back(posted);
+  changed_.notify_all();
+  return posted;
+}
+
+RLCORE_INLINE void rank_group::taken(std::uint32_t from, std::uint32_t to, const message& m) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  wait(
+      lock, "rank " + std::to_string(from) + " sending to rank " + std::to_string(to) + ", " + m.operation.text() + ",",
+      [&] { return m.taken; }, [&](std::uint32_t other) { return other == to; });
+}
+
+RLCORE_INLINE std::vector<std::byte> rank_group::receive(std::uint32_t from, std::uint32_t to,
+                                                         const collective_intention& expected) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  raise_if_failed();
+  auto& channel = channels_[{from, to}];
+  const std::string me =
+      "rank " + std::to_string(to) + " receiving from rank " + std::to_string(from) + ", " + expected.text() + ",";
+  wait(
+      lock, me, [&] { return !channel.empty(); }, [&](std::uint32_t other) { return other == from; });
+  const std::shared_ptr<message> m = channel.front();
+  channel.pop_front();
+  if (m->operation.type != expected.type || m->operation.count != expected.count) {
+    end(hccl_errors::parameter, me + " was sent " + m->operation.text());
+    raise_if_failed();
+  }
+  m->taken = true;
+  changed_.notify_all();
+  return std::move(m->data);
+}
+
+RLCORE_INLINE void rank_group::end(int code, std::string why) {
+  if (failed_ == 0) {
+    failed_ = code;
+    why_ = std::move(why);
+  }
+  changed_.notify_all();
+}
+
+}  // namespace ascend::emulated
+RLCORE_END
+#endif

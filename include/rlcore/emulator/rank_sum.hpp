@@ -139,8 +139,18 @@ void reduce_all(std::span<const std::byte* const> in, std::size_t count, hccl_re
 }
 
 /// The reduction of `count` elements of each rank.
-inline std::vector<std::byte> reduce_ranks(std::span<const std::byte* const> in, hccl_type type, std::size_t count,
-                                           hccl_reduction op, const rank_order& mode) {
+std::vector<std::byte> reduce_ranks(std::span<const std::byte* const> in, hccl_type type, std::size_t count,
+                                    hccl_reduction op, const rank_order& mode);
+
+}  // namespace ascend::emulated
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE std::vector<std::byte> reduce_ranks(std::span<const std::byte* const> in, hccl_type type,
+                                                  std::size_t count, hccl_reduction op, const rank_order& mode) {
   std::vector<std::byte> out(count * bytes_of(type));
   switch (type) {
     case hccl_type::int8:
@@ -169,3 +179,4 @@ inline std::vector<std::byte> reduce_ranks(std::span<const std::byte* const> in,
 
 }  // namespace ascend::emulated
 RLCORE_END
+#endif

@@ -16,7 +16,62 @@ RLCORE_BEGIN
 namespace ascend::emulated {
 
 /// Memory of the current device, of any policy; 207001 if it has not as much in one piece.
-inline aclError aclrtMalloc(void** device, std::size_t bytes, memory_policy) {
+aclError aclrtMalloc(void** device, std::size_t bytes, memory_policy);
+
+/// Frees memory of the current device, see memory_system::free().
+aclError aclrtFree(void* device);
+
+/// Pinned memory of the host.
+aclError aclrtMallocHost(void** host, std::size_t bytes);
+
+/// Frees pinned memory of the host.
+aclError aclrtFreeHost(void* host);
+
+/// One end of a copy: an address and the allocation that it lies in.
+struct copy_end {
+  std::byte* data = nullptr;  ///< as the host sees it
+  std::shared_ptr<block> allocation;
+  memory_system::place::kind where = memory_system::place::pageable;
+};
+
+/// Looks an address up for a copy. Returns 0 or the error.
+int find_end(const entry& call, const void* p, std::size_t bytes, const char* role, copy_end& end);
+
+/// Checks the arguments of a copy and looks its ends up.
+int find_ends(const entry& call, void* to, std::size_t room, const void* from, std::size_t bytes, copy_kind kind,
+              copy_end& target, copy_end& source);
+
+/// Copies at once, whatever the streams do.
+aclError aclrtMemcpy(void* to, std::size_t room, const void* from, std::size_t bytes, copy_kind kind);
+
+/// Called in a task: holds the allocation of one end, which must still be alive.
+inline void hold_in_task(const copy_end& end) {
+  if (end.allocation != nullptr && !machine::instance().memory.hold(*current_use(), end.allocation))
+    throw outcome_error{errors::core_exception,
+                        hexadecimal(end.allocation->address) + " was freed before its turn came"};
+}
+
+/// Asynchronous if the host's end is pinned; otherwise it returns when the stream has done the copy.
+aclError aclrtMemcpyAsync(void* to, std::size_t room, const void* from, std::size_t bytes, copy_kind kind,
+                          aclrtStream stream);
+
+/// Checks the arguments of aclrtMemset and aclrtMemsetAsync.
+int find_memset(const entry& call, void* p, std::size_t room, std::size_t bytes, copy_end& end);
+
+/// Sets bytes of device or pinned memory at once, whatever the streams do.
+aclError aclrtMemset(void* device, std::size_t room, std::int32_t value, std::size_t bytes);
+
+/// Sets bytes of device or pinned memory in the order of the stream.
+aclError aclrtMemsetAsync(void* device, std::size_t room, std::int32_t value, std::size_t bytes, aclrtStream stream);
+
+}  // namespace ascend::emulated
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE aclError aclrtMalloc(void** device, std::size_t bytes, memory_policy) {
   entry call("aclrtMalloc");
   if (call.code != 0) return call.code;
   if (device == nullptr) return call.refuse(errors::invalid_parameter, "device is null");
@@ -31,8 +86,7 @@ inline aclError aclrtMalloc(void** device, std::size_t bytes, memory_policy) {
   return 0;
 }
 
-/// Frees memory of the current device, see memory_system::free().
-inline aclError aclrtFree(void* device) {
+RLCORE_INLINE aclError aclrtFree(void* device) {
   entry call("aclrtFree");
   if (call.code != 0) return call.code;
   if (device == nullptr) return call.refuse(errors::invalid_parameter, "null");
@@ -41,8 +95,7 @@ inline aclError aclrtFree(void* device) {
   return call.m.memory.free(where, device);
 }
 
-/// Pinned memory of the host.
-inline aclError aclrtMallocHost(void** host, std::size_t bytes) {
+RLCORE_INLINE aclError aclrtMallocHost(void** host, std::size_t bytes) {
   entry call("aclrtMallocHost");
   if (call.code != 0) return call.code;
   if (host == nullptr) return call.refuse(errors::invalid_parameter, "host is null");
@@ -54,23 +107,14 @@ inline aclError aclrtMallocHost(void** host, std::size_t bytes) {
   return 0;
 }
 
-/// Frees pinned memory of the host.
-inline aclError aclrtFreeHost(void* host) {
+RLCORE_INLINE aclError aclrtFreeHost(void* host) {
   entry call("aclrtFreeHost");
   if (call.code != 0) return call.code;
   if (host == nullptr) return call.refuse(errors::invalid_parameter, "null");
   return call.m.memory.free_pinned(host);
 }
 
-/// One end of a copy: an address and the allocation that it lies in.
-struct copy_end {
-  std::byte* data = nullptr;  ///< as the host sees it
-  std::shared_ptr<block> allocation;
-  memory_system::place::kind where = memory_system::place::pageable;
-};
-
-/// Looks an address up for a copy. Returns 0 or the error.
-inline int find_end(const entry& call, const void* p, std::size_t bytes, const char* role, copy_end& end) {
+RLCORE_INLINE int find_end(const entry& call, const void* p, std::size_t bytes, const char* role, copy_end& end) {
   const memory_system::place at = call.m.memory.find(p, bytes);
   end = {static_cast<std::byte*>(const_cast<void*>(p)), at.allocation, at.where};
   const std::string name = std::string(role) + " " + hexadecimal(reinterpret_cast<std::uintptr_t>(p));
@@ -87,9 +131,8 @@ inline int find_end(const entry& call, const void* p, std::size_t bytes, const c
   return 0;
 }
 
-/// Checks the arguments of a copy and looks its ends up.
-inline int find_ends(const entry& call, void* to, std::size_t room, const void* from, std::size_t bytes, copy_kind kind,
-                     copy_end& target, copy_end& source) {
+RLCORE_INLINE int find_ends(const entry& call, void* to, std::size_t room, const void* from, std::size_t bytes,
+                            copy_kind kind, copy_end& target, copy_end& source) {
   if (to == nullptr || from == nullptr) return call.refuse(errors::invalid_parameter, "null");
   const int number = static_cast<int>(kind);
   if (number < 0 || number > 4) return call.refuse(errors::invalid_parameter, "no kind " + std::to_string(number));
@@ -110,8 +153,7 @@ inline int find_ends(const entry& call, void* to, std::size_t room, const void* 
   return 0;
 }
 
-/// Copies at once, whatever the streams do.
-inline aclError aclrtMemcpy(void* to, std::size_t room, const void* from, std::size_t bytes, copy_kind kind) {
+RLCORE_INLINE aclError aclrtMemcpy(void* to, std::size_t room, const void* from, std::size_t bytes, copy_kind kind) {
   entry call("aclrtMemcpy");
   if (call.code != 0) return call.code;
   copy_end target, source;
@@ -128,16 +170,8 @@ inline aclError aclrtMemcpy(void* to, std::size_t room, const void* from, std::s
   return 0;
 }
 
-/// Called in a task: holds the allocation of one end, which must still be alive.
-inline void hold_in_task(const copy_end& end) {
-  if (end.allocation != nullptr && !machine::instance().memory.hold(*current_use(), end.allocation))
-    throw outcome_error{errors::core_exception,
-                        hexadecimal(end.allocation->address) + " was freed before its turn came"};
-}
-
-/// Asynchronous if the host's end is pinned; otherwise it returns when the stream has done the copy.
-inline aclError aclrtMemcpyAsync(void* to, std::size_t room, const void* from, std::size_t bytes, copy_kind kind,
-                                 aclrtStream stream) {
+RLCORE_INLINE aclError aclrtMemcpyAsync(void* to, std::size_t room, const void* from, std::size_t bytes, copy_kind kind,
+                                        aclrtStream stream) {
   entry call("aclrtMemcpyAsync");
   if (call.code != 0) return call.code;
   copy_end target, source;
@@ -161,8 +195,7 @@ inline aclError aclrtMemcpyAsync(void* to, std::size_t room, const void* from, s
   return code;
 }
 
-/// Checks the arguments of aclrtMemset and aclrtMemsetAsync.
-inline int find_memset(const entry& call, void* p, std::size_t room, std::size_t bytes, copy_end& end) {
+RLCORE_INLINE int find_memset(const entry& call, void* p, std::size_t room, std::size_t bytes, copy_end& end) {
   if (p == nullptr) return call.refuse(errors::invalid_parameter, "null");
   if (bytes == 0) return call.refuse(errors::parameter, "0 bytes");
   if (bytes > room)
@@ -173,8 +206,7 @@ inline int find_memset(const entry& call, void* p, std::size_t room, std::size_t
   return 0;
 }
 
-/// Sets bytes of device or pinned memory at once, whatever the streams do.
-inline aclError aclrtMemset(void* device, std::size_t room, std::int32_t value, std::size_t bytes) {
+RLCORE_INLINE aclError aclrtMemset(void* device, std::size_t room, std::int32_t value, std::size_t bytes) {
   entry call("aclrtMemset");
   if (call.code != 0) return call.code;
   copy_end target;
@@ -187,9 +219,8 @@ inline aclError aclrtMemset(void* device, std::size_t room, std::int32_t value, 
   return 0;
 }
 
-/// Sets bytes of device or pinned memory in the order of the stream.
-inline aclError aclrtMemsetAsync(void* device, std::size_t room, std::int32_t value, std::size_t bytes,
-                                 aclrtStream stream) {
+RLCORE_INLINE aclError aclrtMemsetAsync(void* device, std::size_t room, std::int32_t value, std::size_t bytes,
+                                        aclrtStream stream) {
   entry call("aclrtMemsetAsync");
   if (call.code != 0) return call.code;
   copy_end target;
@@ -206,3 +237,4 @@ inline aclError aclrtMemsetAsync(void* device, std::size_t room, std::int32_t va
 
 }  // namespace ascend::emulated
 RLCORE_END
+#endif

@@ -20,7 +20,75 @@ RLCORE_BEGIN
 namespace ascend::emulated {
 
 /// Starts the machine of the last configure(); a configuration file is not read.
-inline aclError aclInit(const char*) {
+aclError aclInit(const char*);
+
+/// Takes the contexts and streams of one device, or of all (-1), out of the machine.
+std::vector<std::shared_ptr<stream_queue>> take_streams(machine& m, int device);
+
+/// Adds the unreleased objects of a device, or of the host (-1), to the report.
+void report_left(machine& m, int device);
+
+/// Ends the machine, its streams and its memory. What was not released goes to stderr and to last_report().
+aclError aclFinalize();
+
+/// The texts of this thread's errors since the last call, the latest first; null if there are none.
+const char* aclGetRecentErrMsg();
+
+/// The name of the chip, settings::soc.
+inline const char* aclrtGetSocName() { return machine_settings().soc.c_str(); }
+
+/// The version of the settings: 80300 is "8.3.RC1", 80500 is "8.5.0".
+aclError aclsysGetCANNVersion(package_name, package_version* version);
+
+/// Exists from 8.5.0 on.
+aclError aclsysGetVersionNum(char* package, std::int32_t* version);
+
+/// The number of devices, settings::devices.
+inline aclError aclrtGetDeviceCount(std::uint32_t* count) {
+  if (count == nullptr) return fail(errors::invalid_parameter, "aclrtGetDeviceCount: count is null");
+  *count = static_cast<std::uint32_t>(machine_settings().devices);
+  return 0;
+}
+
+/// Makes the device's own context current in this thread, and counts one more user of the device.
+aclError aclrtSetDevice(std::int32_t device);
+
+/// Counts one user of the device less. The last one waits for its streams, ends them and its contexts, and frees its
+/// memory.
+aclError aclrtResetDevice(std::int32_t device);
+
+/// The device of the current context.
+aclError aclrtGetDevice(std::int32_t* device);
+
+/// Bytes of the current device, HBM or DDR alike: those not in use, and all.
+aclError aclrtGetMemInfo(memory_kind kind, std::size_t* available, std::size_t* total);
+
+/// Sets an option of the current context to 0 or 1; only deterministic sums change anything.
+aclError aclrtCtxSetSysParamOpt(system_option option, std::int64_t value);
+
+/// Sets what fp16 overflow gives on the current device, see overflow_mode.
+aclError aclrtSetDeviceSatMode(overflow_mode mode);
+
+/// Makes a context of a device, which is current in this thread from now on.
+aclError aclrtCreateContext(aclrtContext* context, std::int32_t device);
+
+/// Destroys a context of aclrtCreateContext once its default stream is done; refused while it has other streams.
+aclError aclrtDestroyContext(aclrtContext context);
+
+/// Makes a context current in this thread.
+aclError aclrtSetCurrentContext(aclrtContext context);
+
+/// The context of this thread; 107002 if it has none.
+aclError aclrtGetCurrentContext(aclrtContext* context);
+
+}  // namespace ascend::emulated
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE aclError aclInit(const char*) {
   machine& m = machine::instance();
   const std::scoped_lock lock(m.life, m.mutex);
   if (m.initialised) return fail(errors::repeated_initialise, "aclInit: called before");
@@ -34,8 +102,7 @@ inline aclError aclInit(const char*) {
   return 0;
 }
 
-/// Takes the contexts and streams of one device, or of all (-1), out of the machine.
-inline std::vector<std::shared_ptr<stream_queue>> take_streams(machine& m, int device) {
+RLCORE_INLINE std::vector<std::shared_ptr<stream_queue>> take_streams(machine& m, int device) {
   std::vector<std::shared_ptr<stream_queue>> taken;
   const auto of_it = [&](int d) { return device < 0 || d == device; };
   for (auto at = m.streams.begin(); at != m.streams.end();) {
@@ -57,8 +124,7 @@ inline std::vector<std::shared_ptr<stream_queue>> take_streams(machine& m, int d
   return taken;
 }
 
-/// Adds the unreleased objects of a device, or of the host (-1), to the report.
-inline void report_left(machine& m, int device) {
+RLCORE_INLINE void report_left(machine& m, int device) {
   const std::string where = device < 0 ? "the host" : "device " + std::to_string(device);
   const auto line = [&](std::size_t n, const std::string& problem) {
     if (n != 0) m.report += where + ": " + std::to_string(n) + " " + problem + "\n";
@@ -88,8 +154,7 @@ inline void report_left(machine& m, int device) {
   }
 }
 
-/// Ends the machine, its streams and its memory. What was not released goes to stderr and to last_report().
-inline aclError aclFinalize() {
+RLCORE_INLINE aclError aclFinalize() {
   machine& m = machine::instance();
   std::vector<std::shared_ptr<stream_queue>> ended;
   const std::lock_guard life(m.life);
@@ -116,19 +181,14 @@ inline aclError aclFinalize() {
   return 0;
 }
 
-/// The texts of this thread's errors since the last call, the latest first; null if there are none.
-inline const char* aclGetRecentErrMsg() {
+RLCORE_INLINE const char* aclGetRecentErrMsg() {
   error_text& text = this_threads_error();
   if (text.pending.empty()) return nullptr;
   text.fetched = std::exchange(text.pending, {});
   return text.fetched.c_str();
 }
 
-/// The name of the chip, settings::soc.
-inline const char* aclrtGetSocName() { return machine_settings().soc.c_str(); }
-
-/// The version of the settings: 80300 is "8.3.RC1", 80500 is "8.5.0".
-inline aclError aclsysGetCANNVersion(package_name, package_version* version) {
+RLCORE_INLINE aclError aclsysGetCANNVersion(package_name, package_version* version) {
   if (version == nullptr) return fail(errors::invalid_parameter, "aclsysGetCANNVersion: version is null");
   const int v = machine_settings().cann_version, first = v / 10000, second = v / 100 % 100, patch = v % 100;
   const std::string last = second < 5 && patch == 0 ? "RC1" : std::to_string(patch);
@@ -142,8 +202,7 @@ inline aclError aclsysGetCANNVersion(package_name, package_version* version) {
   return 0;
 }
 
-/// Exists from 8.5.0 on.
-inline aclError aclsysGetVersionNum(char* package, std::int32_t* version) {
+RLCORE_INLINE aclError aclsysGetVersionNum(char* package, std::int32_t* version) {
   if (package == nullptr || version == nullptr) return fail(errors::invalid_parameter, "aclsysGetVersionNum: null");
   const int v = machine_settings().cann_version;
   if (v < 80500) return fail(200001, "aclsysGetVersionNum: not in this version of CANN");
@@ -151,15 +210,7 @@ inline aclError aclsysGetVersionNum(char* package, std::int32_t* version) {
   return 0;
 }
 
-/// The number of devices, settings::devices.
-inline aclError aclrtGetDeviceCount(std::uint32_t* count) {
-  if (count == nullptr) return fail(errors::invalid_parameter, "aclrtGetDeviceCount: count is null");
-  *count = static_cast<std::uint32_t>(machine_settings().devices);
-  return 0;
-}
-
-/// Makes the device's own context current in this thread, and counts one more user of the device.
-inline aclError aclrtSetDevice(std::int32_t device) {
+RLCORE_INLINE aclError aclrtSetDevice(std::int32_t device) {
   machine& m = machine::instance();
   const std::lock_guard lock(m.mutex);
   if (!m.initialised) return fail(errors::uninitialised, "aclrtSetDevice: aclInit has not been called");
@@ -178,9 +229,7 @@ inline aclError aclrtSetDevice(std::int32_t device) {
   return 0;
 }
 
-/// Counts one user of the device less. The last one waits for its streams, ends them and its contexts, and frees its
-/// memory.
-inline aclError aclrtResetDevice(std::int32_t device) {
+RLCORE_INLINE aclError aclrtResetDevice(std::int32_t device) {
   machine& m = machine::instance();
   std::vector<std::shared_ptr<stream_queue>> ended;
   {
@@ -208,8 +257,7 @@ inline aclError aclrtResetDevice(std::int32_t device) {
   return 0;
 }
 
-/// The device of the current context.
-inline aclError aclrtGetDevice(std::int32_t* device) {
+RLCORE_INLINE aclError aclrtGetDevice(std::int32_t* device) {
   const entry call("aclrtGetDevice");
   if (call.code != 0) return call.code;
   if (device == nullptr) return call.refuse(errors::invalid_parameter, "device is null");
@@ -217,8 +265,7 @@ inline aclError aclrtGetDevice(std::int32_t* device) {
   return 0;
 }
 
-/// Bytes of the current device, HBM or DDR alike: those not in use, and all.
-inline aclError aclrtGetMemInfo(memory_kind kind, std::size_t* available, std::size_t* total) {
+RLCORE_INLINE aclError aclrtGetMemInfo(memory_kind kind, std::size_t* available, std::size_t* total) {
   const entry call("aclrtGetMemInfo");
   if (call.code != 0) return call.code;
   if (available == nullptr || total == nullptr) return call.refuse(errors::invalid_parameter, "null");
@@ -228,8 +275,7 @@ inline aclError aclrtGetMemInfo(memory_kind kind, std::size_t* available, std::s
   return 0;
 }
 
-/// Sets an option of the current context to 0 or 1; only deterministic sums change anything.
-inline aclError aclrtCtxSetSysParamOpt(system_option option, std::int64_t value) {
+RLCORE_INLINE aclError aclrtCtxSetSysParamOpt(system_option option, std::int64_t value) {
   const entry call("aclrtCtxSetSysParamOpt");
   if (call.code != 0) return call.code;
   const int number = static_cast<int>(option);
@@ -240,8 +286,7 @@ inline aclError aclrtCtxSetSysParamOpt(system_option option, std::int64_t value)
   return 0;
 }
 
-/// Sets what fp16 overflow gives on the current device, see overflow_mode.
-inline aclError aclrtSetDeviceSatMode(overflow_mode mode) {
+RLCORE_INLINE aclError aclrtSetDeviceSatMode(overflow_mode mode) {
   const entry call("aclrtSetDeviceSatMode");
   if (call.code != 0) return call.code;
   if (mode != overflow_mode::saturation && mode != overflow_mode::infnan)
@@ -250,8 +295,7 @@ inline aclError aclrtSetDeviceSatMode(overflow_mode mode) {
   return 0;
 }
 
-/// Makes a context of a device, which is current in this thread from now on.
-inline aclError aclrtCreateContext(aclrtContext* context, std::int32_t device) {
+RLCORE_INLINE aclError aclrtCreateContext(aclrtContext* context, std::int32_t device) {
   machine& m = machine::instance();
   const std::lock_guard lock(m.mutex);
   if (!m.initialised) return fail(errors::uninitialised, "aclrtCreateContext: aclInit has not been called");
@@ -266,8 +310,7 @@ inline aclError aclrtCreateContext(aclrtContext* context, std::int32_t device) {
   return 0;
 }
 
-/// Destroys a context of aclrtCreateContext once its default stream is done; refused while it has other streams.
-inline aclError aclrtDestroyContext(aclrtContext context) {
+RLCORE_INLINE aclError aclrtDestroyContext(aclrtContext context) {
   machine& m = machine::instance();
   std::shared_ptr<stream_queue> ended;
   {
@@ -294,8 +337,7 @@ inline aclError aclrtDestroyContext(aclrtContext context) {
   return 0;
 }
 
-/// Makes a context current in this thread.
-inline aclError aclrtSetCurrentContext(aclrtContext context) {
+RLCORE_INLINE aclError aclrtSetCurrentContext(aclrtContext context) {
   machine& m = machine::instance();
   const std::lock_guard lock(m.mutex);
   if (!m.initialised) return fail(errors::uninitialised, "aclrtSetCurrentContext: aclInit has not been called");
@@ -306,8 +348,7 @@ inline aclError aclrtSetCurrentContext(aclrtContext context) {
   return 0;
 }
 
-/// The context of this thread; 107002 if it has none.
-inline aclError aclrtGetCurrentContext(aclrtContext* context) {
+RLCORE_INLINE aclError aclrtGetCurrentContext(aclrtContext* context) {
   const entry call("aclrtGetCurrentContext");
   if (context == nullptr) return fail(errors::invalid_parameter, "aclrtGetCurrentContext: context is null");
   if (call.code != 0) return call.code;
@@ -317,3 +358,4 @@ inline aclError aclrtGetCurrentContext(aclrtContext* context) {
 
 }  // namespace ascend::emulated
 RLCORE_END
+#endif

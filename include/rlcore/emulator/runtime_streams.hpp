@@ -15,7 +15,56 @@ RLCORE_BEGIN
 namespace ascend::emulated {
 
 /// A stream of the current context. Priorities 0 to 7 and the two fast modes are accepted and change nothing.
-inline aclError aclrtCreateStreamWithConfig(aclrtStream* stream, std::uint32_t priority, std::uint32_t flag) {
+aclError aclrtCreateStreamWithConfig(aclrtStream* stream, std::uint32_t priority, std::uint32_t flag);
+/// A stream of the current context.
+inline aclError aclrtCreateStream(aclrtStream* stream) { return aclrtCreateStreamWithConfig(stream, 0, 0); }
+
+/// Waits for what the stream has still to do. An asynchronous error that nobody has asked for is returned.
+aclError aclrtDestroyStream(aclrtStream stream);
+
+/// Waits for the stream, at most so many milliseconds (-1: for ever); returns an error that nobody has asked for.
+aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, std::int32_t milliseconds);
+/// Waits for the stream; returns an asynchronous error that nobody has asked for.
+inline aclError aclrtSynchronizeStream(aclrtStream stream) { return aclrtSynchronizeStreamWithTimeout(stream, -1); }
+
+/// Waits for all streams of the device, of all contexts; returns one of their errors.
+aclError aclrtSynchronizeDevice();
+
+/// Whether the stream has done everything.
+aclError aclrtStreamQuery(aclrtStream stream, stream_status* status);
+
+/// Once a stream stops at failures, all of its context do.
+aclError aclrtSetStreamFailureMode(aclrtStream stream, failure_mode mode);
+
+/// An event of the current device; the flags say what it may be used for.
+aclError aclrtCreateEventExWithFlag(aclrtEvent* event, std::uint32_t flag);
+
+/// Does not wait: whoever waits for the event goes on waiting.
+aclError aclrtDestroyEvent(aclrtEvent event);
+
+/// Puts a mark into the stream; the event is about this mark from now on.
+aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream);
+
+/// Waits for the latest record so far; nothing to wait for if there is none.
+aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
+
+/// Whether the latest record has been reached; complete if there is none.
+aclError aclrtQueryEventStatus(aclrtEvent event, event_status* status);
+
+/// Returns why the work before the record was not done, if it was not.
+aclError aclrtSynchronizeEvent(aclrtEvent event);
+
+/// Milliseconds between the latest records of two events, made with TIME_LINE and reached.
+aclError aclrtEventElapsedTime(float* milliseconds, aclrtEvent start, aclrtEvent end);
+
+}  // namespace ascend::emulated
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE aclError aclrtCreateStreamWithConfig(aclrtStream* stream, std::uint32_t priority, std::uint32_t flag) {
   entry call("aclrtCreateStream");
   if (call.code != 0) return call.code;
   if (stream == nullptr) return call.refuse(errors::invalid_parameter, "stream is null");
@@ -28,11 +77,8 @@ inline aclError aclrtCreateStreamWithConfig(aclrtStream* stream, std::uint32_t p
   call.m.streams.emplace(*stream, call.m.new_stream(current_context(), *call.context));
   return 0;
 }
-/// A stream of the current context.
-inline aclError aclrtCreateStream(aclrtStream* stream) { return aclrtCreateStreamWithConfig(stream, 0, 0); }
 
-/// Waits for what the stream has still to do. An asynchronous error that nobody has asked for is returned.
-inline aclError aclrtDestroyStream(aclrtStream stream) {
+RLCORE_INLINE aclError aclrtDestroyStream(aclrtStream stream) {
   std::shared_ptr<stream_queue> queue;
   {
     entry call("aclrtDestroyStream");
@@ -48,8 +94,7 @@ inline aclError aclrtDestroyStream(aclrtStream stream) {
   return queue->take_error();
 }
 
-/// Waits for the stream, at most so many milliseconds (-1: for ever); returns an error that nobody has asked for.
-inline aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, std::int32_t milliseconds) {
+RLCORE_INLINE aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, std::int32_t milliseconds) {
   std::shared_ptr<stream_queue> queue;
   {
     entry call("aclrtSynchronizeStream");
@@ -64,11 +109,8 @@ inline aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, std::int32
                 "aclrtSynchronizeStream: not done after " + std::to_string(milliseconds) + " ms");
   return queue->take_error();
 }
-/// Waits for the stream; returns an asynchronous error that nobody has asked for.
-inline aclError aclrtSynchronizeStream(aclrtStream stream) { return aclrtSynchronizeStreamWithTimeout(stream, -1); }
 
-/// Waits for all streams of the device, of all contexts; returns one of their errors.
-inline aclError aclrtSynchronizeDevice() {
+RLCORE_INLINE aclError aclrtSynchronizeDevice() {
   std::vector<std::shared_ptr<stream_queue>> queues;
   {
     const entry call("aclrtSynchronizeDevice");
@@ -88,8 +130,7 @@ inline aclError aclrtSynchronizeDevice() {
   return code;
 }
 
-/// Whether the stream has done everything.
-inline aclError aclrtStreamQuery(aclrtStream stream, stream_status* status) {
+RLCORE_INLINE aclError aclrtStreamQuery(aclrtStream stream, stream_status* status) {
   entry call("aclrtStreamQuery");
   if (call.code != 0) return call.code;
   if (status == nullptr) return call.refuse(errors::invalid_parameter, "status is null");
@@ -99,8 +140,7 @@ inline aclError aclrtStreamQuery(aclrtStream stream, stream_status* status) {
   return 0;
 }
 
-/// Once a stream stops at failures, all of its context do.
-inline aclError aclrtSetStreamFailureMode(aclrtStream stream, failure_mode mode) {
+RLCORE_INLINE aclError aclrtSetStreamFailureMode(aclrtStream stream, failure_mode mode) {
   entry call("aclrtSetStreamFailureMode");
   if (call.code != 0) return call.code;
   const std::shared_ptr<stream_queue> queue = call.stream(stream);
@@ -113,8 +153,7 @@ inline aclError aclrtSetStreamFailureMode(aclrtStream stream, failure_mode mode)
   return 0;
 }
 
-/// An event of the current device; the flags say what it may be used for.
-inline aclError aclrtCreateEventExWithFlag(aclrtEvent* event, std::uint32_t flag) {
+RLCORE_INLINE aclError aclrtCreateEventExWithFlag(aclrtEvent* event, std::uint32_t flag) {
   entry call("aclrtCreateEventExWithFlag");
   if (call.code != 0) return call.code;
   if (event == nullptr) return call.refuse(errors::invalid_parameter, "event is null");
@@ -131,8 +170,7 @@ inline aclError aclrtCreateEventExWithFlag(aclrtEvent* event, std::uint32_t flag
   return 0;
 }
 
-/// Does not wait: whoever waits for the event goes on waiting.
-inline aclError aclrtDestroyEvent(aclrtEvent event) {
+RLCORE_INLINE aclError aclrtDestroyEvent(aclrtEvent event) {
   entry call("aclrtDestroyEvent");
   if (call.code != 0) return call.code;
   const std::shared_ptr<event_state> state = call.event(event);
@@ -142,8 +180,7 @@ inline aclError aclrtDestroyEvent(aclrtEvent event) {
   return 0;
 }
 
-/// Puts a mark into the stream; the event is about this mark from now on.
-inline aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
+RLCORE_INLINE aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
   entry call("aclrtRecordEvent");
   if (call.code != 0) return call.code;
   const std::shared_ptr<event_state> state = call.event(event);
@@ -156,8 +193,7 @@ inline aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
   return 0;
 }
 
-/// Waits for the latest record so far; nothing to wait for if there is none.
-inline aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
+RLCORE_INLINE aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
   entry call("aclrtStreamWaitEvent");
   if (call.code != 0) return call.code;
   const std::shared_ptr<event_state> state = call.event(event);
@@ -170,8 +206,7 @@ inline aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
   return stream_queue::submit(queue, {call.name, [last = state->last] { last->wait(); }, nullptr});
 }
 
-/// Whether the latest record has been reached; complete if there is none.
-inline aclError aclrtQueryEventStatus(aclrtEvent event, event_status* status) {
+RLCORE_INLINE aclError aclrtQueryEventStatus(aclrtEvent event, event_status* status) {
   entry call("aclrtQueryEventStatus");
   if (call.code != 0) return call.code;
   if (status == nullptr) return call.refuse(errors::invalid_parameter, "status is null");
@@ -181,8 +216,7 @@ inline aclError aclrtQueryEventStatus(aclrtEvent event, event_status* status) {
   return 0;
 }
 
-/// Returns why the work before the record was not done, if it was not.
-inline aclError aclrtSynchronizeEvent(aclrtEvent event) {
+RLCORE_INLINE aclError aclrtSynchronizeEvent(aclrtEvent event) {
   std::shared_ptr<moment> last;
   {
     entry call("aclrtSynchronizeEvent");
@@ -195,8 +229,7 @@ inline aclError aclrtSynchronizeEvent(aclrtEvent event) {
   return code == 0 ? 0 : fail(code, "aclrtSynchronizeEvent: the stream failed before it came to the event");
 }
 
-/// Milliseconds between the latest records of two events, made with TIME_LINE and reached.
-inline aclError aclrtEventElapsedTime(float* milliseconds, aclrtEvent start, aclrtEvent end) {
+RLCORE_INLINE aclError aclrtEventElapsedTime(float* milliseconds, aclrtEvent start, aclrtEvent end) {
   entry call("aclrtEventElapsedTime");
   if (call.code != 0) return call.code;
   if (milliseconds == nullptr) return call.refuse(errors::invalid_parameter, "milliseconds is null");
@@ -216,3 +249,4 @@ inline aclError aclrtEventElapsedTime(float* milliseconds, aclrtEvent start, acl
 
 }  // namespace ascend::emulated
 RLCORE_END
+#endif

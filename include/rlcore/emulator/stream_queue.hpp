@@ -58,31 +58,7 @@ class stream_queue {
   const int device;
 
   /// Appends a task to the stream `self`. The first task starts its thread.
-  static int submit(const std::shared_ptr<stream_queue>& self, stream_task task) {
-    if (const int code = self->failure_->code.load(); code != 0) {
-      if (task.mark != nullptr) task.mark->reach(code);
-      return fail(code, std::string(task.name) + ": an earlier task failed and the stream stops at failures");
-    }
-    {
-      const std::lock_guard lock(self->mutex_);
-      if (self->closed_) {
-        if (task.mark != nullptr) task.mark->reach(errors::parameter);
-        return fail(errors::parameter, std::string(task.name) + ": the stream is being destroyed");
-      }
-      if (!self->worker_.joinable()) {
-        try {
-          self->worker_ = std::thread([self] { self->work(); });
-        } catch (const std::system_error& e) {
-          if (task.mark != nullptr) task.mark->reach(errors::no_resources);
-          return fail(errors::no_resources, std::string("no thread for a stream: ") + e.what());
-        }
-      }
-      self->queue_.push_back(std::move(task));
-      ++self->submitted_;
-    }
-    self->more_.notify_one();
-    return 0;
-  }
+  static int submit(const std::shared_ptr<stream_queue>& self, stream_task task);
 
   bool idle() const {
     const std::lock_guard lock(mutex_);
@@ -98,119 +74,21 @@ class stream_queue {
   }
 
   /// Waits for all tasks submitted so far; a negative time means for ever. Returns false if the time is over.
-  bool wait(std::chrono::milliseconds longest = std::chrono::milliseconds(-1)) const {
-    std::unique_lock lock(mutex_);
-    const std::uint64_t target = submitted_;
-    const auto done = [&] { return finished_ >= target; };
-    if (longest.count() >= 0) return done_.wait_for(lock, longest, done);
-    done_.wait(lock, done);
-    return true;
-  }
+  bool wait(std::chrono::milliseconds longest = std::chrono::milliseconds(-1)) const;
 
   /// Reports the asynchronous error, if any, once. If the stream stops at failures, every call reports it.
-  int take_error() {
-    std::string text;
-    int code = 0;
-    {
-      const std::lock_guard lock(mutex_);
-      code = std::exchange(error_, 0);
-      text = std::move(error_text_);
-      error_text_.clear();
-    }
-    if (code == 0) {
-      code = failure_->code.load();
-      text = "an earlier task failed and the stream stops at failures";
-    }
-    return code == 0 ? 0 : fail(code, std::move(text));
-  }
+  int take_error();
 
   /// Refuses further tasks and ends the thread after the remaining tasks; with `drop`, without them.
-  void close(bool drop) {
-    std::deque<stream_task> dropped;
-    {
-      const std::lock_guard lock(mutex_);
-      closed_ = true;
-      if (drop) dropped.swap(queue_);
-    }
-    more_.notify_all();
-    for (stream_task& t : dropped) t.run = nullptr;  // as those that ran
-    const std::lock_guard lock(mutex_);
-    finished_ += dropped.size();
-    for (const stream_task& t : dropped)
-      if (t.mark != nullptr) t.mark->reach(errors::parameter);
-    done_.notify_all();
-  }
+  void close(bool drop);
   /// Waits for the thread of a closed stream; a negative time means for ever. A thread that does not end in time is
   /// detached.
-  void join(std::chrono::milliseconds longest = std::chrono::milliseconds(-1)) {
-    std::thread worker;
-    {
-      std::unique_lock lock(mutex_);
-      if (!worker_.joinable()) return;
-      const auto over = [&] { return over_; };
-      const bool on_worker = worker_.get_id() == std::this_thread::get_id();
-      if (on_worker || (longest.count() >= 0 && !done_.wait_for(lock, longest, over))) {
-        worker_.detach();
-        return;
-      }
-      worker = std::move(worker_);
-    }
-    worker.join();
-  }
+  void join(std::chrono::milliseconds longest = std::chrono::milliseconds(-1));
 
  private:
-  void work() {
-    std::unique_lock lock(mutex_);
-    for (std::uint32_t n = 0;; ++n) {
-      more_.wait(lock, [&] { return closed_ || !queue_.empty(); });
-      if (queue_.empty()) break;
-      stream_task task = std::move(queue_.front());
-      queue_.pop_front();
-      lock.unlock();
-      outcome_error outcome{0, ""};
-      int code = failure_->code.load();
-      if (code == 0) {
-        if (delay_ != 0) std::this_thread::sleep_for(std::chrono::microseconds(delays_.below(delay_ + 1, number_, n)));
-        outcome = run(task);
-        code = outcome.code;
-      }
-      task.run = nullptr;  // what it holds dies before anybody is told that it is done
-      lock.lock();
-      if (outcome.code != 0) {
-        if (failure_->stop.load()) failure_->code.store(outcome.code);
-        error_ = outcome.code;
-        error_text_ = std::string(task.name) + ": " + outcome.message;
-      }
-      ++finished_;
-      if (task.mark != nullptr) task.mark->reach(code);  // with the lock: whoever waited for one sees the other too
-      done_.notify_all();
-    }
-    over_ = true;
-    done_.notify_all();
-  }
+  void work();
 
-  outcome_error run(stream_task& task) {
-    if (!task.run) return {0, ""};
-    memory_use use;
-    use.device = device;
-    current_use() = &use;
-    outcome_error outcome{0, ""};
-    try {
-      task.run();
-    } catch (const outcome_error& e) {
-      outcome = e;
-    } catch (const std::bad_alloc&) {
-      outcome = {errors::internal, "the host has no memory left for the emulator"};
-    } catch (const std::exception& e) {
-      outcome = {errors::core_exception, e.what()};
-    } catch (...) {
-      outcome = {errors::core_exception, "an exception of unknown type"};
-    }
-    current_use() = nullptr;
-    if (memory_.release(use) && outcome.code == 0)
-      outcome = {errors::core_exception, "memory was freed while the task used it"};
-    return outcome;
-  }
+  outcome_error run(stream_task& task);
 
   memory_system& memory_;
   const std::shared_ptr<failure_state> failure_;
@@ -229,3 +107,147 @@ class stream_queue {
 
 }  // namespace ascend::emulated
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE int stream_queue::submit(const std::shared_ptr<stream_queue>& self, stream_task task) {
+  if (const int code = self->failure_->code.load(); code != 0) {
+    if (task.mark != nullptr) task.mark->reach(code);
+    return fail(code, std::string(task.name) + ": an earlier task failed and the stream stops at failures");
+  }
+  {
+    const std::lock_guard lock(self->mutex_);
+    if (self->closed_) {
+      if (task.mark != nullptr) task.mark->reach(errors::parameter);
+      return fail(errors::parameter, std::string(task.name) + ": the stream is being destroyed");
+    }
+    if (!self->worker_.joinable()) {
+      try {
+        self->worker_ = std::thread([self] { self->work(); });
+      } catch (const std::system_error& e) {
+        if (task.mark != nullptr) task.mark->reach(errors::no_resources);
+        return fail(errors::no_resources, std::string("no thread for a stream: ") + e.what());
+      }
+    }
+    self->queue_.push_back(std::move(task));
+    ++self->submitted_;
+  }
+  self->more_.notify_one();
+  return 0;
+}
+
+RLCORE_INLINE bool stream_queue::wait(std::chrono::milliseconds longest) const {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t target = submitted_;
+  const auto done = [&] { return finished_ >= target; };
+  if (longest.count() >= 0) return done_.wait_for(lock, longest, done);
+  done_.wait(lock, done);
+  return true;
+}
+
+RLCORE_INLINE int stream_queue::take_error() {
+  std::string text;
+  int code = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    code = std::exchange(error_, 0);
+    text = std::move(error_text_);
+    error_text_.clear();
+  }
+  if (code == 0) {
+    code = failure_->code.load();
+    text = "an earlier task failed and the stream stops at failures";
+  }
+  return code == 0 ? 0 : fail(code, std::move(text));
+}
+
+RLCORE_INLINE void stream_queue::close(bool drop) {
+  std::deque<stream_task> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    if (drop) dropped.swap(queue_);
+  }
+  more_.notify_all();
+  for (stream_task& t : dropped) t.run = nullptr;  // as those that ran
+  const std::lock_guard lock(mutex_);
+  finished_ += dropped.size();
+  for (const stream_task& t : dropped)
+    if (t.mark != nullptr) t.mark->reach(errors::parameter);
+  done_.notify_all();
+}
+
+RLCORE_INLINE void stream_queue::join(std::chrono::milliseconds longest) {
+  std::thread worker;
+  {
+    std::unique_lock lock(mutex_);
+    if (!worker_.joinable()) return;
+    const auto over = [&] { return over_; };
+    const bool on_worker = worker_.get_id() == std::this_thread::get_id();
+    if (on_worker || (longest.count() >= 0 && !done_.wait_for(lock, longest, over))) {
+      worker_.detach();
+      return;
+    }
+    worker = std::move(worker_);
+  }
+  worker.join();
+}
+
+RLCORE_INLINE void stream_queue::work() {
+  std::unique_lock lock(mutex_);
+  for (std::uint32_t n = 0;; ++n) {
+    more_.wait(lock, [&] { return closed_ || !queue_.empty(); });
+    if (queue_.empty()) break;
+    stream_task task = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    outcome_error outcome{0, ""};
+    int code = failure_->code.load();
+    if (code == 0) {
+      if (delay_ != 0) std::this_thread::sleep_for(std::chrono::microseconds(delays_.below(delay_ + 1, number_, n)));
+      outcome = run(task);
+      code = outcome.code;
+    }
+    task.run = nullptr;  // what it holds dies before anybody is told that it is done
+    lock.lock();
+    if (outcome.code != 0) {
+      if (failure_->stop.load()) failure_->code.store(outcome.code);
+      error_ = outcome.code;
+      error_text_ = std::string(task.name) + ": " + outcome.message;
+    }
+    ++finished_;
+    if (task.mark != nullptr) task.mark->reach(code);  // with the lock: whoever waited for one sees the other too
+    done_.notify_all();
+  }
+  over_ = true;
+  done_.notify_all();
+}
+
+RLCORE_INLINE outcome_error stream_queue::run(stream_task& task) {
+  if (!task.run) return {0, ""};
+  memory_use use;
+  use.device = device;
+  current_use() = &use;
+  outcome_error outcome{0, ""};
+  try {
+    task.run();
+  } catch (const outcome_error& e) {
+    outcome = e;
+  } catch (const std::bad_alloc&) {
+    outcome = {errors::internal, "the host has no memory left for the emulator"};
+  } catch (const std::exception& e) {
+    outcome = {errors::core_exception, e.what()};
+  } catch (...) {
+    outcome = {errors::core_exception, "an exception of unknown type"};
+  }
+  current_use() = nullptr;
+  if (memory_.release(use) && outcome.code == 0)
+    outcome = {errors::core_exception, "memory was freed while the task used it"};
+  return outcome;
+}
+
+}  // namespace ascend::emulated
+RLCORE_END
+#endif

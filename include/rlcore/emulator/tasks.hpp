@@ -14,13 +14,7 @@ namespace ascend::emulated {
 
 /// Puts a task at the end of a stream of the caller's context (null: its default stream). What the task throws becomes
 /// the asynchronous error of the stream. Returns 0, 100001, 107002, 107000 (no stream) or 107003 (another context's).
-inline int enqueue(aclrtStream stream, const char* name, std::function<void()> task) {
-  entry call(name);
-  if (call.code != 0) return call.code;
-  const std::shared_ptr<stream_queue> queue = call.stream(stream);
-  if (queue == nullptr) return call.code;
-  return stream_queue::submit(queue, {name, std::move(task), nullptr});
-}
+int enqueue(aclrtStream stream, const char* name, std::function<void()> task);
 
 /// Host view of device memory. Called by a task, it also keeps the allocation for as long as the task runs; if the
 /// program frees it meanwhile, the task fails. Null for no bytes. Throws outcome_error{507015}: freed, out of bounds,
@@ -30,7 +24,30 @@ inline std::byte* shadow(const void* device_address, std::size_t bytes, [[maybe_
 }
 
 /// The device of the running task; otherwise that of the caller's context; -1 without one.
-inline int current_device() {
+int current_device();
+
+/// Whether the caller's context asks for deterministic operators (aclrtCtxSetSysParamOpt); for phase 1.
+bool deterministic();
+
+/// What fp16 overflow gives on the device of the caller's context (aclrtSetDeviceSatMode); for phase 1.
+overflow_mode saturation();
+
+}  // namespace ascend::emulated
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE int enqueue(aclrtStream stream, const char* name, std::function<void()> task) {
+  entry call(name);
+  if (call.code != 0) return call.code;
+  const std::shared_ptr<stream_queue> queue = call.stream(stream);
+  if (queue == nullptr) return call.code;
+  return stream_queue::submit(queue, {name, std::move(task), nullptr});
+}
+
+RLCORE_INLINE int current_device() {
   if (current_use() != nullptr) return current_use()->device;
   machine& m = machine::instance();
   const std::lock_guard lock(m.mutex);
@@ -38,16 +55,14 @@ inline int current_device() {
   return at == m.contexts.end() ? -1 : at->second->device;
 }
 
-/// Whether the caller's context asks for deterministic operators (aclrtCtxSetSysParamOpt); for phase 1.
-inline bool deterministic() {
+RLCORE_INLINE bool deterministic() {
   machine& m = machine::instance();
   const std::lock_guard lock(m.mutex);
   const auto at = m.contexts.find(current_context());
   return at != m.contexts.end() && at->second->deterministic;
 }
 
-/// What fp16 overflow gives on the device of the caller's context (aclrtSetDeviceSatMode); for phase 1.
-inline overflow_mode saturation() {
+RLCORE_INLINE overflow_mode saturation() {
   machine& m = machine::instance();
   const std::lock_guard lock(m.mutex);
   const auto at = m.contexts.find(current_context());
@@ -57,3 +72,4 @@ inline overflow_mode saturation() {
 
 }  // namespace ascend::emulated
 RLCORE_END
+#endif

@@ -19,12 +19,7 @@ inline std::int64_t product(const extents& shape) {
   return n;
 }
 /// Strides of a row-major tensor.
-inline extents row_major(const extents& shape) {
-  extents strides(shape.size());
-  std::int64_t step = 1;
-  for (std::size_t i = shape.size(); i-- > 0; step *= shape[i]) strides[i] = step;
-  return strides;
-}
+extents row_major(const extents& shape);
 /// "[2, 3]".
 inline std::string printed(const extents& shape) {
   std::string text = "[";
@@ -45,26 +40,52 @@ struct tensor {
   std::int64_t size() const { return product(shape); }
   std::int64_t rank() const { return static_cast<std::int64_t>(shape.size()); }
   /// Elements in row-major order without gaps (the offset does not matter).
-  bool contiguous() const {
-    std::int64_t step = 1;
-    for (std::size_t i = shape.size(); i-- > 0; step *= shape[i]) {
-      if (shape[i] == 0) return true;
-      if (shape[i] != 1 && strides[i] != step) return false;
-    }
-    return true;
-  }
+  bool contiguous() const;
   /// First and last element that the view reaches, counted from `data`; meaningless if it is empty.
-  std::pair<std::int64_t, std::int64_t> reach() const {
-    std::int64_t first = offset, last = offset;
-    for (std::size_t i = 0; i < shape.size(); ++i)
-      (strides[i] < 0 ? first : last) += strides[i] * (shape[i] > 0 ? shape[i] - 1 : 0);
-    return {first, last};
-  }
+  std::pair<std::int64_t, std::int64_t> reach() const;
 };
 
 /// The same elements seen through another shape of broadcasting: missing leading and extent 1 dimensions are repeated.
 /// Throws nothing: broadcastable() is the check.
-inline tensor expanded(tensor t, const extents& shape) {
+tensor expanded(tensor t, const extents& shape);
+/// Whether `from` can be repeated to `to`.
+bool broadcastable(const extents& from, const extents& to);
+/// The shape that both can be repeated to; false if there is none.
+bool broadcast(const extents& a, const extents& b, extents& shape);
+/// Dimension `i` moved to the end: rows of it are what reductions and softmax walk along.
+tensor dimension_last(tensor t, std::int64_t i);
+
+}  // namespace ascend::emulated
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE extents row_major(const extents& shape) {
+  extents strides(shape.size());
+  std::int64_t step = 1;
+  for (std::size_t i = shape.size(); i-- > 0; step *= shape[i]) strides[i] = step;
+  return strides;
+}
+
+RLCORE_INLINE bool tensor::contiguous() const {
+  std::int64_t step = 1;
+  for (std::size_t i = shape.size(); i-- > 0; step *= shape[i]) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && strides[i] != step) return false;
+  }
+  return true;
+}
+
+RLCORE_INLINE std::pair<std::int64_t, std::int64_t> tensor::reach() const {
+  std::int64_t first = offset, last = offset;
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    (strides[i] < 0 ? first : last) += strides[i] * (shape[i] > 0 ? shape[i] - 1 : 0);
+  return {first, last};
+}
+
+RLCORE_INLINE tensor expanded(tensor t, const extents& shape) {
   extents strides(shape.size(), 0);
   const std::size_t missing = shape.size() - t.shape.size();
   for (std::size_t i = 0; i < t.shape.size(); ++i)
@@ -73,8 +94,8 @@ inline tensor expanded(tensor t, const extents& shape) {
   t.strides = std::move(strides);
   return t;
 }
-/// Whether `from` can be repeated to `to`.
-inline bool broadcastable(const extents& from, const extents& to) {
+
+RLCORE_INLINE bool broadcastable(const extents& from, const extents& to) {
   if (from.size() > to.size()) return false;
   for (std::size_t i = 0; i < from.size(); ++i) {
     const auto d = to[to.size() - from.size() + i];
@@ -82,8 +103,8 @@ inline bool broadcastable(const extents& from, const extents& to) {
   }
   return true;
 }
-/// The shape that both can be repeated to; false if there is none.
-inline bool broadcast(const extents& a, const extents& b, extents& shape) {
+
+RLCORE_INLINE bool broadcast(const extents& a, const extents& b, extents& shape) {
   shape.assign(a.size() > b.size() ? a.size() : b.size(), 1);
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const std::size_t behind = shape.size() - i;
@@ -94,8 +115,8 @@ inline bool broadcast(const extents& a, const extents& b, extents& shape) {
   }
   return true;
 }
-/// Dimension `i` moved to the end: rows of it are what reductions and softmax walk along.
-inline tensor dimension_last(tensor t, std::int64_t i) {
+
+RLCORE_INLINE tensor dimension_last(tensor t, std::int64_t i) {
   const auto k = static_cast<std::ptrdiff_t>(i);
   t.shape.push_back(t.shape[static_cast<std::size_t>(i)]);
   t.shape.erase(t.shape.begin() + k);
@@ -106,3 +127,4 @@ inline tensor dimension_last(tensor t, std::int64_t i) {
 
 }  // namespace ascend::emulated
 RLCORE_END
+#endif

@@ -25,7 +25,19 @@ inline constexpr bool race_detector = false;
 #endif
 
 /// memmove of a copy engine.
-inline void move_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+void move_bytes(std::byte* to, const std::byte* from, std::size_t bytes);
+
+/// memset of a copy engine.
+void fill_bytes(std::byte* to, std::byte value, std::size_t bytes);
+
+}  // namespace ascend::emulated
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE void move_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if constexpr (race_detector) {
     auto* const target = reinterpret_cast<unsigned char*>(to);
     const auto* const source = reinterpret_cast<const unsigned char*>(from);
@@ -42,8 +54,7 @@ inline void move_bytes(std::byte* to, const std::byte* from, std::size_t bytes) 
   }
 }
 
-/// memset of a copy engine.
-inline void fill_bytes(std::byte* to, std::byte value, std::size_t bytes) {
+RLCORE_INLINE void fill_bytes(std::byte* to, std::byte value, std::size_t bytes) {
   if constexpr (race_detector) {
     auto* const target = reinterpret_cast<unsigned char*>(to);
     for (std::size_t i = 0; i < bytes; ++i)
@@ -55,3 +66,4 @@ inline void fill_bytes(std::byte* to, std::byte value, std::size_t bytes) {
 
 }  // namespace ascend::emulated
 RLCORE_END
+#endif

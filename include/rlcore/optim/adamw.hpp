@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/tensor/buffer.hpp"
 #include "rlcore/tensor/offset_pointer.hpp"
@@ -131,3 +133,12 @@ class adamw {
 
 }  // namespace optim
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace optim {
+extern template class adamw<cpu>;
+extern template class adamw<any_device>;
+}  // namespace optim
+RLCORE_END
+#endif

@@ -24,12 +24,7 @@ struct layer_sizes {
 };
 
 /// The weights of a layer that a token uses: H (nq + 2 nkv) d + nq d H, and 3 H I, or 3 H I K + H E with experts.
-inline double active_weights(const layer_sizes& s) noexcept {
-  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
-  const double h = f(s.hidden), attention = h * f((2 * s.heads + 2 * s.kv_heads) * s.head_dim);
-  const double expert = 3 * h * f(s.intermediate);
-  return attention + (s.experts == 0 ? expert : f(s.experts_per_token) * expert + h * f(s.experts));
-}
+double active_weights(const layer_sizes& s) noexcept;
 
 /// The length at which causal attention (2 nq d s^2 operations a layer, forward) costs as much as the products (2 s for
 /// each active weight): active weights / (nq d). 16.6k tokens for Qwen2.5-0.5B, 65k for 7B, 13.9k for Qwen3-30B-A3B.
@@ -62,22 +57,7 @@ struct partial_balance {
   }
 
   /// The heaviest set of one joins the lightest of the other: the chains of `next` become longer.
-  void join(const partial_balance& other, std::size_t parts, std::vector<std::uint32_t>& next) {
-    const std::size_t there = sets.size();
-    for (std::size_t k = 0; k < other.sets.size(); ++k) {
-      const std::size_t partner = parts - 1 - k;
-      if (partner >= there) {
-        sets.push_back(other.sets[k]);
-        continue;
-      }
-      set& mine = sets[partner];
-      next[mine.last] = other.sets[k].first;
-      mine.last = other.sets[k].last;
-      mine.sum += other.sets[k].sum;
-    }
-    number = std::min(number, other.number);
-    arrange(parts);
-  }
+  void join(const partial_balance& other, std::size_t parts, std::vector<std::uint32_t>& next);
 };
 
 /// The largest spread comes first out of the heap, of equal ones the first number.
@@ -88,8 +68,59 @@ struct smaller_spread {
 };
 
 /// The items from the most expensive one on, `together` in each partial solution, one in each of its sets.
-inline std::vector<partial_balance> first_balances(std::span<const double> cost, std::size_t parts,
-                                                   std::size_t together) {
+std::vector<partial_balance> first_balances(std::span<const double> cost, std::size_t parts, std::size_t together);
+
+/// Largest differencing: the two solutions of the largest spreads become one until one is left.
+partial_balance join_all(std::vector<partial_balance> solutions, std::size_t parts, std::vector<std::uint32_t>& next);
+
+}  // namespace detail
+
+/// Items 0 .. cost.size() - 1 in `parts` parts whose sums of costs are nearly equal: largest differencing in `parts`
+/// sets (Karmarkar and Karp 1982; Korf 1998). With `equal_counts` the numbers of items differ by one at most. The
+/// result is a function of the arguments alone; the index decides between equal costs. Items ascend inside a part,
+/// parts ascend by their first item, and empty parts come last. Throws std::invalid_argument for no parts, and for
+/// costs that are negative or not finite.
+std::vector<std::vector<std::uint32_t>> balance(std::span<const double> cost, std::size_t parts,
+                                                bool equal_counts = false);
+
+}  // namespace parallel
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)
+RLCORE_BEGIN
+namespace parallel {
+
+RLCORE_INLINE double active_weights(const layer_sizes& s) noexcept {
+  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
+  const double h = f(s.hidden), attention = h * f((2 * s.heads + 2 * s.kv_heads) * s.head_dim);
+  const double expert = 3 * h * f(s.intermediate);
+  return attention + (s.experts == 0 ? expert : f(s.experts_per_token) * expert + h * f(s.experts));
+}
+
+}  // namespace parallel
+
+namespace parallel::detail {
+
+RLCORE_INLINE void partial_balance::join(const partial_balance& other, std::size_t parts,
+                                         std::vector<std::uint32_t>& next) {
+  const std::size_t there = sets.size();
+  for (std::size_t k = 0; k < other.sets.size(); ++k) {
+    const std::size_t partner = parts - 1 - k;
+    if (partner >= there) {
+      sets.push_back(other.sets[k]);
+      continue;
+    }
+    set& mine = sets[partner];
+    next[mine.last] = other.sets[k].first;
+    mine.last = other.sets[k].last;
+    mine.sum += other.sets[k].sum;
+  }
+  number = std::min(number, other.number);
+  arrange(parts);
+}
+
+RLCORE_INLINE std::vector<partial_balance> first_balances(std::span<const double> cost, std::size_t parts,
+                                                          std::size_t together) {
   std::vector<std::uint32_t> order(cost.size());
   std::iota(order.begin(), order.end(), 0u);
   std::sort(order.begin(), order.end(),
@@ -106,9 +137,8 @@ inline std::vector<partial_balance> first_balances(std::span<const double> cost,
   return solutions;
 }
 
-/// Largest differencing: the two solutions of the largest spreads become one until one is left.
-inline partial_balance join_all(std::vector<partial_balance> solutions, std::size_t parts,
-                                std::vector<std::uint32_t>& next) {
+RLCORE_INLINE partial_balance join_all(std::vector<partial_balance> solutions, std::size_t parts,
+                                       std::vector<std::uint32_t>& next) {
   std::make_heap(solutions.begin(), solutions.end(), smaller_spread{});
   const auto take = [&] {
     std::pop_heap(solutions.begin(), solutions.end(), smaller_spread{});
@@ -125,15 +155,12 @@ inline partial_balance join_all(std::vector<partial_balance> solutions, std::siz
   return std::move(solutions.front());
 }
 
-}  // namespace detail
+}  // namespace parallel::detail
 
-/// Items 0 .. cost.size() - 1 in `parts` parts whose sums of costs are nearly equal: largest differencing in `parts`
-/// sets (Karmarkar and Karp 1982; Korf 1998). With `equal_counts` the numbers of items differ by one at most. The
-/// result is a function of the arguments alone; the index decides between equal costs. Items ascend inside a part,
-/// parts ascend by their first item, and empty parts come last. Throws std::invalid_argument for no parts, and for
-/// costs that are negative or not finite.
-inline std::vector<std::vector<std::uint32_t>> balance(std::span<const double> cost, std::size_t parts,
-                                                       bool equal_counts = false) {
+namespace parallel {
+
+RLCORE_INLINE std::vector<std::vector<std::uint32_t>> balance(std::span<const double> cost, std::size_t parts,
+                                                              bool equal_counts) {
   if (parts == 0) throw std::invalid_argument("rlcore: balance: 0 parts, expected 1 or more");
   for (std::size_t i = 0; i < cost.size(); ++i)
     if (!(cost[i] >= 0 && cost[i] <= 1e300))
@@ -160,3 +187,4 @@ inline std::vector<std::vector<std::uint32_t>> balance(std::span<const double> c
 
 }  // namespace parallel
 RLCORE_END
+#endif

@@ -62,41 +62,51 @@ struct mesh {
   int expert_shard_size() const noexcept { return shard_size % expert_size == 0 ? shard_size / expert_size : 1; }
 
   /// Throws config_error unless the axes fill `ranks`.
-  static mesh of(const parallel_settings& s, int rank, int ranks) {
-    const auto axis = [](int value, const char* name, int least) {
-      if (value < least)
-        throw config_error(std::string(name) + " is " + std::to_string(value) + ", expected " + std::to_string(least) +
-                           " or more");
-    };
-    axis(s.context, "the number of context parallel ranks", 1);
-    axis(s.tensor, "the number of tensor parallel ranks", 1);
-    axis(s.expert, "the number of expert parallel ranks", 1);
-    axis(s.data, "the number of data parallel ranks", 0);
-    axis(s.leaves, "rlcore.gradient_leaves", 1);
-    axis(s.shard_ranks, "the number of ranks that share a copy (fsdp_size)", 0);
-    if (s.zero < 0 || s.zero > 3)
-      throw config_error("the ZeRO stage is " + std::to_string(s.zero) + ", expected 0, 1, 2 or 3");
-    if (s.bf16_wire && s.reduction == reduction_kind::exact && s.zero < 2)
-      throw config_error("exact sums of whole gradients travel as integers, not as bfloat16: use zero 2 or 3");
-    const int others = s.context * s.tensor;
-    if (ranks % others != 0 || (s.data != 0 && s.data * others != ranks))
-      throw config_error(std::to_string(ranks) + " ranks are not " +
-                         (s.data != 0 ? std::to_string(s.data) + " data x " : std::string()) +
-                         std::to_string(s.context) + " context x " + std::to_string(s.tensor) + " tensor parallel");
-    mesh m;
-    m.data_size = ranks / others, m.context_size = s.context, m.tensor_size = s.tensor, m.expert_size = s.expert;
-    m.tensor = rank % s.tensor, m.context = rank / s.tensor % s.context, m.data = rank / others;
-    if (m.sums_size() % s.expert != 0)
-      throw config_error(std::to_string(s.expert) + " expert parallel ranks do not divide the " +
-                         std::to_string(m.sums_size()) + " data x context parallel ones");
-    const int shared = s.shard_ranks == 0 ? m.sums_size() : s.shard_ranks;
-    m.shard_size = s.zero == 0 ? 1 : shared;
-    if (m.sums_size() % shared != 0 || (s.shard_ranks != 0 && shared % s.context != 0))
-      throw config_error("weights shared by " + std::to_string(shared) + " ranks (fsdp_size), expected a divisor of " +
-                         std::to_string(m.sums_size()) + " that is a multiple of " + std::to_string(s.context));
-    return m;
-  }
+  static mesh of(const parallel_settings& s, int rank, int ranks);
 };
 
 }  // namespace parallel
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)
+RLCORE_BEGIN
+namespace parallel {
+
+RLCORE_INLINE mesh mesh::of(const parallel_settings& s, int rank, int ranks) {
+  const auto axis = [](int value, const char* name, int least) {
+    if (value < least)
+      throw config_error(std::string(name) + " is " + std::to_string(value) + ", expected " + std::to_string(least) +
+                         " or more");
+  };
+  axis(s.context, "the number of context parallel ranks", 1);
+  axis(s.tensor, "the number of tensor parallel ranks", 1);
+  axis(s.expert, "the number of expert parallel ranks", 1);
+  axis(s.data, "the number of data parallel ranks", 0);
+  axis(s.leaves, "rlcore.gradient_leaves", 1);
+  axis(s.shard_ranks, "the number of ranks that share a copy (fsdp_size)", 0);
+  if (s.zero < 0 || s.zero > 3)
+    throw config_error("the ZeRO stage is " + std::to_string(s.zero) + ", expected 0, 1, 2 or 3");
+  if (s.bf16_wire && s.reduction == reduction_kind::exact && s.zero < 2)
+    throw config_error("exact sums of whole gradients travel as integers, not as bfloat16: use zero 2 or 3");
+  const int others = s.context * s.tensor;
+  if (ranks % others != 0 || (s.data != 0 && s.data * others != ranks))
+    throw config_error(std::to_string(ranks) + " ranks are not " +
+                       (s.data != 0 ? std::to_string(s.data) + " data x " : std::string()) + std::to_string(s.context) +
+                       " context x " + std::to_string(s.tensor) + " tensor parallel");
+  mesh m;
+  m.data_size = ranks / others, m.context_size = s.context, m.tensor_size = s.tensor, m.expert_size = s.expert;
+  m.tensor = rank % s.tensor, m.context = rank / s.tensor % s.context, m.data = rank / others;
+  if (m.sums_size() % s.expert != 0)
+    throw config_error(std::to_string(s.expert) + " expert parallel ranks do not divide the " +
+                       std::to_string(m.sums_size()) + " data x context parallel ones");
+  const int shared = s.shard_ranks == 0 ? m.sums_size() : s.shard_ranks;
+  m.shard_size = s.zero == 0 ? 1 : shared;
+  if (m.sums_size() % shared != 0 || (s.shard_ranks != 0 && shared % s.context != 0))
+    throw config_error("weights shared by " + std::to_string(shared) + " ranks (fsdp_size), expected a divisor of " +
+                       std::to_string(m.sums_size()) + " that is a multiple of " + std::to_string(s.context));
+  return m;
+}
+
+}  // namespace parallel
+RLCORE_END
+#endif

@@ -29,7 +29,27 @@ struct check_line {
 };
 
 /// The sizes of these models differ from the calibrated ones.
-inline std::vector<nn::config> check_models() {
+std::vector<nn::config> check_models();
+
+/// Times one optimizer step over `rows` sequences of `length` tokens, all of them targets. All ranks call it.
+check_line check_step(cpu& device, parallel::any_communicator& c, const cluster& host, const nn::config& config,
+                      int zero, std::int64_t rows, std::int64_t length);
+
+/// Times ZeRO-3 without its arithmetic: layers of `values` floats are gathered in the forward, and gathered again and
+/// summed in the backward.
+check_line check_sequence(cpu& device, parallel::any_communicator& c, const cluster& host, std::size_t values);
+
+/// The table of all lines, in milliseconds, with the ratio of measured to predicted.
+std::string check_text(const std::vector<check_line>& lines);
+
+}  // namespace trainer::planning
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
+RLCORE_BEGIN
+namespace trainer::planning {
+
+RLCORE_INLINE std::vector<nn::config> check_models() {
   const auto model = [](std::int64_t vocabulary, std::int64_t hidden, std::int64_t intermediate, std::int64_t layers,
                         std::int64_t heads, std::int64_t kv_heads) {
     nn::config c;
@@ -41,9 +61,8 @@ inline std::vector<nn::config> check_models() {
   return {model(1000, 96, 288, 3, 3, 1), model(2000, 192, 576, 4, 6, 2), model(3000, 384, 1024, 4, 6, 2)};
 }
 
-/// Times one optimizer step over `rows` sequences of `length` tokens, all of them targets. All ranks call it.
-inline check_line check_step(cpu& device, parallel::any_communicator& c, const cluster& host, const nn::config& config,
-                             int zero, std::int64_t rows, std::int64_t length) {
+RLCORE_INLINE check_line check_step(cpu& device, parallel::any_communicator& c, const cluster& host,
+                                    const nn::config& config, int zero, std::int64_t rows, std::int64_t length) {
   parallel::parallel_settings settings;
   settings.zero = zero;
   parallel::world world(c, settings);
@@ -92,9 +111,8 @@ inline check_line check_step(cpu& device, parallel::any_communicator& c, const c
   return line;
 }
 
-/// Times ZeRO-3 without its arithmetic: layers of `values` floats are gathered in the forward, and gathered again and
-/// summed in the backward.
-inline check_line check_sequence(cpu& device, parallel::any_communicator& c, const cluster& host, std::size_t values) {
+RLCORE_INLINE check_line check_sequence(cpu& device, parallel::any_communicator& c, const cluster& host,
+                                        std::size_t values) {
   const auto ranks = static_cast<std::size_t>(c.size()), self = static_cast<std::size_t>(c.rank());
   constexpr int layers = 8;
   std::vector<std::vector<float>> whole(layers, std::vector<float>(values, 1.0f)), gradient = whole;
@@ -131,8 +149,7 @@ inline check_line check_sequence(cpu& device, parallel::any_communicator& c, con
   return line;
 }
 
-/// The table of all lines, in milliseconds, with the ratio of measured to predicted.
-inline std::string check_text(const std::vector<check_line>& lines) {
+RLCORE_INLINE std::string check_text(const std::vector<check_line>& lines) {
   aligned_table t;
   t.add({"measured and predicted", "ranks", "measured ms", "predicted ms", "measured / predicted"});
   for (const check_line& l : lines)
@@ -143,3 +160,4 @@ inline std::string check_text(const std::vector<check_line>& lines) {
 
 }  // namespace trainer::planning
 RLCORE_END
+#endif

@@ -57,17 +57,28 @@ struct cluster {
                              : node_bandwidth;
   }
   /// The table of the nearest number of ranks, nullptr if nothing was measured.
-  const measured_rank* table(std::int64_t ranks) const noexcept {
-    const measured_rank* best = nullptr;
-    for (const measured_rank& m : measured)
-      if (best == nullptr || std::abs(m.ranks - ranks) < std::abs(best->ranks - ranks)) best = &m;
-    return best;
-  }
+  const measured_rank* table(std::int64_t ranks) const noexcept;
 };
 
 /// The figures are public quotes, and none has been verified here. Peak, memory and links come from vendors' data
 /// sheets; shares and floors are assumptions. A device of A3 is one of the two dies of a package.
-inline const std::vector<cluster>& known_clusters() {
+const std::vector<cluster>& known_clusters();
+
+}  // namespace trainer::planning
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
+RLCORE_BEGIN
+namespace trainer::planning {
+
+RLCORE_INLINE const measured_rank* cluster::table(std::int64_t ranks) const noexcept {
+  const measured_rank* best = nullptr;
+  for (const measured_rank& m : measured)
+    if (best == nullptr || std::abs(m.ranks - ranks) < std::abs(best->ranks - ranks)) best = &m;
+  return best;
+}
+
+RLCORE_INLINE const std::vector<cluster>& known_clusters() {
   static const std::vector<cluster> clusters = [] {
     const char* quotes = "quotes, not measured";
     constexpr double giga = 1e9, tera = 1e12, micro = 1e-6;
@@ -98,3 +109,4 @@ inline const std::vector<cluster>& known_clusters() {
 
 }  // namespace trainer::planning
 RLCORE_END
+#endif

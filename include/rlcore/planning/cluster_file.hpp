@@ -73,7 +73,40 @@ inline constexpr rank_number rank_numbers[] = {
     {"pack", &measured_rank::pack},           {"add", &measured_rank::add},
     {"head", &measured_rank::head},           {"head_backward", &measured_rank::head_backward}};
 
-inline nlohmann::ordered_json to_json(const curve& c) {
+nlohmann::ordered_json to_json(const curve& c);
+
+/// Throws config_error naming `where` unless the list is points with ascending x and positive numbers.
+curve read_curve(const nlohmann::json& list, const std::string& where);
+
+measured_rank read_measured(const nlohmann::json& item, const std::string& where);
+
+}  // namespace detail
+
+/// The known cluster of that name, or nullptr.
+inline const cluster* find_known_cluster(const std::string& name) {
+  for (const cluster& c : known_clusters())
+    if (c.name == name) return &c;
+  return nullptr;
+}
+
+/// Writes every number of `c`; throws file_error.
+void write_cluster(const std::filesystem::path& path, const cluster& c);
+
+/// Reads cluster.json. {"like": "H100", "network_gb_per_s": 25} is a known one with other numbers; without "like" the
+/// numbers that have no default must be there. Throws file_error, format_error or config_error.
+cluster read_cluster(const std::filesystem::path& path);
+
+/// `text` names a known cluster or is the path of a cluster.json.
+cluster find_cluster(const std::string& text);
+
+}  // namespace trainer::planning
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
+RLCORE_BEGIN
+namespace trainer::planning::detail {
+
+RLCORE_INLINE nlohmann::ordered_json to_json(const curve& c) {
   auto out = nlohmann::ordered_json::array();
   const auto digits = [](double x) {  // four are more than a measurement has
     const double scale = std::pow(10.0, 3 - std::floor(std::log10(x)));
@@ -83,8 +116,7 @@ inline nlohmann::ordered_json to_json(const curve& c) {
   return out;
 }
 
-/// Throws config_error naming `where` unless the list is points with ascending x and positive numbers.
-inline curve read_curve(const nlohmann::json& list, const std::string& where) {
+RLCORE_INLINE curve read_curve(const nlohmann::json& list, const std::string& where) {
   curve c;
   const auto fail = [&] { throw config_error(where + ": expected a list of [x, y], both > 0, x ascending"); };
   if (!list.is_array() || list.empty()) fail();
@@ -97,7 +129,7 @@ inline curve read_curve(const nlohmann::json& list, const std::string& where) {
   return c;
 }
 
-inline measured_rank read_measured(const nlohmann::json& item, const std::string& where) {
+RLCORE_INLINE measured_rank read_measured(const nlohmann::json& item, const std::string& where) {
   measured_rank m;
   const auto member = [&](const char* key) -> const nlohmann::json& {
     if (!item.is_object() || !item.contains(key)) throw config_error(where + ": '" + key + "' is missing");
@@ -133,17 +165,11 @@ inline measured_rank read_measured(const nlohmann::json& item, const std::string
   return m;
 }
 
-}  // namespace detail
+}  // namespace trainer::planning::detail
 
-/// The known cluster of that name, or nullptr.
-inline const cluster* find_known_cluster(const std::string& name) {
-  for (const cluster& c : known_clusters())
-    if (c.name == name) return &c;
-  return nullptr;
-}
+namespace trainer::planning {
 
-/// Writes every number of `c`; throws file_error.
-inline void write_cluster(const std::filesystem::path& path, const cluster& c) {
+RLCORE_INLINE void write_cluster(const std::filesystem::path& path, const cluster& c) {
   nlohmann::ordered_json root{{"name", c.name}, {"source", c.source}, {"devices_per_node", c.devices_per_node}};
   for (const detail::cluster_number& n : detail::cluster_numbers) root[n.key] = c.*n.place / n.unit;
   root["mesh"] = c.mesh;
@@ -160,9 +186,7 @@ inline void write_cluster(const std::filesystem::path& path, const cluster& c) {
   checkpoint::write_file_atomically(path, text::json_text(root, 1) + "\n");
 }
 
-/// Reads cluster.json. {"like": "H100", "network_gb_per_s": 25} is a known one with other numbers; without "like" the
-/// numbers that have no default must be there. Throws file_error, format_error or config_error.
-inline cluster read_cluster(const std::filesystem::path& path) {
+RLCORE_INLINE cluster read_cluster(const std::filesystem::path& path) {
   const checkpoint::json_file file(path);
   cluster c;
   std::vector<std::string> known = {"name", "source", "like", "devices_per_node", "mesh", "measured"};
@@ -199,8 +223,7 @@ inline cluster read_cluster(const std::filesystem::path& path) {
   return c;
 }
 
-/// `text` names a known cluster or is the path of a cluster.json.
-inline cluster find_cluster(const std::string& text) {
+RLCORE_INLINE cluster find_cluster(const std::string& text) {
   if (const cluster* known = find_known_cluster(text)) return *known;
   std::error_code ignored;
   if (std::filesystem::exists(text, ignored)) return read_cluster(text);
@@ -213,3 +236,4 @@ inline cluster find_cluster(const std::string& text) {
 
 }  // namespace trainer::planning
 RLCORE_END
+#endif

@@ -30,7 +30,16 @@ inline double sent_bytes(collective kind, const rank_group& g, double n) noexcep
 /// The seconds of a collective of n bytes. It is hierarchical where the sum or its order permits: inside the node,
 /// across nodes, inside again. all_to_all and ordered_sum send each piece straight to its rank. A step costs the
 /// latency of its level.
-inline double seconds(const cluster& c, collective kind, const rank_group& g, double n) {
+double seconds(const cluster& c, collective kind, const rank_group& g, double n);
+
+}  // namespace trainer::planning
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
+RLCORE_BEGIN
+namespace trainer::planning {
+
+RLCORE_INLINE double seconds(const cluster& c, collective kind, const rank_group& g, double n) {
   if (g.size <= 1 || n <= 0) return 0;
   const auto f = [](std::int64_t x) { return static_cast<double>(x); };
   if (const measured_rank* table = c.table(g.size); table != nullptr && table->ranks > 1) {
@@ -71,3 +80,4 @@ inline double seconds(const cluster& c, collective kind, const rank_group& g, do
 
 }  // namespace trainer::planning
 RLCORE_END
+#endif

@@ -30,7 +30,29 @@ struct product_sizes {
   double outputs, inputs, copies;  ///< copies: how many a token meets
 };
 
-inline pass_seconds measured_pass(const measured_rank& t, const model_shape& m, const pass_shape& p) {
+pass_seconds measured_pass(const measured_rank& t, const model_shape& m, const pass_shape& p);
+
+}  // namespace detail
+
+/// `ranks` devices work at the same time (of a measured machine they share memory and caches).
+pass_seconds pass_time(const cluster& c, const model_shape& m, const pass_shape& p, std::int64_t ranks);
+
+/// What is done once for an update: clipping and AdamW over `owned` parameters of one rank, 32 bytes of memory traffic
+/// each; the packed copy of `used` ones that it computes with; `added` values of leaves' gradients summed up.
+inline double optimizer_time(const cluster& c, double owned, double used, double added, std::int64_t ranks) {
+  if (const measured_rank* t = c.table(ranks))
+    return owned / t->optimizer + owned / t->norm + used / t->pack + added / t->add;
+  return (32 * owned + (4 + c.value_bytes) * used + 12 * added) / (c.memory_bandwidth * c.decode_share);
+}
+
+}  // namespace trainer::planning
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
+RLCORE_BEGIN
+namespace trainer::planning::detail {
+
+RLCORE_INLINE pass_seconds measured_pass(const measured_rank& t, const model_shape& m, const pass_shape& p) {
   const auto f = [](std::int64_t n) { return static_cast<double>(n); };
   const double tokens = p.rows * p.length, scored = p.rows * p.scored, layers = f(m.layers), h = f(m.hidden_size);
   const double copies = m.experts == 0 ? 1 : f(m.experts_per_token);
@@ -78,10 +100,11 @@ inline pass_seconds measured_pass(const measured_rank& t, const model_shape& m, 
   return s;
 }
 
-}  // namespace detail
+}  // namespace trainer::planning::detail
 
-/// `ranks` devices work at the same time (of a measured machine they share memory and caches).
-inline pass_seconds pass_time(const cluster& c, const model_shape& m, const pass_shape& p, std::int64_t ranks) {
+namespace trainer::planning {
+
+RLCORE_INLINE pass_seconds pass_time(const cluster& c, const model_shape& m, const pass_shape& p, std::int64_t ranks) {
   if (const measured_rank* t = c.table(ranks)) return detail::measured_pass(*t, m, p);
   const double rate = c.peak * c.training_share;
   const double tower = p.towers * m.tower_operations(p.image_tokens);
@@ -90,13 +113,6 @@ inline pass_seconds pass_time(const cluster& c, const model_shape& m, const pass
   return {forward / rate, 2 * forward / rate, layers / rate};
 }
 
-/// What is done once for an update: clipping and AdamW over `owned` parameters of one rank, 32 bytes of memory traffic
-/// each; the packed copy of `used` ones that it computes with; `added` values of leaves' gradients summed up.
-inline double optimizer_time(const cluster& c, double owned, double used, double added, std::int64_t ranks) {
-  if (const measured_rank* t = c.table(ranks))
-    return owned / t->optimizer + owned / t->norm + used / t->pack + added / t->add;
-  return (32 * owned + (4 + c.value_bytes) * used + 12 * added) / (c.memory_bandwidth * c.decode_share);
-}
-
 }  // namespace trainer::planning
 RLCORE_END
+#endif

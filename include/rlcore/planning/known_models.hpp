@@ -14,7 +14,19 @@ RLCORE_BEGIN
 namespace trainer::planning {
 
 /// Their shapes, Qwen2.5 before Qwen3 before Llama.
-inline const std::vector<model_shape>& known_models() {
+const std::vector<model_shape>& known_models();
+
+/// By its name, a folder of the hub before it or "-Instruct" and the like behind it aside.
+const model_shape* find_known_model(std::string_view name);
+
+}  // namespace trainer::planning
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
+RLCORE_BEGIN
+namespace trainer::planning {
+
+RLCORE_INLINE const std::vector<model_shape>& known_models() {
   const auto qwen25 = [](const char* name, std::int64_t vocabulary, std::int64_t h, std::int64_t i, std::int64_t layers,
                          std::int64_t heads, std::int64_t kv, bool tied) {
     return model_shape{name, vocabulary, h, i, layers, heads, kv, h / heads, tied, true, false, 0, 0};
@@ -61,8 +73,7 @@ inline const std::vector<model_shape>& known_models() {
   return models;
 }
 
-/// By its name, a folder of the hub before it or "-Instruct" and the like behind it aside.
-inline const model_shape* find_known_model(std::string_view name) {
+RLCORE_INLINE const model_shape* find_known_model(std::string_view name) {
   if (const std::size_t slash = name.rfind('/'); slash != name.npos) name.remove_prefix(slash + 1);
   for (const std::string_view ending : {"-Instruct", "-Base", "-Instruct-2507", "-Thinking-2507"})
     if (name.ends_with(ending)) {
@@ -76,3 +87,4 @@ inline const model_shape* find_known_model(std::string_view name) {
 
 }  // namespace trainer::planning
 RLCORE_END
+#endif

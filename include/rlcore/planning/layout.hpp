@@ -48,19 +48,30 @@ struct layout {
   /// The bytes of a value that is not a product's operand.
   double value_bytes(const cluster& c) const noexcept { return compute_type ? c.value_bytes : 4; }
 
-  std::string text() const {
-    std::string out = "zero" + std::to_string(zero) + " data " + std::to_string(data);
-    const auto add = [&](const char* name, std::int64_t n) {
-      if (n > 1) out += std::string(" ") + name + " " + std::to_string(n);
-    };
-    add("context", context), add("tensor", tensor), add("expert", expert),
-        add("rollout", rollout_tensor == tensor ? 1 : rollout_tensor), add("shared by", shard_ranks);
-    return out + (leaf_of_micro ? " small leaves" : "");
-  }
+  std::string text() const;
 };
 
 /// One line that says why the layout is impossible; empty if it is possible.
-inline std::string check_layout(const layout& l, const model_shape& m, const workload& w, std::int64_t devices) {
+std::string check_layout(const layout& l, const model_shape& m, const workload& w, std::int64_t devices);
+
+}  // namespace trainer::planning
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
+RLCORE_BEGIN
+namespace trainer::planning {
+
+RLCORE_INLINE std::string layout::text() const {
+  std::string out = "zero" + std::to_string(zero) + " data " + std::to_string(data);
+  const auto add = [&](const char* name, std::int64_t n) {
+    if (n > 1) out += std::string(" ") + name + " " + std::to_string(n);
+  };
+  add("context", context), add("tensor", tensor), add("expert", expert),
+      add("rollout", rollout_tensor == tensor ? 1 : rollout_tensor), add("shared by", shard_ranks);
+  return out + (leaf_of_micro ? " small leaves" : "");
+}
+
+RLCORE_INLINE std::string check_layout(const layout& l, const model_shape& m, const workload& w, std::int64_t devices) {
   const auto number = [](std::int64_t n) { return std::to_string(n); };
   const auto divides = [&](const char* name, std::int64_t n, const char* of, std::int64_t whole) -> std::string {
     if (n >= 1 && whole % n == 0) return {};
@@ -95,3 +106,4 @@ inline std::string check_layout(const layout& l, const model_shape& m, const wor
 
 }  // namespace trainer::planning
 RLCORE_END
+#endif

@@ -36,17 +36,28 @@ struct memory_need {
 struct layer_values {
   double split = 0, whole = 0;
   /// Counts for the shape of one layer. Of experts, those that one token meets count.
-  explicit layer_values(const model_shape& m) {
-    const auto f = [](std::int64_t n) { return static_cast<double>(n); };
-    const double copies = m.experts == 0 ? 1 : f(m.experts_per_token);
-    split = 2 * f(m.query_width()) + 2 * f(m.kv_width()) + 3 * copies * f(m.intermediate_size);
-    whole = 4 * f(m.hidden_size) + (m.experts == 0 ? 0 : 2 * copies * f(m.hidden_size));
-  }
+  explicit layer_values(const model_shape& m);
 };
 
 /// What one device of layout `l` holds for one step `w` of the model `m`, in bytes. Keys and values get what is left of
 /// the cluster's memory, as far as the sequences need it.
-inline memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c) {
+memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c);
+
+}  // namespace trainer::planning
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
+RLCORE_BEGIN
+namespace trainer::planning {
+
+RLCORE_INLINE layer_values::layer_values(const model_shape& m) {
+  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
+  const double copies = m.experts == 0 ? 1 : f(m.experts_per_token);
+  split = 2 * f(m.query_width()) + 2 * f(m.kv_width()) + 3 * copies * f(m.intermediate_size);
+  whole = 4 * f(m.hidden_size) + (m.experts == 0 ? 0 : 2 * copies * f(m.hidden_size));
+}
+
+RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c) {
   const auto f = [](std::int64_t n) { return static_cast<double>(n); };
   const batches b(l, w);
   const local_sizes local(m, l.tensor, l.expert_parts());
@@ -102,3 +113,4 @@ inline memory_need memory_of(const model_shape& m, const layout& l, const worklo
 
 }  // namespace trainer::planning
 RLCORE_END
+#endif

@@ -15,8 +15,22 @@ RLCORE_BEGIN
 namespace trainer::planning {
 
 /// One model on one number of devices, in full: the best layout, `count` of those that fit, why others do not.
-inline std::string plan_text(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
-                             const wishes& wanted, std::size_t count) {
+std::string plan_text(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
+                      const wishes& wanted, std::size_t count);
+
+/// The best layout of each model on each number of devices, one row each.
+aligned_table plan_table(const std::vector<model_shape>& models, const workload& w, const cluster& c,
+                         const std::vector<std::int64_t>& devices, const wishes& wanted);
+
+}  // namespace trainer::planning
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
+RLCORE_BEGIN
+namespace trainer::planning {
+
+RLCORE_INLINE std::string plan_text(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
+                                    const wishes& wanted, std::size_t count) {
   const search_result r = search_layouts(m, w, c, devices, wanted);
   std::string out = m.name + " on " + cluster_text(c, devices) + "\n" + parameters_text(m);
   std::string reasons;
@@ -43,9 +57,8 @@ inline std::string plan_text(const model_shape& m, const workload& w, const clus
   return out + too_large_text(r, c) + reasons;
 }
 
-/// The best layout of each model on each number of devices, one row each.
-inline aligned_table plan_table(const std::vector<model_shape>& models, const workload& w, const cluster& c,
-                                const std::vector<std::int64_t>& devices, const wishes& wanted) {
+RLCORE_INLINE aligned_table plan_table(const std::vector<model_shape>& models, const workload& w, const cluster& c,
+                                       const std::vector<std::int64_t>& devices, const wishes& wanted) {
   aligned_table t;
   t.add({"model", "devices", "layout", "GB/device", "state GB", "update s", "log-probs s", "rollout s", "step s"});
   for (const model_shape& m : models)
@@ -69,3 +82,4 @@ inline aligned_table plan_table(const std::vector<model_shape>& models, const wo
 
 }  // namespace trainer::planning
 RLCORE_END
+#endif

@@ -18,7 +18,37 @@ namespace trainer::planning {
 inline std::string giga(double x) { return short_number(x / 1e9); }
 
 /// 7615616512 as 7,615,616,512.
-inline std::string grouped(std::int64_t n) {
+std::string grouped(std::int64_t n);
+
+/// The model's parameters by part, and the constant c of the cost s^2 + c s of a sequence of s tokens.
+std::string parameters_text(const model_shape& m);
+
+/// One line: devices, memory and bandwidths, with the source of the numbers.
+std::string cluster_text(const cluster& c, std::int64_t devices);
+
+/// The uses of one device's memory in GB while training and while sampling, and what there is.
+std::string memory_text(const memory_need& n, const cluster& c);
+
+/// The collectives of each stage: calls, MB each, GB that a device sends in all, and seconds.
+std::string traffic_text(const std::vector<std::pair<std::string, std::vector<transfer>>>& stages, const cluster& c);
+
+/// The seconds of each stage of a step.
+std::string times_text(const stage_times& t, const workload& w);
+
+/// The first `count` layouts: memory of a device in GB and seconds of a step.
+std::string candidates_text(const std::vector<candidate>& list, std::size_t count);
+
+/// For each stage of ZeRO: the layout that comes closest, and the uses of its memory.
+std::string too_large_text(const search_result& r, const cluster& c);
+
+}  // namespace trainer::planning
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
+RLCORE_BEGIN
+namespace trainer::planning {
+
+RLCORE_INLINE std::string grouped(std::int64_t n) {
   std::string digits = std::to_string(n), out;
   for (std::size_t k = 0; k < digits.size(); ++k) {
     if (k > 0 && (digits.size() - k) % 3 == 0) out += ',';
@@ -27,8 +57,7 @@ inline std::string grouped(std::int64_t n) {
   return out;
 }
 
-/// The model's parameters by part, and the constant c of the cost s^2 + c s of a sequence of s tokens.
-inline std::string parameters_text(const model_shape& m) {
+RLCORE_INLINE std::string parameters_text(const model_shape& m) {
   aligned_table t;
   t.add({"parameters", ""});
   t.add({"embedding", grouped(m.embedding_parameters())});
@@ -41,8 +70,7 @@ inline std::string parameters_text(const model_shape& m) {
   return t.text();
 }
 
-/// One line: devices, memory and bandwidths, with the source of the numbers.
-inline std::string cluster_text(const cluster& c, std::int64_t devices) {
+RLCORE_INLINE std::string cluster_text(const cluster& c, std::int64_t devices) {
   std::string out = std::to_string(devices) + " x " + c.name + " (" + c.source + "): " + giga(c.memory) + " GB, " +
                     giga(c.memory_bandwidth) + " GB/s";
   if (c.measured.empty())
@@ -53,8 +81,7 @@ inline std::string cluster_text(const cluster& c, std::int64_t devices) {
   return out + "\n";
 }
 
-/// The uses of one device's memory in GB while training and while sampling, and what there is.
-inline std::string memory_text(const memory_need& n, const cluster& c) {
+RLCORE_INLINE std::string memory_text(const memory_need& n, const cluster& c) {
   aligned_table t;
   t.add({"GB per device", "training", "sampling"});
   const auto row = [&](const char* name, double training, double sampling) {
@@ -72,9 +99,8 @@ inline std::string memory_text(const memory_need& n, const cluster& c) {
   return t.text();
 }
 
-/// The collectives of each stage: calls, MB each, GB that a device sends in all, and seconds.
-inline std::string traffic_text(const std::vector<std::pair<std::string, std::vector<transfer>>>& stages,
-                                const cluster& c) {
+RLCORE_INLINE std::string traffic_text(const std::vector<std::pair<std::string, std::vector<transfer>>>& stages,
+                                       const cluster& c) {
   static constexpr const char* names[] = {"all_gather", "reduce_scatter",   "all_reduce",
                                           "all_to_all", "all_to_all + sum", "shift"};
   aligned_table t;
@@ -88,8 +114,7 @@ inline std::string traffic_text(const std::vector<std::pair<std::string, std::ve
   return t.rows.size() == 1 ? "  no device sends anything\n" : t.text();
 }
 
-/// The seconds of each stage of a step.
-inline std::string times_text(const stage_times& t, const workload& w) {
+RLCORE_INLINE std::string times_text(const stage_times& t, const workload& w) {
   aligned_table out;
   const auto row = [&](const std::string& name, double s, const std::string& remark) {
     out.add({name, short_number(s), " " + remark});
@@ -113,8 +138,7 @@ inline std::string times_text(const stage_times& t, const workload& w) {
   return out.text();
 }
 
-/// The first `count` layouts: memory of a device in GB and seconds of a step.
-inline std::string candidates_text(const std::vector<candidate>& list, std::size_t count) {
+RLCORE_INLINE std::string candidates_text(const std::vector<candidate>& list, std::size_t count) {
   aligned_table t;
   t.add({"layouts that fit", "GB/device", "state GB", "update s", "log-probs s", "rollout s", "step s"});
   for (std::size_t k = 0; k < std::min(count, list.size()); ++k) {
@@ -126,8 +150,7 @@ inline std::string candidates_text(const std::vector<candidate>& list, std::size
   return t.text();
 }
 
-/// For each stage of ZeRO: the layout that comes closest, and the uses of its memory.
-inline std::string too_large_text(const search_result& r, const cluster& c) {
+RLCORE_INLINE std::string too_large_text(const search_result& r, const cluster& c) {
   std::string out;
   for (int zero = 0; zero <= 3; ++zero) {
     const auto same = [&](const candidate& x) { return x.layout.zero == zero; };
@@ -149,3 +172,4 @@ inline std::string too_large_text(const search_result& r, const cluster& c) {
 
 }  // namespace trainer::planning
 RLCORE_END
+#endif

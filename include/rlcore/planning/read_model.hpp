@@ -15,7 +15,23 @@ RLCORE_BEGIN
 namespace trainer::planning {
 
 /// Of a model that the library can train; experts are given by who has them.
-inline model_shape shape_of(const nn::config& c, std::string name = {}) {
+model_shape shape_of(const nn::config& c, std::string name = {});
+
+/// Reads a config.json of one of the families. Throws file_error, or format_error naming file, key,
+/// value and expectation.
+model_shape read_model_shape(const std::filesystem::path& path);
+
+/// `text` names a known model, or is the path of a config.json or of the folder it lies in.
+model_shape find_model(const std::string& text);
+
+}  // namespace trainer::planning
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
+RLCORE_BEGIN
+namespace trainer::planning {
+
+RLCORE_INLINE model_shape shape_of(const nn::config& c, std::string name) {
   return {std::move(name),
           c.vocab_size,
           c.hidden_size,
@@ -32,9 +48,7 @@ inline model_shape shape_of(const nn::config& c, std::string name = {}) {
           c.vision};
 }
 
-/// Reads a config.json of one of the families. Throws file_error, or format_error naming file, key,
-/// value and expectation.
-inline model_shape read_model_shape(const std::filesystem::path& path) {
+RLCORE_INLINE model_shape read_model_shape(const std::filesystem::path& path) {
   const std::filesystem::path where = std::filesystem::is_directory(path) ? path / "config.json" : path;
   const checkpoint::json_file whole(where);
   const nn::family family = checkpoint::read_family(whole);
@@ -74,8 +88,7 @@ inline model_shape read_model_shape(const std::filesystem::path& path) {
   return m;
 }
 
-/// `text` names a known model, or is the path of a config.json or of the folder it lies in.
-inline model_shape find_model(const std::string& text) {
+RLCORE_INLINE model_shape find_model(const std::string& text) {
   std::error_code ignored;
   if (std::filesystem::exists(text, ignored)) return read_model_shape(text);
   if (const model_shape* known = find_known_model(text)) return *known;
@@ -89,3 +102,4 @@ inline model_shape find_model(const std::string& text) {
 
 }  // namespace trainer::planning
 RLCORE_END
+#endif

@@ -16,7 +16,22 @@ RLCORE_BEGIN
 namespace trainer::planning {
 
 /// The step of plan's command line. Throws config_error if `updates` does not divide the sequences.
-inline workload read_workload(const options& o) {
+workload read_workload(const options& o);
+
+/// The parts of the layout that plan's command line fixes.
+wishes read_wishes(const options& o);
+
+/// What the program prints for these options.
+std::string run_plan(const options& o);
+
+}  // namespace trainer::planning
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
+RLCORE_BEGIN
+namespace trainer::planning {
+
+RLCORE_INLINE workload read_workload(const options& o) {
   workload w;
   w.prompts = o.get<std::int64_t>("prompts"), w.responses = o.get<std::int64_t>("responses");
   w.prompt_length = o.get<std::int64_t>("prompt_length"), w.response_length = o.get<std::int64_t>("response_length");
@@ -38,8 +53,7 @@ inline workload read_workload(const options& o) {
   return w;
 }
 
-/// The parts of the layout that plan's command line fixes.
-inline wishes read_wishes(const options& o) {
+RLCORE_INLINE wishes read_wishes(const options& o) {
   wishes x;
   x.data = o.find<std::int64_t>("data"), x.context = o.find<std::int64_t>("context");
   x.tensor = o.find<std::int64_t>("tensor"), x.expert = o.find<std::int64_t>("expert");
@@ -55,8 +69,7 @@ inline wishes read_wishes(const options& o) {
   return x;
 }
 
-/// What the program prints for these options.
-inline std::string run_plan(const options& o) {
+RLCORE_INLINE std::string run_plan(const options& o) {
   const std::vector<std::string> names = o.list("model");
   if (names.empty()) throw config_error("model=... is missing: a known model such as Qwen2.5-7B, or a config.json");
   std::vector<model_shape> models;
@@ -84,3 +97,4 @@ inline std::string run_plan(const options& o) {
 
 }  // namespace trainer::planning
 RLCORE_END
+#endif

@@ -52,8 +52,22 @@ inline layout with_large_leaves(layout l) {
 }
 
 /// The layouts that the wishes leave open, possible or not.
-inline std::vector<layout> open_layouts(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
-                                        const wishes& wanted) {
+std::vector<layout> open_layouts(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
+                                 const wishes& wanted);
+
+/// Rates all layouts of `devices` that the wishes leave open. Times within 2 % count as equal.
+search_result search_layouts(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
+                             const wishes& wanted);
+
+}  // namespace trainer::planning
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
+RLCORE_BEGIN
+namespace trainer::planning {
+
+RLCORE_INLINE std::vector<layout> open_layouts(const model_shape& m, const workload& w, const cluster& c,
+                                               std::int64_t devices, const wishes& wanted) {
   using list = std::vector<std::int64_t>;
   const auto sizes = [&](std::optional<std::int64_t> fixed, std::int64_t largest) {
     if (fixed) return list{*fixed};
@@ -95,9 +109,8 @@ inline std::vector<layout> open_layouts(const model_shape& m, const workload& w,
   return out;
 }
 
-/// Rates all layouts of `devices` that the wishes leave open. Times within 2 % count as equal.
-inline search_result search_layouts(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
-                                    const wishes& wanted) {
+RLCORE_INLINE search_result search_layouts(const model_shape& m, const workload& w, const cluster& c,
+                                           std::int64_t devices, const wishes& wanted) {
   search_result result;
   for (const layout& l : open_layouts(m, w, c, devices, wanted)) {
     if (const std::string why = check_layout(l, m, w, devices); !why.empty()) {
@@ -132,3 +145,4 @@ inline search_result search_layouts(const model_shape& m, const workload& w, con
 
 }  // namespace trainer::planning
 RLCORE_END
+#endif

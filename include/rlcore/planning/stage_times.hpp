@@ -29,7 +29,27 @@ struct stage_times {
 namespace detail {
 
 /// The seconds of a pass that draws a token for `n` sequences with `past` tokens each.
-inline double decode_pass(const model_shape& m, const layout& l, const cluster& c, double n, double past) {
+double decode_pass(const model_shape& m, const layout& l, const cluster& c, double n, double past);
+
+inline void sum_transfers(const cluster& c, const std::vector<transfer>& list, double& hidden, double& exposed) {
+  for (const transfer& t : list) (t.hidden ? hidden : exposed) += t.calls * seconds(c, t.kind, t.group, t.bytes);
+}
+
+}  // namespace detail
+
+/// The times of one step `w` of model `m` under layout `l`; `need` is what memory_of() says, which limits the sequences
+/// that are sampled together.
+stage_times times_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
+                     const memory_need& need);
+
+}  // namespace trainer::planning
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
+RLCORE_BEGIN
+namespace trainer::planning::detail {
+
+RLCORE_INLINE double decode_pass(const model_shape& m, const layout& l, const cluster& c, double n, double past) {
   const auto f = [](std::int64_t x) { return static_cast<double>(x); };
   const double packed = c.value_bytes, value = l.value_bytes(c), split = f(l.rollout_tensor);
   double experts = 0;                                 // that are touched: all of them, once there are enough sequences
@@ -52,16 +72,12 @@ inline double decode_pass(const model_shape& m, const layout& l, const cluster& 
          f(m.layers) * c.layer_floor + exchange;
 }
 
-inline void sum_transfers(const cluster& c, const std::vector<transfer>& list, double& hidden, double& exposed) {
-  for (const transfer& t : list) (t.hidden ? hidden : exposed) += t.calls * seconds(c, t.kind, t.group, t.bytes);
-}
+}  // namespace trainer::planning::detail
 
-}  // namespace detail
+namespace trainer::planning {
 
-/// The times of one step `w` of model `m` under layout `l`; `need` is what memory_of() says, which limits the sequences
-/// that are sampled together.
-inline stage_times times_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
-                            const memory_need& need) {
+RLCORE_INLINE stage_times times_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
+                                   const memory_need& need) {
   const auto f = [](std::int64_t n) { return static_cast<double>(n); };
   const batches b(l, w);
   const traffic sent(m, l, w, c);
@@ -116,3 +132,4 @@ inline stage_times times_of(const model_shape& m, const layout& l, const workloa
 
 }  // namespace trainer::planning
 RLCORE_END
+#endif

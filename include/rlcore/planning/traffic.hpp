@@ -56,36 +56,12 @@ class traffic {
       : m_(m), l_(l), w_(w), c_(c), b_(l, w), local_(m, l.tensor, l.expert_parts()) {}
 
   /// The transfers of all updates of a step.
-  std::vector<transfer> update() const {
-    std::vector<transfer> out;
-    const double times = f(w_.updates * w_.epochs), micro = f(b_.micro);
-    weights_and_gradients(out, times);
-    passes(out, "forward", times * micro * (w_.recompute ? 2 : 1), f(b_.tokens), false);
-    passes(out, "backward", times * micro, f(b_.tokens), true);
-    return out;
-  }
+  std::vector<transfer> update() const;
   /// The transfers of a stage that only scores a step's sequences. Its model is in shards like the trained one, or
   /// `whole`.
-  std::vector<transfer> scoring(bool whole = false) const {
-    std::vector<transfer> out;
-    if (l_.zero == 3 && !whole) {
-      gather_units(out, f(b_.scored), 1);
-      add(out, {"number of passes", collective::all_gather, dense_group(), 8 * f(dense_group().size), 1, false});
-    }
-    if (l_.collects_experts() && !whole) {
-      collect_experts(out, f(b_.scored), true);
-      add(out, {"number of passes", collective::all_gather, {l_.expert, l_.tensor}, 8 * f(l_.expert), 1, false});
-    }
-    passes(out, "forward", f(b_.scored), f(b_.scored_tokens), false);
-    return out;
-  }
+  std::vector<transfer> scoring(bool whole = false) const;
   /// The transfers from the shards or parts of training to the weights of sampling.
-  std::vector<transfer> weight_sync() const {
-    std::vector<transfer> out;
-    if (l_.zero == 3 || (l_.tensor > 1 && l_.rollout_tensor != l_.tensor)) gather_all(out, "weights for sampling");
-    if (l_.collects_experts()) collect_experts(out, 1, false);
-    return out;
-  }
+  std::vector<transfer> weight_sync() const;
 
  private:
   static double f(std::int64_t n) noexcept { return static_cast<double>(n); }
@@ -106,91 +82,15 @@ class traffic {
     add(out, {name + " (experts)", kind, expert_group(), local_.experts * value, times * f(local_.layers), hidden});
   }
   double weight_bytes() const noexcept { return l_.value_bytes(c_); }
-  void gather_all(std::vector<transfer>& out, const std::string& name) const {
-    const local_sizes wanted(m_, l_.rollout_tensor, l_.expert_parts());  // see collect_experts() for the rest
-    add(out, {name, collective::all_gather, dense_group(), wanted.dense() * weight_bytes(), 1, false});
-    add(out,
-        {name + " (experts)", collective::all_gather, expert_group(), wanted.all_experts() * weight_bytes(), 1, false});
-  }
+  void gather_all(std::vector<transfer>& out, const std::string& name) const;
   /// Collects every rank's experts on all ranks of the group, layer by layer.
-  void collect_experts(std::vector<transfer>& out, double times, bool hidden) const {
-    add(out, {"experts of all",
-              collective::all_gather,
-              {l_.expert, l_.tensor},
-              local_.experts * f(l_.expert) * weight_bytes(),
-              times * f(local_.layers),
-              hidden});
-  }
+  void collect_experts(std::vector<transfer>& out, double times, bool hidden) const;
   /// Gathers the layers `times` times in a pass. The head and a separate embedding are gathered once, a tied embedding
   /// at the begin and at the end.
-  void gather_units(std::vector<transfer>& out, double passes, double times) const {
-    const double value = weight_bytes(), layers = f(local_.layers);
-    const double norm = f(m_.hidden_size) / f(l_.tensor), embedding = local_.ends - norm;
-    const auto gather = [&](const char* name, const rank_group& g, double parameters, double calls) {
-      add(out, {name, collective::all_gather, g, parameters * value, passes * calls, true});
-    };
-    gather("weights of layers", dense_group(), local_.layer, layers * times);
-    gather(m_.tied ? "weights (embedding)" : "weights (ends)", dense_group(), m_.tied ? embedding : local_.ends,
-           m_.tied ? 2 : 1);
-    if (m_.tower) gather("weights (vision tower)", dense_group(), local_.tower, 1);
-    if (m_.tied) gather("weights (last norm)", dense_group(), norm, 1);
-    gather("weights of experts", expert_group(), local_.experts, layers * times);
-  }
-  void weights_and_gradients(std::vector<transfer>& out, double times) const {
-    const double leaves = f(b_.leaves);
-    // exact: leaves that are cut at once travel as floats, sums of leaves as 64-bit integers.
-    const bool exact = l_.sums == reduction_kind::exact;
-    const double leaf = l_.wire_bf16 ? 2 : 4, sum_of_leaves = exact ? 8 : leaf;
-    const collective sum = l_.sums == reduction_kind::fast ? collective::reduce_scatter : collective::ordered_sum;
-    // Once for the forward and once for the backward, unless they are kept.
-    if (l_.zero == 3) gather_units(out, times * f(b_.micro), l_.reshard_after_forward ? 2 : 1);
-    units(out, "gradients", sum, l_.zero >= 2 ? leaf : sum_of_leaves, times * (l_.zero >= 2 ? leaves : 1),
-          l_.zero >= 2);
-    if (l_.zero == 0) units(out, "sums of gradients", collective::all_gather, 4, times, false);
-    if (l_.zero > 0 && l_.replicas() > 1) {
-      const double shard = (local_.dense() + (l_.expert_parts() > 1 ? 0 : local_.all_experts())) / f(l_.shards());
-      add(out, {"gradients, replicas", sum, replica_group(), shard * sum_of_leaves, times, false});
-      add(out, {"sums, replicas", collective::all_gather, replica_group(), shard * 4, times, false});
-    }
-    if (l_.zero > 0)  // a double for each block of 1024
-      add(out,
-          {"norm", collective::all_gather, dense_group(),
-           8 * std::ceil((local_.dense() + (l_.expert_parts() > 1 ? 0 : local_.all_experts())) / 1024), times, false});
-    if (l_.zero == 1 || l_.zero == 2)
-      units(out, "updated weights", collective::all_gather, weight_bytes(), times, false);
-  }
+  void gather_units(std::vector<transfer>& out, double passes, double times) const;
+  void weights_and_gradients(std::vector<transfer>& out, double times) const;
   /// The exchanges of layers in `passes` passes over a micro-batch of `tokens` tokens of a device.
-  void passes(std::vector<transfer>& out, const std::string& when, double passes, double tokens, bool backward) const {
-    const double calls = passes * f(m_.layers), value = l_.value_bytes(c_);
-    const double kv = 2 * f(m_.kv_width()) / f(l_.tensor), q = f(m_.query_width()) / f(l_.tensor);
-    // The rows of each sublayer, and those of the embedding or the head; sequence parallel layers gather the inputs of
-    // their products once more.
-    add(out, {"tensor, " + when,
-              collective::all_reduce,
-              {l_.tensor, 1},
-              tokens * f(m_.hidden_size) * value,
-              passes + (backward && l_.sequence_parallel ? 3 : 2) * calls,
-              false});
-    const rank_group context{l_.context, l_.tensor};
-    const double whole = tokens * f(l_.context);
-    if (l_.how_context == context_kind::gather_kv) {
-      add(out, {"keys, values, " + when, collective::all_gather, context, whole * kv * value, calls, false});
-      if (backward) add(out, {"dK, dV", collective::ordered_sum, context, whole * kv * 4, calls, false});
-    } else if (l_.how_context == context_kind::ring) {
-      add(out, {"ring, " + when, collective::shift, context, tokens * kv * value, calls * f(l_.context - 1), true});
-      if (backward)
-        add(out, {"ring, dK, dV", collective::shift, context, tokens * kv * 4, calls * f(l_.context), true});
-    } else {
-      add(out, {"ulysses, " + when, collective::all_to_all, context, tokens * (2 * q + kv) * value, calls, false});
-    }
-    if (m_.experts > 0)
-      add(out, {"experts, " + when,
-                collective::all_to_all,
-                {l_.expert, l_.tensor},
-                tokens * f(m_.experts_per_token * m_.hidden_size) * value,
-                2 * calls,
-                false});
-  }
+  void passes(std::vector<transfer>& out, const std::string& when, double passes, double tokens, bool backward) const;
 
   const model_shape& m_;
   const layout& l_;
@@ -202,3 +102,125 @@ class traffic {
 
 }  // namespace trainer::planning
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
+RLCORE_BEGIN
+namespace trainer::planning {
+
+RLCORE_INLINE std::vector<transfer> traffic::update() const {
+  std::vector<transfer> out;
+  const double times = f(w_.updates * w_.epochs), micro = f(b_.micro);
+  weights_and_gradients(out, times);
+  passes(out, "forward", times * micro * (w_.recompute ? 2 : 1), f(b_.tokens), false);
+  passes(out, "backward", times * micro, f(b_.tokens), true);
+  return out;
+}
+
+RLCORE_INLINE std::vector<transfer> traffic::scoring(bool whole) const {
+  std::vector<transfer> out;
+  if (l_.zero == 3 && !whole) {
+    gather_units(out, f(b_.scored), 1);
+    add(out, {"number of passes", collective::all_gather, dense_group(), 8 * f(dense_group().size), 1, false});
+  }
+  if (l_.collects_experts() && !whole) {
+    collect_experts(out, f(b_.scored), true);
+    add(out, {"number of passes", collective::all_gather, {l_.expert, l_.tensor}, 8 * f(l_.expert), 1, false});
+  }
+  passes(out, "forward", f(b_.scored), f(b_.scored_tokens), false);
+  return out;
+}
+
+RLCORE_INLINE std::vector<transfer> traffic::weight_sync() const {
+  std::vector<transfer> out;
+  if (l_.zero == 3 || (l_.tensor > 1 && l_.rollout_tensor != l_.tensor)) gather_all(out, "weights for sampling");
+  if (l_.collects_experts()) collect_experts(out, 1, false);
+  return out;
+}
+
+RLCORE_INLINE void traffic::gather_all(std::vector<transfer>& out, const std::string& name) const {
+  const local_sizes wanted(m_, l_.rollout_tensor, l_.expert_parts());  // see collect_experts() for the rest
+  add(out, {name, collective::all_gather, dense_group(), wanted.dense() * weight_bytes(), 1, false});
+  add(out,
+      {name + " (experts)", collective::all_gather, expert_group(), wanted.all_experts() * weight_bytes(), 1, false});
+}
+
+RLCORE_INLINE void traffic::collect_experts(std::vector<transfer>& out, double times, bool hidden) const {
+  add(out, {"experts of all",
+            collective::all_gather,
+            {l_.expert, l_.tensor},
+            local_.experts * f(l_.expert) * weight_bytes(),
+            times * f(local_.layers),
+            hidden});
+}
+
+RLCORE_INLINE void traffic::gather_units(std::vector<transfer>& out, double passes, double times) const {
+  const double value = weight_bytes(), layers = f(local_.layers);
+  const double norm = f(m_.hidden_size) / f(l_.tensor), embedding = local_.ends - norm;
+  const auto gather = [&](const char* name, const rank_group& g, double parameters, double calls) {
+    add(out, {name, collective::all_gather, g, parameters * value, passes * calls, true});
+  };
+  gather("weights of layers", dense_group(), local_.layer, layers * times);
+  gather(m_.tied ? "weights (embedding)" : "weights (ends)", dense_group(), m_.tied ? embedding : local_.ends,
+         m_.tied ? 2 : 1);
+  if (m_.tower) gather("weights (vision tower)", dense_group(), local_.tower, 1);
+  if (m_.tied) gather("weights (last norm)", dense_group(), norm, 1);
+  gather("weights of experts", expert_group(), local_.experts, layers * times);
+}
+
+RLCORE_INLINE void traffic::weights_and_gradients(std::vector<transfer>& out, double times) const {
+  const double leaves = f(b_.leaves);
+  // exact: leaves that are cut at once travel as floats, sums of leaves as 64-bit integers.
+  const bool exact = l_.sums == reduction_kind::exact;
+  const double leaf = l_.wire_bf16 ? 2 : 4, sum_of_leaves = exact ? 8 : leaf;
+  const collective sum = l_.sums == reduction_kind::fast ? collective::reduce_scatter : collective::ordered_sum;
+  // Once for the forward and once for the backward, unless they are kept.
+  if (l_.zero == 3) gather_units(out, times * f(b_.micro), l_.reshard_after_forward ? 2 : 1);
+  units(out, "gradients", sum, l_.zero >= 2 ? leaf : sum_of_leaves, times * (l_.zero >= 2 ? leaves : 1), l_.zero >= 2);
+  if (l_.zero == 0) units(out, "sums of gradients", collective::all_gather, 4, times, false);
+  if (l_.zero > 0 && l_.replicas() > 1) {
+    const double shard = (local_.dense() + (l_.expert_parts() > 1 ? 0 : local_.all_experts())) / f(l_.shards());
+    add(out, {"gradients, replicas", sum, replica_group(), shard * sum_of_leaves, times, false});
+    add(out, {"sums, replicas", collective::all_gather, replica_group(), shard * 4, times, false});
+  }
+  if (l_.zero > 0)  // a double for each block of 1024
+    add(out,
+        {"norm", collective::all_gather, dense_group(),
+         8 * std::ceil((local_.dense() + (l_.expert_parts() > 1 ? 0 : local_.all_experts())) / 1024), times, false});
+  if (l_.zero == 1 || l_.zero == 2) units(out, "updated weights", collective::all_gather, weight_bytes(), times, false);
+}
+
+RLCORE_INLINE void traffic::passes(std::vector<transfer>& out, const std::string& when, double passes, double tokens,
+                                   bool backward) const {
+  const double calls = passes * f(m_.layers), value = l_.value_bytes(c_);
+  const double kv = 2 * f(m_.kv_width()) / f(l_.tensor), q = f(m_.query_width()) / f(l_.tensor);
+  // The rows of each sublayer, and those of the embedding or the head; sequence parallel layers gather the inputs of
+  // their products once more.
+  add(out, {"tensor, " + when,
+            collective::all_reduce,
+            {l_.tensor, 1},
+            tokens * f(m_.hidden_size) * value,
+            passes + (backward && l_.sequence_parallel ? 3 : 2) * calls,
+            false});
+  const rank_group context{l_.context, l_.tensor};
+  const double whole = tokens * f(l_.context);
+  if (l_.how_context == context_kind::gather_kv) {
+    add(out, {"keys, values, " + when, collective::all_gather, context, whole * kv * value, calls, false});
+    if (backward) add(out, {"dK, dV", collective::ordered_sum, context, whole * kv * 4, calls, false});
+  } else if (l_.how_context == context_kind::ring) {
+    add(out, {"ring, " + when, collective::shift, context, tokens * kv * value, calls * f(l_.context - 1), true});
+    if (backward) add(out, {"ring, dK, dV", collective::shift, context, tokens * kv * 4, calls * f(l_.context), true});
+  } else {
+    add(out, {"ulysses, " + when, collective::all_to_all, context, tokens * (2 * q + kv) * value, calls, false});
+  }
+  if (m_.experts > 0)
+    add(out, {"experts, " + when,
+              collective::all_to_all,
+              {l_.expert, l_.tensor},
+              tokens * f(m_.experts_per_token * m_.hidden_size) * value,
+              2 * calls,
+              false});
+}
+
+}  // namespace trainer::planning
+RLCORE_END
+#endif

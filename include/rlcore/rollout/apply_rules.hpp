@@ -27,12 +27,7 @@ struct ruled_row {
 namespace detail {
 
 /// Only the tokens of `allowed` keep their logits.
-inline void keep_allowed(std::span<const std::int32_t> allowed, std::span<float> logits, std::vector<float>& kept) {
-  kept.clear();
-  for (const std::int32_t token : allowed) kept.push_back(logits[static_cast<std::size_t>(token)]);
-  std::ranges::fill(logits, -std::numeric_limits<float>::infinity());
-  for (std::size_t i = 0; i < allowed.size(); ++i) logits[static_cast<std::size_t>(allowed[i])] = kept[i];
-}
+void keep_allowed(std::span<const std::int32_t> allowed, std::span<float> logits, std::vector<float>& kept);
 
 /// Excludes the last token of a word whose other tokens end the text.
 inline void exclude_bad_word(std::span<const std::int32_t> word, std::span<const std::int32_t> generated,
@@ -42,7 +37,31 @@ inline void exclude_bad_word(std::span<const std::int32_t> word, std::span<const
     logits[static_cast<std::size_t>(word.back())] = -std::numeric_limits<float>::infinity();
 }
 
-inline void penalise(const logit_rules& rules, const token_history& history, std::span<float> logits) {
+void penalise(const logit_rules& rules, const token_history& history, std::span<float> logits);
+
+}  // namespace detail
+
+/// Changes the float32 logits of one row as vLLM's sampler does: allowed ids, bad words, min_tokens, logit_bias, then
+/// the penalties, with l > 0 ? l / rho : l rho for tokens of prompt and text, l - f count and l - p for tokens of the
+/// text. `kept` is scratch memory. Throws error if no token is left: all logits are -infinity.
+void apply_rules(const ruled_row& row, std::span<float> logits, std::vector<float>& kept);
+
+}  // namespace rollout
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_ROLLOUT)
+RLCORE_BEGIN
+namespace rollout::detail {
+
+RLCORE_INLINE void keep_allowed(std::span<const std::int32_t> allowed, std::span<float> logits,
+                                std::vector<float>& kept) {
+  kept.clear();
+  for (const std::int32_t token : allowed) kept.push_back(logits[static_cast<std::size_t>(token)]);
+  std::ranges::fill(logits, -std::numeric_limits<float>::infinity());
+  for (std::size_t i = 0; i < allowed.size(); ++i) logits[static_cast<std::size_t>(allowed[i])] = kept[i];
+}
+
+RLCORE_INLINE void penalise(const logit_rules& rules, const token_history& history, std::span<float> logits) {
   history.for_each([&](std::int32_t token, std::int64_t times) {
     float& logit = logits[static_cast<std::size_t>(token)];
     logit = logit > 0 ? logit / rules.repetition_penalty : logit * rules.repetition_penalty;
@@ -52,12 +71,11 @@ inline void penalise(const logit_rules& rules, const token_history& history, std
   });
 }
 
-}  // namespace detail
+}  // namespace rollout::detail
 
-/// Changes the float32 logits of one row as vLLM's sampler does: allowed ids, bad words, min_tokens, logit_bias, then
-/// the penalties, with l > 0 ? l / rho : l rho for tokens of prompt and text, l - f count and l - p for tokens of the
-/// text. `kept` is scratch memory. Throws error if no token is left: all logits are -infinity.
-inline void apply_rules(const ruled_row& row, std::span<float> logits, std::vector<float>& kept) {
+namespace rollout {
+
+RLCORE_INLINE void apply_rules(const ruled_row& row, std::span<float> logits, std::vector<float>& kept) {
   if (row.neutral()) return;
   const logit_rules& rules = *row.rules;
   constexpr float excluded = -std::numeric_limits<float>::infinity();
@@ -74,3 +92,4 @@ inline void apply_rules(const ruled_row& row, std::span<float> logits, std::vect
 
 }  // namespace rollout
 RLCORE_END
+#endif

@@ -18,7 +18,17 @@ namespace rollout {
 /// kept = the tokens that `settings` may draw from a row of logits, by falling probability, equals by id, with the
 /// log-probs of the draw: softmax(logits / temperature) over what min_p, top_k and then top_p leave, in double. Greedy:
 /// all of softmax(logits). It sorts what min_p and top_k leave: for reports, not for drawing.
-inline void kept_tokens(const sampling& settings, std::span<const float> logits, std::vector<token_logprob>& kept) {
+void kept_tokens(const sampling& settings, std::span<const float> logits, std::vector<token_logprob>& kept);
+
+}  // namespace rollout
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_ROLLOUT)
+RLCORE_BEGIN
+namespace rollout {
+
+RLCORE_INLINE void kept_tokens(const sampling& settings, std::span<const float> logits,
+                               std::vector<token_logprob>& kept) {
   const sampling how = settings.greedy() ? sampling{} : settings;
   kept.clear();
   float largest = -std::numeric_limits<float>::infinity();
@@ -56,3 +66,4 @@ inline void kept_tokens(const sampling& settings, std::span<const float> logits,
 
 }  // namespace rollout
 RLCORE_END
+#endif

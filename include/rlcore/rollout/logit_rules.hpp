@@ -43,29 +43,7 @@ struct logit_rules {
   }
   /// Throws config_error that names the field: a number out of its range, an id outside of the vocabulary, or rules
   /// under which no token could be left to draw. `never` are ids that the model itself never gives.
-  void validate(std::int64_t vocabulary, std::int64_t max_new_tokens, std::span<const std::int32_t> never = {}) const {
-    if (!(repetition_penalty >= 1e-3f && repetition_penalty <= 1e3f))
-      throw config_error("repetition_penalty=" + float_text(repetition_penalty) +
-                         " must lie in [0.001, 1000]; 1 changes nothing");
-    check_penalty("frequency_penalty", frequency_penalty);
-    check_penalty("presence_penalty", presence_penalty);
-    if (min_tokens < 0 || min_tokens > max_new_tokens)
-      throw config_error("min_tokens=" + std::to_string(min_tokens) +
-                         " must lie in [0, max_tokens = " + std::to_string(max_new_tokens) + "]");
-    for (const std::int32_t token : allowed_token_ids) check_id("allowed_token_ids", token, vocabulary);
-    for (const auto& word : bad_words) {
-      if (word.empty()) throw config_error("bad_words: a word has no token");
-      for (const std::int32_t token : word) check_id("bad_words", token, vocabulary);
-    }
-    for (const std::int32_t token : ending_ids) check_id("stop_token_ids", token, vocabulary);
-    for (const token_bias& b : logit_bias) {
-      check_id("logit_bias", b.token, vocabulary);
-      if (!std::isfinite(b.bias))
-        throw config_error("logit_bias of token " + std::to_string(b.token) + "=" + float_text(b.bias) +
-                           " must be a number; those outside of [-100, 100] act as its ends");
-    }
-    check_choice(vocabulary, never);
-  }
+  void validate(std::int64_t vocabulary, std::int64_t max_new_tokens, std::span<const std::int32_t> never = {}) const;
 
  private:
   static void check_penalty(const char* name, float value) {
@@ -84,19 +62,54 @@ struct logit_rules {
            });
   }
   /// At least one token that no rule may ever exclude.
-  void check_choice(std::int64_t vocabulary, std::span<const std::int32_t> never) const {
-    std::vector<std::int32_t> excluded(never.begin(), never.end());
-    for (const auto& word : bad_words)
-      if (may_complete(word)) excluded.push_back(word.back());
-    if (min_tokens > 0) excluded.insert(excluded.end(), ending_ids.begin(), ending_ids.end());
-    std::ranges::sort(excluded);
-    excluded.erase(std::unique(excluded.begin(), excluded.end()), excluded.end());
-    const auto free = [&](std::int32_t token) { return !std::ranges::binary_search(excluded, token); };
-    if (allowed_token_ids.empty() ? std::ssize(excluded) < vocabulary : std::ranges::any_of(allowed_token_ids, free))
-      return;
-    throw config_error("allowed_token_ids, bad_words and min_tokens together may leave no token to draw");
-  }
+  void check_choice(std::int64_t vocabulary, std::span<const std::int32_t> never) const;
 };
 
 }  // namespace rollout
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_ROLLOUT)
+RLCORE_BEGIN
+namespace rollout {
+
+RLCORE_INLINE void logit_rules::validate(std::int64_t vocabulary, std::int64_t max_new_tokens,
+                                         std::span<const std::int32_t> never) const {
+  if (!(repetition_penalty >= 1e-3f && repetition_penalty <= 1e3f))
+    throw config_error("repetition_penalty=" + float_text(repetition_penalty) +
+                       " must lie in [0.001, 1000]; 1 changes nothing");
+  check_penalty("frequency_penalty", frequency_penalty);
+  check_penalty("presence_penalty", presence_penalty);
+  if (min_tokens < 0 || min_tokens > max_new_tokens)
+    throw config_error("min_tokens=" + std::to_string(min_tokens) +
+                       " must lie in [0, max_tokens = " + std::to_string(max_new_tokens) + "]");
+  for (const std::int32_t token : allowed_token_ids) check_id("allowed_token_ids", token, vocabulary);
+  for (const auto& word : bad_words) {
+    if (word.empty()) throw config_error("bad_words: a word has no token");
+    for (const std::int32_t token : word) check_id("bad_words", token, vocabulary);
+  }
+  for (const std::int32_t token : ending_ids) check_id("stop_token_ids", token, vocabulary);
+  for (const token_bias& b : logit_bias) {
+    check_id("logit_bias", b.token, vocabulary);
+    if (!std::isfinite(b.bias))
+      throw config_error("logit_bias of token " + std::to_string(b.token) + "=" + float_text(b.bias) +
+                         " must be a number; those outside of [-100, 100] act as its ends");
+  }
+  check_choice(vocabulary, never);
+}
+
+RLCORE_INLINE void logit_rules::check_choice(std::int64_t vocabulary, std::span<const std::int32_t> never) const {
+  std::vector<std::int32_t> excluded(never.begin(), never.end());
+  for (const auto& word : bad_words)
+    if (may_complete(word)) excluded.push_back(word.back());
+  if (min_tokens > 0) excluded.insert(excluded.end(), ending_ids.begin(), ending_ids.end());
+  std::ranges::sort(excluded);
+  excluded.erase(std::unique(excluded.begin(), excluded.end()), excluded.end());
+  const auto free = [&](std::int32_t token) { return !std::ranges::binary_search(excluded, token); };
+  if (allowed_token_ids.empty() ? std::ssize(excluded) < vocabulary : std::ranges::any_of(allowed_token_ids, free))
+    return;
+  throw config_error("allowed_token_ids, bad_words and min_tokens together may leave no token to draw");
+}
+
+}  // namespace rollout
+RLCORE_END
+#endif

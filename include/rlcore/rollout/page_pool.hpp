@@ -20,16 +20,7 @@ class page_pool {
   explicit page_pool(std::int32_t pages) { reset(pages); }
 
   /// Forgets all users and what is worth keeping.
-  void reset(std::int32_t pages) {
-    require(pages >= 0, "page_pool: the number of pages is negative");
-    users_.assign(static_cast<std::size_t>(pages), 0);
-    kept_.assign(users_.size(), 0);
-    free_.resize(users_.size());
-    for (std::int32_t p = 0; p < pages; ++p) free_[static_cast<std::size_t>(pages - 1 - p)] = p;
-    links_.assign(users_.size() + 1, {pages, pages});  // the last one is the list's ends
-    idle_ = 0;
-    least_free_ = pages;
-  }
+  void reset(std::int32_t pages);
 
   std::int32_t pages() const noexcept { return static_cast<std::int32_t>(users_.size()); }
   /// Pages that nobody uses.
@@ -42,54 +33,18 @@ class page_pool {
   std::int32_t most_used() const noexcept { return pages() - least_free_; }
 
   /// A page of one user, or -1 if there is none left. It is not kept().
-  std::int32_t acquire() {
-    std::int32_t page = -1;
-    if (!free_.empty()) {
-      page = free_.back();
-      free_.pop_back();
-    } else if (idle_ > 0) {
-      page = link(pages()).next;
-      unlink(page);
-      kept_[static_cast<std::size_t>(page)] = 0;
-    } else {
-      return page;
-    }
-    users_[static_cast<std::size_t>(page)] = 1;
-    if (available() < least_free_) least_free_ = available();
-    return page;
-  }
+  std::int32_t acquire();
   /// One user more of a page that is in use or kept.
-  void share(std::int32_t page) {
-    require(page >= 0 && page < pages() && (users(page) > 0 || kept(page)),
-            "page_pool: the page to share is not in use");
-    if (users_[static_cast<std::size_t>(page)]++ > 0) return;
-    unlink(page);
-    if (available() < least_free_) least_free_ = available();
-  }
+  void share(std::int32_t page);
   /// One user less; the last one frees it.
-  void release(std::int32_t page) {
-    require(page >= 0 && page < pages() && users(page) > 0, "page_pool: the page to release is not in use");
-    if (--users_[static_cast<std::size_t>(page)] > 0) return;
-    if (!kept(page)) return free_.push_back(page);
-    const std::int32_t last = link(pages()).previous;
-    link(page) = {last, pages()};
-    link(last).next = link(pages()).previous = page;
-    ++idle_;
-  }
+  void release(std::int32_t page);
   /// What a page in use holds is worth finding again, when nobody uses it any more.
   void keep(std::int32_t page) {
     require(page >= 0 && page < pages() && users(page) > 0, "page_pool: the page to keep is not in use");
     kept_[static_cast<std::size_t>(page)] = 1;
   }
   /// Nothing is worth keeping any more.
-  void forget_kept() {
-    while (idle_ > 0) {
-      const std::int32_t page = link(pages()).next;
-      unlink(page);
-      free_.push_back(page);
-    }
-    kept_.assign(kept_.size(), 0);
-  }
+  void forget_kept();
 
  private:
   /// Neighbours in the list of kept pages that nobody uses, in the order of their release.
@@ -97,12 +52,7 @@ class page_pool {
     std::int32_t previous = 0, next = 0;
   };
   neighbours& link(std::int32_t page) { return links_[static_cast<std::size_t>(page)]; }
-  void unlink(std::int32_t page) {
-    const neighbours at = link(page);
-    link(at.previous).next = at.next;
-    link(at.next).previous = at.previous;
-    --idle_;
-  }
+  void unlink(std::int32_t page);
 
   std::vector<std::int32_t> users_, free_;
   std::vector<char> kept_;
@@ -112,3 +62,72 @@ class page_pool {
 
 }  // namespace rollout
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_ROLLOUT)
+RLCORE_BEGIN
+namespace rollout {
+
+RLCORE_INLINE void page_pool::reset(std::int32_t pages) {
+  require(pages >= 0, "page_pool: the number of pages is negative");
+  users_.assign(static_cast<std::size_t>(pages), 0);
+  kept_.assign(users_.size(), 0);
+  free_.resize(users_.size());
+  for (std::int32_t p = 0; p < pages; ++p) free_[static_cast<std::size_t>(pages - 1 - p)] = p;
+  links_.assign(users_.size() + 1, {pages, pages});  // the last one is the list's ends
+  idle_ = 0;
+  least_free_ = pages;
+}
+
+RLCORE_INLINE std::int32_t page_pool::acquire() {
+  std::int32_t page = -1;
+  if (!free_.empty()) {
+    page = free_.back();
+    free_.pop_back();
+  } else if (idle_ > 0) {
+    page = link(pages()).next;
+    unlink(page);
+    kept_[static_cast<std::size_t>(page)] = 0;
+  } else {
+    return page;
+  }
+  users_[static_cast<std::size_t>(page)] = 1;
+  if (available() < least_free_) least_free_ = available();
+  return page;
+}
+
+RLCORE_INLINE void page_pool::share(std::int32_t page) {
+  require(page >= 0 && page < pages() && (users(page) > 0 || kept(page)), "page_pool: the page to share is not in use");
+  if (users_[static_cast<std::size_t>(page)]++ > 0) return;
+  unlink(page);
+  if (available() < least_free_) least_free_ = available();
+}
+
+RLCORE_INLINE void page_pool::release(std::int32_t page) {
+  require(page >= 0 && page < pages() && users(page) > 0, "page_pool: the page to release is not in use");
+  if (--users_[static_cast<std::size_t>(page)] > 0) return;
+  if (!kept(page)) return free_.push_back(page);
+  const std::int32_t last = link(pages()).previous;
+  link(page) = {last, pages()};
+  link(last).next = link(pages()).previous = page;
+  ++idle_;
+}
+
+RLCORE_INLINE void page_pool::forget_kept() {
+  while (idle_ > 0) {
+    const std::int32_t page = link(pages()).next;
+    unlink(page);
+    free_.push_back(page);
+  }
+  kept_.assign(kept_.size(), 0);
+}
+
+RLCORE_INLINE void page_pool::unlink(std::int32_t page) {
+  const neighbours at = link(page);
+  link(at.previous).next = at.next;
+  link(at.next).previous = at.previous;
+  --idle_;
+}
+
+}  // namespace rollout
+RLCORE_END
+#endif

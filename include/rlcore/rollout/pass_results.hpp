@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/rollout/job.hpp"
 #include "rlcore/rollout/likely_tokens.hpp"
@@ -160,3 +162,12 @@ class pass_results {
 
 }  // namespace rollout
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace rollout {
+extern template class pass_results<cpu>;
+extern template class pass_results<any_device>;
+}  // namespace rollout
+RLCORE_END
+#endif

@@ -53,27 +53,9 @@ class prefix_cache {
   std::uint64_t number(std::int32_t page) const { return at(page).number; }
 
   /// Says that the page has this content, which no known one has, and no other one. `pixels` owns the pictures.
-  void insert(std::int32_t page, const page_content& content, std::shared_ptr<const void> pixels) {
-    forget(page);  // its tokens may be known behind a predecessor that is gone
-    entry& e = at(page);
-    e = {++last_number_, content.before, content.before == 0 ? content.salt : 0, {}, {}, {}, place(content), none};
-    std::ranges::copy(content.tokens, e.tokens.begin());
-    if (!content.pictures.empty()) {
-      e.pictures.assign(content.pictures.begin(), content.pictures.end());
-      e.pixels = std::move(pixels);
-    }
-    e.next = heads_[e.head];
-    heads_[e.head] = page;
-  }
+  void insert(std::int32_t page, const page_content& content, std::shared_ptr<const void> pixels);
   /// The page is found no more.
-  void forget(std::int32_t page) {
-    entry& e = at(page);
-    if (e.number == 0) return;
-    std::int32_t* link = &heads_[e.head];
-    while (*link != page) link = &at(*link).next;
-    *link = e.next;
-    e = {};
-  }
+  void forget(std::int32_t page);
 
  private:
   static constexpr std::int32_t none = -1;
@@ -94,12 +76,7 @@ class prefix_cache {
 
   entry& at(std::int32_t page) { return known_[static_cast<std::size_t>(page)]; }
   const entry& at(std::int32_t page) const { return known_[static_cast<std::size_t>(page)]; }
-  std::size_t place(const page_content& c) const {
-    std::uint64_t hash = c.before != 0 ? c.before : ~c.salt;
-    for (const std::int32_t token : c.tokens)
-      hash = std::rotl((hash ^ static_cast<std::uint32_t>(token)) * 0x9e3779b97f4a7c15u, 29);
-    return static_cast<std::size_t>(hash >> 7) & (heads_.size() - 1);
-  }
+  std::size_t place(const page_content& c) const;
 
   std::vector<entry> known_;         // by page
   std::vector<std::int32_t> heads_;  // the first page of each chain
@@ -108,3 +85,41 @@ class prefix_cache {
 
 }  // namespace rollout
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_ROLLOUT)
+RLCORE_BEGIN
+namespace rollout {
+
+RLCORE_INLINE void prefix_cache::insert(std::int32_t page, const page_content& content,
+                                        std::shared_ptr<const void> pixels) {
+  forget(page);  // its tokens may be known behind a predecessor that is gone
+  entry& e = at(page);
+  e = {++last_number_, content.before, content.before == 0 ? content.salt : 0, {}, {}, {}, place(content), none};
+  std::ranges::copy(content.tokens, e.tokens.begin());
+  if (!content.pictures.empty()) {
+    e.pictures.assign(content.pictures.begin(), content.pictures.end());
+    e.pixels = std::move(pixels);
+  }
+  e.next = heads_[e.head];
+  heads_[e.head] = page;
+}
+
+RLCORE_INLINE void prefix_cache::forget(std::int32_t page) {
+  entry& e = at(page);
+  if (e.number == 0) return;
+  std::int32_t* link = &heads_[e.head];
+  while (*link != page) link = &at(*link).next;
+  *link = e.next;
+  e = {};
+}
+
+RLCORE_INLINE std::size_t prefix_cache::place(const page_content& c) const {
+  std::uint64_t hash = c.before != 0 ? c.before : ~c.salt;
+  for (const std::int32_t token : c.tokens)
+    hash = std::rotl((hash ^ static_cast<std::uint32_t>(token)) * 0x9e3779b97f4a7c15u, 29);
+  return static_cast<std::size_t>(hash >> 7) & (heads_.size() - 1);
+}
+
+}  // namespace rollout
+RLCORE_END
+#endif

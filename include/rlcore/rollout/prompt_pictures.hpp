@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/decode_chunk.hpp"
 #include "rlcore/nn/model/workspace.hpp"
@@ -160,3 +162,12 @@ class prompt_pictures {
 
 }  // namespace rollout
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace rollout {
+extern template class prompt_pictures<cpu>;
+extern template class prompt_pictures<any_device>;
+}  // namespace rollout
+RLCORE_END
+#endif

@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/head/vocabulary_chunks.hpp"
 #include "rlcore/rollout/ruled_logits.hpp"
@@ -116,3 +118,12 @@ class sampler {
 
 }  // namespace rollout
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace rollout {
+extern template class sampler<cpu>;
+extern template class sampler<any_device>;
+}  // namespace rollout
+RLCORE_END
+#endif

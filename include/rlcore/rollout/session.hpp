@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/float_text.hpp"
@@ -397,3 +399,12 @@ class session {
 
 }  // namespace rollout
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace rollout {
+extern template class session<cpu>;
+extern template class session<any_device>;
+}  // namespace rollout
+RLCORE_END
+#endif

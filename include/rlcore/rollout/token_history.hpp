@@ -17,12 +17,7 @@ namespace rollout {
 class token_history {
  public:
   /// Begins anew with `prompt` and the text so far. Tokens are >= 0.
-  void start(std::span<const std::int32_t> prompt, std::span<const std::int32_t> generated = {}) {
-    places_.clear();
-    distinct_ = 0;
-    for (const std::int32_t token : prompt) place_of(token);
-    for (const std::int32_t token : generated) add(token);
-  }
+  void start(std::span<const std::int32_t> prompt, std::span<const std::int32_t> generated = {});
   /// Appends a generated token.
   void add(std::int32_t token) { ++place_of(token).generated; }
 
@@ -50,25 +45,9 @@ class token_history {
   };
 
   /// Where the token is, or the empty place where it belongs. The number of places is a power of two.
-  std::size_t find(std::int32_t token) const noexcept {
-    const std::size_t mask = places_.size() - 1;
-    const std::uint64_t mixed = static_cast<std::uint64_t>(token) * 0x9e3779b97f4a7c15u;
-    std::size_t at = static_cast<std::size_t>(mixed >> 32) & mask;
-    while (places_[at].token != token && places_[at].token != empty) at = (at + 1) & mask;
-    return at;
-  }
-  place& place_of(std::int32_t token) {
-    if (2 * (distinct_ + 1) > places_.size()) grow();
-    place& p = places_[find(token)];
-    if (p.token == empty) p.token = token, ++distinct_;
-    return p;
-  }
-  void grow() {
-    const std::vector<place> before =
-        std::exchange(places_, std::vector<place>(places_.empty() ? 64 : 2 * places_.size()));
-    for (const place& p : before)
-      if (p.token != empty) places_[find(p.token)] = p;
-  }
+  std::size_t find(std::int32_t token) const noexcept;
+  place& place_of(std::int32_t token);
+  void grow();
 
   std::vector<place> places_;
   std::size_t distinct_ = 0;
@@ -76,3 +55,40 @@ class token_history {
 
 }  // namespace rollout
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_ROLLOUT)
+RLCORE_BEGIN
+namespace rollout {
+
+RLCORE_INLINE void token_history::start(std::span<const std::int32_t> prompt, std::span<const std::int32_t> generated) {
+  places_.clear();
+  distinct_ = 0;
+  for (const std::int32_t token : prompt) place_of(token);
+  for (const std::int32_t token : generated) add(token);
+}
+
+RLCORE_INLINE std::size_t token_history::find(std::int32_t token) const noexcept {
+  const std::size_t mask = places_.size() - 1;
+  const std::uint64_t mixed = static_cast<std::uint64_t>(token) * 0x9e3779b97f4a7c15u;
+  std::size_t at = static_cast<std::size_t>(mixed >> 32) & mask;
+  while (places_[at].token != token && places_[at].token != empty) at = (at + 1) & mask;
+  return at;
+}
+
+RLCORE_INLINE auto token_history::place_of(std::int32_t token) -> place& {
+  if (2 * (distinct_ + 1) > places_.size()) grow();
+  place& p = places_[find(token)];
+  if (p.token == empty) p.token = token, ++distinct_;
+  return p;
+}
+
+RLCORE_INLINE void token_history::grow() {
+  const std::vector<place> before =
+      std::exchange(places_, std::vector<place>(places_.empty() ? 64 : 2 * places_.size()));
+  for (const place& p : before)
+    if (p.token != empty) places_[find(p.token)] = p;
+}
+
+}  // namespace rollout
+RLCORE_END
+#endif

@@ -44,19 +44,7 @@ struct text_piece {
 class answer {
  public:
   /// All arguments have to outlive it.
-  answer(generator& engine, const served_model& model, const sampling_fields& fields, std::vector<rollout::job> jobs)
-      : engine_(engine), model_(model), fields_(fields), inbox_(std::make_shared<inbox>()) {
-    for (std::size_t i = 0; i < jobs.size(); ++i)
-      choices_.push_back({text_stream(model.tokenizer, fields.stop, fields.include_stop, fields.skip_special_tokens,
-                                      fields.rules.min_tokens)});
-    if (!jobs.empty()) stop_ids_ = jobs.front().stop_ids;
-    left_ = jobs.size();
-    try {
-      tickets_ = engine_.submit(std::move(jobs), inbox_);
-    } catch (const config_error& e) {
-      throw bad_request(e.what());
-    }
-  }
+  answer(generator& engine, const served_model& model, const sampling_fields& fields, std::vector<rollout::job> jobs);
   answer(const answer&) = delete;
   answer& operator=(const answer&) = delete;
   ~answer() {
@@ -95,48 +83,9 @@ class answer {
   };
   static constexpr std::chrono::milliseconds patience{50};
 
-  std::optional<text_piece> read(inbox::message& message) {
-    growing& g = choices_[message.job];
-    if (const auto* end = std::get_if<inbox::end_report>(&message.what)) {
-      if (!end->problem.empty()) throw api_error(500, "InternalServerError", end->problem);
-      if (g.ended) return std::nullopt;
-      return ended(message.job, end->why);
-    }
-    if (g.ended) return std::nullopt;  // what the engine drew behind a stop string
-    if (auto* report = std::get_if<inbox::prompt_report>(&message.what)) {
-      g.prompt.push_back(std::move(report->token));
-      return std::nullopt;
-    }
-    scored_token& token = std::get<inbox::token_report>(message.what).token;
-    const std::int32_t id = token.id;
-    if (fields_.max_tokens == 0) {  // the job scores a prompt: the token is its last one
-      const auto most = static_cast<std::size_t>(fields_.prompt_logprobs.value_or(0));
-      if (token.most_likely.size() > most) token.most_likely.resize(most);
-      g.prompt.push_back(std::move(token));
-      return std::nullopt;
-    }
-    ++drawn_, ++g.drawn;
-    g.last = id;
-    g.since_piece.push_back(std::move(token));
-    if (is_stop(id) && !fields_.include_stop) return std::nullopt;
-    std::string text = g.text.push(id);
-    if (g.text.stopped()) {
-      engine_.cancel(tickets_[message.job]);
-      return close(message.job, std::move(text), {"stop", *g.text.stop()});
-    }
-    if (text.empty()) return std::nullopt;
-    return text_piece{message.job, std::move(text), std::exchange(g.since_piece, {})};
-  }
+  std::optional<text_piece> read(inbox::message& message);
 
-  text_piece ended(std::size_t choice, rollout::finish why) {
-    growing& g = choices_[choice];
-    std::string rest = g.text.finish();
-    if (g.text.stopped()) return close(choice, std::move(rest), {"stop", *g.text.stop()});
-    if (why == rollout::finish::cancelled) return close(choice, std::move(rest), {"abort", nullptr});
-    if (why == rollout::finish::length) return close(choice, std::move(rest), {"length", nullptr});
-    const bool eos = std::find(model_.eos_ids.begin(), model_.eos_ids.end(), g.last) != model_.eos_ids.end();
-    return close(choice, std::move(rest), {"stop", eos && !fields_.ignore_eos ? json(nullptr) : json(g.last)});
-  }
+  text_piece ended(std::size_t choice, rollout::finish why);
 
   text_piece close(std::size_t choice, std::string text, text_end end) {
     choices_[choice].ended = true;
@@ -158,3 +107,69 @@ class answer {
 
 }  // namespace serving
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE answer::answer(generator& engine, const served_model& model, const sampling_fields& fields,
+                             std::vector<rollout::job> jobs)
+    : engine_(engine), model_(model), fields_(fields), inbox_(std::make_shared<inbox>()) {
+  for (std::size_t i = 0; i < jobs.size(); ++i)
+    choices_.push_back({text_stream(model.tokenizer, fields.stop, fields.include_stop, fields.skip_special_tokens,
+                                    fields.rules.min_tokens)});
+  if (!jobs.empty()) stop_ids_ = jobs.front().stop_ids;
+  left_ = jobs.size();
+  try {
+    tickets_ = engine_.submit(std::move(jobs), inbox_);
+  } catch (const config_error& e) {
+    throw bad_request(e.what());
+  }
+}
+
+RLCORE_INLINE std::optional<text_piece> answer::read(inbox::message& message) {
+  growing& g = choices_[message.job];
+  if (const auto* end = std::get_if<inbox::end_report>(&message.what)) {
+    if (!end->problem.empty()) throw api_error(500, "InternalServerError", end->problem);
+    if (g.ended) return std::nullopt;
+    return ended(message.job, end->why);
+  }
+  if (g.ended) return std::nullopt;  // what the engine drew behind a stop string
+  if (auto* report = std::get_if<inbox::prompt_report>(&message.what)) {
+    g.prompt.push_back(std::move(report->token));
+    return std::nullopt;
+  }
+  scored_token& token = std::get<inbox::token_report>(message.what).token;
+  const std::int32_t id = token.id;
+  if (fields_.max_tokens == 0) {  // the job scores a prompt: the token is its last one
+    const auto most = static_cast<std::size_t>(fields_.prompt_logprobs.value_or(0));
+    if (token.most_likely.size() > most) token.most_likely.resize(most);
+    g.prompt.push_back(std::move(token));
+    return std::nullopt;
+  }
+  ++drawn_, ++g.drawn;
+  g.last = id;
+  g.since_piece.push_back(std::move(token));
+  if (is_stop(id) && !fields_.include_stop) return std::nullopt;
+  std::string text = g.text.push(id);
+  if (g.text.stopped()) {
+    engine_.cancel(tickets_[message.job]);
+    return close(message.job, std::move(text), {"stop", *g.text.stop()});
+  }
+  if (text.empty()) return std::nullopt;
+  return text_piece{message.job, std::move(text), std::exchange(g.since_piece, {})};
+}
+
+RLCORE_INLINE text_piece answer::ended(std::size_t choice, rollout::finish why) {
+  growing& g = choices_[choice];
+  std::string rest = g.text.finish();
+  if (g.text.stopped()) return close(choice, std::move(rest), {"stop", *g.text.stop()});
+  if (why == rollout::finish::cancelled) return close(choice, std::move(rest), {"abort", nullptr});
+  if (why == rollout::finish::length) return close(choice, std::move(rest), {"length", nullptr});
+  const bool eos = std::find(model_.eos_ids.begin(), model_.eos_ids.end(), g.last) != model_.eos_ids.end();
+  return close(choice, std::move(rest), {"stop", eos && !fields_.ignore_eos ? json(nullptr) : json(g.last)});
+}
+
+}  // namespace serving
+RLCORE_END
+#endif

@@ -24,31 +24,9 @@ class byte_budget {
 
   /// Waits for its turn and for `bytes`; the bytes taken. Calls `connected` while it waits, unless that is empty;
   /// throws client_gone where it says no.
-  std::size_t take(std::size_t bytes, const std::function<bool()>& connected = {}) {
-    bytes = std::min(bytes, all_);
-    std::unique_lock lock(mutex_);
-    const auto turn = waiting_.insert(waiting_.end(), ++last_);  // a large one does not wait for ever behind small ones
-    while (!freed_.wait_for(lock, std::chrono::milliseconds(50),
-                            [&] { return turn == waiting_.begin() && left_ >= bytes; })) {
-      lock.unlock();
-      const bool there = !connected || connected();
-      lock.lock();
-      if (there) continue;
-      leave(turn);
-      throw client_gone();
-    }
-    left_ -= bytes;
-    leave(turn);
-    return bytes;
-  }
+  std::size_t take(std::size_t bytes, const std::function<bool()>& connected = {});
   /// What take() returned, or a part of it.
-  void give_back(std::size_t bytes) {
-    {
-      const std::lock_guard lock(mutex_);
-      left_ += bytes;
-    }
-    freed_.notify_all();
-  }
+  void give_back(std::size_t bytes);
 
  private:
   using turns = std::set<std::uint64_t>;
@@ -90,3 +68,37 @@ class held_bytes {
 
 }  // namespace serving
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE std::size_t byte_budget::take(std::size_t bytes, const std::function<bool()>& connected) {
+  bytes = std::min(bytes, all_);
+  std::unique_lock lock(mutex_);
+  const auto turn = waiting_.insert(waiting_.end(), ++last_);  // a large one does not wait for ever behind small ones
+  while (!freed_.wait_for(lock, std::chrono::milliseconds(50),
+                          [&] { return turn == waiting_.begin() && left_ >= bytes; })) {
+    lock.unlock();
+    const bool there = !connected || connected();
+    lock.lock();
+    if (there) continue;
+    leave(turn);
+    throw client_gone();
+  }
+  left_ -= bytes;
+  leave(turn);
+  return bytes;
+}
+
+RLCORE_INLINE void byte_budget::give_back(std::size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    left_ += bytes;
+  }
+  freed_.notify_all();
+}
+
+}  // namespace serving
+RLCORE_END
+#endif

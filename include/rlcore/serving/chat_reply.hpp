@@ -59,78 +59,20 @@ class chat_reply final : public reply {
   const char* object() const override { return "chat.completion"; }
   const char* event_object() const override { return "chat.completion.chunk"; }
 
-  std::vector<json> opening(std::size_t choice) override {
-    return {{{"index", choice},
-             {"delta", {{"role", model().response_role}, {"content", ""}}},
-             {"logprobs", nullptr},
-             {"finish_reason", nullptr}}};
-  }
+  std::vector<json> opening(std::size_t choice) override;
 
-  addition split(const text_piece& piece) {
-    choice_state& state = choices_[piece.choice];
-    const bool last = piece.end.has_value();
-    split_text parts = state.reasoning.push(piece.text, last);
-    addition out;
-    if (include_reasoning_) out.reasoning = std::move(parts.reasoning);
-    if (!parse_tool_calls_) {
-      out.content = std::move(parts.content);
-      return out;
-    }
-    text_and_calls found = state.tools.push(parts.content, last);
-    out.content = std::move(found.content);
-    for (called_tool& call : found.calls) {
-      out.calls.push_back({{"id", shared_.unique_id("chatcmpl-tool-", "")},
-                           {"type", "function"},
-                           {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
-      if (fields().stream) out.calls.back()["index"] = state.calls;
-      ++state.calls;
-    }
-    return out;
-  }
+  addition split(const text_piece& piece);
 
   json log_probs(const std::vector<scored_token>& tokens) const {
     return fields().logprobs ? chat_log_probs(model().tokenizer, tokens, *fields().logprobs, fields().tokens_as_ids)
                              : json(nullptr);
   }
   /// The end of a choice: "tool_calls" if it has called one and ended by itself.
-  void add_end(const text_piece& piece, json& choice) const {
-    if (!piece.end) {
-      choice["finish_reason"] = nullptr;
-      return;
-    }
-    const bool called = choices_[piece.choice].calls > 0 && piece.end->finish_reason == "stop";
-    choice["finish_reason"] = called ? "tool_calls" : piece.end->finish_reason;
-    choice["stop_reason"] = piece.end->stop_reason;
-  }
+  void add_end(const text_piece& piece, json& choice) const;
 
-  json choice_body(text_piece& whole) override {
-    addition added = split(whole);
-    json message = message_body(model().response_role);
-    if (!added.content.empty() || added.calls.empty()) message["content"] = std::move(added.content);
-    if (!added.reasoning.empty()) message["reasoning_content"] = std::move(added.reasoning);
-    message["tool_calls"] = std::move(added.calls);
-    json choice{{"index", whole.choice}, {"message", std::move(message)}, {"logprobs", log_probs(whole.tokens)}};
-    add_end(whole, choice);
-    choice["token_ids"] = shown_ids(whole.tokens);
-    return choice;
-  }
+  json choice_body(text_piece& whole) override;
 
-  std::optional<json> choice_event(text_piece& piece) override {
-    choice_state& state = choices_[piece.choice];
-    addition added = split(piece);
-    state.held.insert(state.held.end(), std::make_move_iterator(piece.tokens.begin()),
-                      std::make_move_iterator(piece.tokens.end()));
-    json delta = json::object();
-    if (!added.reasoning.empty()) delta["reasoning_content"] = std::move(added.reasoning);
-    if (!added.content.empty()) delta["content"] = std::move(added.content);
-    if (!added.calls.empty()) delta["tool_calls"] = std::move(added.calls);
-    if (delta.empty() && !piece.end) return std::nullopt;
-    const std::vector<scored_token> tokens = std::exchange(state.held, {});
-    json choice{{"index", piece.choice}, {"delta", std::move(delta)}, {"logprobs", log_probs(tokens)}};
-    add_end(piece, choice);
-    choice["token_ids"] = shown_ids(tokens);
-    return choice;
-  }
+  std::optional<json> choice_event(text_piece& piece) override;
 
   void add_to_body(json& body) override {
     body["prompt_logprobs"] = prompt_logprobs(0);
@@ -148,8 +90,86 @@ class chat_reply final : public reply {
 };
 
 /// Begins to answer a request, as soon as its weights can be used. Throws api_error, client_gone.
-inline std::shared_ptr<reply> begin_chat(context& shared, const chat_request& request,
-                                         const std::function<bool()>& connected = {}) {
+std::shared_ptr<reply> begin_chat(context& shared, const chat_request& request,
+                                  const std::function<bool()>& connected = {});
+
+}  // namespace serving
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE std::vector<json> chat_reply::opening(std::size_t choice) {
+  return {{{"index", choice},
+           {"delta", {{"role", model().response_role}, {"content", ""}}},
+           {"logprobs", nullptr},
+           {"finish_reason", nullptr}}};
+}
+
+RLCORE_INLINE auto chat_reply::split(const text_piece& piece) -> addition {
+  choice_state& state = choices_[piece.choice];
+  const bool last = piece.end.has_value();
+  split_text parts = state.reasoning.push(piece.text, last);
+  addition out;
+  if (include_reasoning_) out.reasoning = std::move(parts.reasoning);
+  if (!parse_tool_calls_) {
+    out.content = std::move(parts.content);
+    return out;
+  }
+  text_and_calls found = state.tools.push(parts.content, last);
+  out.content = std::move(found.content);
+  for (called_tool& call : found.calls) {
+    out.calls.push_back({{"id", shared_.unique_id("chatcmpl-tool-", "")},
+                         {"type", "function"},
+                         {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+    if (fields().stream) out.calls.back()["index"] = state.calls;
+    ++state.calls;
+  }
+  return out;
+}
+
+RLCORE_INLINE void chat_reply::add_end(const text_piece& piece, json& choice) const {
+  if (!piece.end) {
+    choice["finish_reason"] = nullptr;
+    return;
+  }
+  const bool called = choices_[piece.choice].calls > 0 && piece.end->finish_reason == "stop";
+  choice["finish_reason"] = called ? "tool_calls" : piece.end->finish_reason;
+  choice["stop_reason"] = piece.end->stop_reason;
+}
+
+RLCORE_INLINE json chat_reply::choice_body(text_piece& whole) {
+  addition added = split(whole);
+  json message = message_body(model().response_role);
+  if (!added.content.empty() || added.calls.empty()) message["content"] = std::move(added.content);
+  if (!added.reasoning.empty()) message["reasoning_content"] = std::move(added.reasoning);
+  message["tool_calls"] = std::move(added.calls);
+  json choice{{"index", whole.choice}, {"message", std::move(message)}, {"logprobs", log_probs(whole.tokens)}};
+  add_end(whole, choice);
+  choice["token_ids"] = shown_ids(whole.tokens);
+  return choice;
+}
+
+RLCORE_INLINE std::optional<json> chat_reply::choice_event(text_piece& piece) {
+  choice_state& state = choices_[piece.choice];
+  addition added = split(piece);
+  state.held.insert(state.held.end(), std::make_move_iterator(piece.tokens.begin()),
+                    std::make_move_iterator(piece.tokens.end()));
+  json delta = json::object();
+  if (!added.reasoning.empty()) delta["reasoning_content"] = std::move(added.reasoning);
+  if (!added.content.empty()) delta["content"] = std::move(added.content);
+  if (!added.calls.empty()) delta["tool_calls"] = std::move(added.calls);
+  if (delta.empty() && !piece.end) return std::nullopt;
+  const std::vector<scored_token> tokens = std::exchange(state.held, {});
+  json choice{{"index", piece.choice}, {"delta", std::move(delta)}, {"logprobs", log_probs(tokens)}};
+  add_end(piece, choice);
+  choice["token_ids"] = shown_ids(tokens);
+  return choice;
+}
+
+RLCORE_INLINE std::shared_ptr<reply> begin_chat(context& shared, const chat_request& request,
+                                                const std::function<bool()>& connected) {
   admission entered = shared.admit(request.fields.model, connected);
   const model_prompt prompt = prompt_of(shared.model, request.talk, request.fields.add_special_tokens);
   std::vector<rollout::job> jobs = make_jobs(shared.model, request.fields, {prompt});
@@ -160,3 +180,4 @@ inline std::shared_ptr<reply> begin_chat(context& shared, const chat_request& re
 
 }  // namespace serving
 RLCORE_END
+#endif

@@ -52,27 +52,9 @@ class context {
 
   /// The weights of a name, and under which name they answer: the empty one is the model's first. Throws api_error 404
   /// for one that is not served.
-  std::pair<std::string, std::shared_ptr<served_weights>> named(const std::string& name) const {
-    if (name.empty()) return {model.names.front(), own};
-    if (is_own(name)) return {name, own};
-    const std::lock_guard lock(mutex_);
-    if (const auto found = adapters_.find(name); found != adapters_.end()) return *found;
-    throw not_found("The model `" + name + "` does not exist.");
-  }
+  std::pair<std::string, std::shared_ptr<served_weights>> named(const std::string& name) const;
   /// Lets a request enter, as soon as the weights of this name can be used. Throws as named() and gate::enter() do.
-  admission admit(const std::string& name, const std::function<bool()>& connected) const {
-    auto [full_name, weights] = named(name);
-    weights->used = ++clock_;
-    std::optional<gate::passage> inside;
-    while (!inside) {
-      if (weights->away) inside = fetch(full_name, *weights, connected);
-      if (!inside)  // they are there, or others must come first
-        inside = weights->door.enter([&] { return !connected || connected(); },
-                                     [&away = weights->away] { return away.load(); });
-    }
-    weights_origin origin = weights->origin();
-    return {std::move(full_name), std::move(weights), std::move(origin), std::move(*inside)};
-  }
+  admission admit(const std::string& name, const std::function<bool()>& connected) const;
 
   /// Is it a name of the model itself?
   bool is_own(const std::string& name) const {
@@ -89,46 +71,19 @@ class context {
     adapters_[name] = std::move(weights);
   }
   /// No further request may; those inside end as they would. Returns false if there is none of this name.
-  bool remove_adapter(const std::string& name) {
-    std::shared_ptr<served_weights> removed;  // destroyed outside of the lock
-    const std::lock_guard lock(mutex_);
-    const auto found = adapters_.find(name);
-    if (found == adapters_.end()) return false;
-    removed = std::move(found->second);
-    adapters_.erase(found);
-    return true;
-  }
+  bool remove_adapter(const std::string& name);
   /// What all engines do.
-  engine_load load() const {
-    engine_load all = own->engine.load();
-    for (const auto& [name, weights] : adapters())
-      if (!weights->away) all += weights->engine.load();
-    return all;
-  }
+  engine_load load() const;
 
   /// A number for an answer, unlike those of all others of this server and of its earlier starts.
-  std::string unique_id(const std::string& prefix, const std::string& asked) {
-    if (!asked.empty()) return prefix + asked;
-    const std::uint64_t n = ids_.fetch_add(1);
-    const auto w = philox(static_cast<std::uint64_t>(model.created) ^ process_ << 32,
-                          {static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(n >> 32), 0x6964, 0});
-    char text[40];
-    std::snprintf(text, sizeof text, "%08x%08x%08x%08x", w[0], w[1], w[2], w[3]);
-    return prefix + text;
-  }
+  std::string unique_id(const std::string& prefix, const std::string& asked);
 
   /// Logs a line.
   void log(const std::string& line) const {
     if (log_) log_(line);
   }
   /// Logs each unknown key of a body once, with the nearest known name.
-  void note_unknown(const body_fields& fields) {
-    for (const std::string& sent : fields.unknown()) {
-      const std::string name = sent.substr(0, 100);  // a longer one has no near neighbour
-      if (is_new(unknown_, name))
-        log("unknown field '" + one_line(name, 100) + "' is ignored" + did_you_mean(name, fields.known()));
-    }
-  }
+  void note_unknown(const body_fields& fields);
   /// Logs a line the first time that it is given.
   void log_once(const std::string& line) {
     if (!line.empty() && is_new(notes_, line)) log(line);
@@ -152,3 +107,68 @@ class context {
 
 }  // namespace serving
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE std::pair<std::string, std::shared_ptr<served_weights>> context::named(const std::string& name) const {
+  if (name.empty()) return {model.names.front(), own};
+  if (is_own(name)) return {name, own};
+  const std::lock_guard lock(mutex_);
+  if (const auto found = adapters_.find(name); found != adapters_.end()) return *found;
+  throw not_found("The model `" + name + "` does not exist.");
+}
+
+RLCORE_INLINE admission context::admit(const std::string& name, const std::function<bool()>& connected) const {
+  auto [full_name, weights] = named(name);
+  weights->used = ++clock_;
+  std::optional<gate::passage> inside;
+  while (!inside) {
+    if (weights->away) inside = fetch(full_name, *weights, connected);
+    if (!inside)  // they are there, or others must come first
+      inside = weights->door.enter([&] { return !connected || connected(); },
+                                   [&away = weights->away] { return away.load(); });
+  }
+  weights_origin origin = weights->origin();
+  return {std::move(full_name), std::move(weights), std::move(origin), std::move(*inside)};
+}
+
+RLCORE_INLINE bool context::remove_adapter(const std::string& name) {
+  std::shared_ptr<served_weights> removed;  // destroyed outside of the lock
+  const std::lock_guard lock(mutex_);
+  const auto found = adapters_.find(name);
+  if (found == adapters_.end()) return false;
+  removed = std::move(found->second);
+  adapters_.erase(found);
+  return true;
+}
+
+RLCORE_INLINE engine_load context::load() const {
+  engine_load all = own->engine.load();
+  for (const auto& [name, weights] : adapters())
+    if (!weights->away) all += weights->engine.load();
+  return all;
+}
+
+RLCORE_INLINE std::string context::unique_id(const std::string& prefix, const std::string& asked) {
+  if (!asked.empty()) return prefix + asked;
+  const std::uint64_t n = ids_.fetch_add(1);
+  const auto w = philox(static_cast<std::uint64_t>(model.created) ^ process_ << 32,
+                        {static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(n >> 32), 0x6964, 0});
+  char text[40];
+  std::snprintf(text, sizeof text, "%08x%08x%08x%08x", w[0], w[1], w[2], w[3]);
+  return prefix + text;
+}
+
+RLCORE_INLINE void context::note_unknown(const body_fields& fields) {
+  for (const std::string& sent : fields.unknown()) {
+    const std::string name = sent.substr(0, 100);  // a longer one has no near neighbour
+    if (is_new(unknown_, name))
+      log("unknown field '" + one_line(name, 100) + "' is ignored" + did_you_mean(name, fields.known()));
+  }
+}
+
+}  // namespace serving
+RLCORE_END
+#endif

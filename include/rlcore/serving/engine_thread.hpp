@@ -31,14 +31,7 @@ class engine_thread {
   engine_thread(const engine_thread&) = delete;
   engine_thread& operator=(const engine_thread&) = delete;
   /// Ends after the task and the turn of this moment.
-  ~engine_thread() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    work_.notify_all();
-    thread_.join();
-  }
+  ~engine_thread();
 
   /// From now on `one` gets turns.
   void add(turn_taker& one) {
@@ -49,23 +42,9 @@ class engine_thread {
     run([&] { std::erase(all_, &one); });
   }
   /// There is work.
-  void wake() {
-    {
-      const std::lock_guard lock(mutex_);
-      awake_ = true;
-    }
-    work_.notify_all();
-  }
+  void wake();
   /// Runs a task between two turns and waits for it; throws what it throws. A task may call this too.
-  void run(const std::function<void()>& task) {
-    if (std::this_thread::get_id() == thread_.get_id()) return task();
-    waiting_task own{task};
-    std::unique_lock lock(mutex_);
-    tasks_.push_back(&own);
-    work_.notify_all();
-    done_.wait(lock, [&] { return own.done; });
-    if (own.failure) std::rethrow_exception(own.failure);
-  }
+  void run(const std::function<void()>& task);
 
  private:
   struct waiting_task {
@@ -74,31 +53,9 @@ class engine_thread {
     std::exception_ptr failure{};
   };
 
-  void give_turns() {
-    for (bool worked = true; await_work(worked);) {
-      worked = false;
-      for (turn_taker* const one : all_) worked |= one->take_turn();
-    }
-  }
+  void give_turns();
   /// Waits unless somebody has `worked`, and runs the tasks that wait. Returns false at the end.
-  bool await_work(bool worked) {
-    std::unique_lock lock(mutex_);
-    work_.wait(lock, [&] { return worked || awake_ || stopping_ || !tasks_.empty(); });
-    awake_ = false;
-    for (; !tasks_.empty(); tasks_.pop_front()) {
-      waiting_task& task = *tasks_.front();
-      lock.unlock();
-      try {
-        task.what();
-      } catch (...) {
-        task.failure = std::current_exception();
-      }
-      lock.lock();
-      task.done = true;
-      done_.notify_all();
-    }
-    return !stopping_;
-  }
+  bool await_work(bool worked);
 
   std::mutex mutex_;
   std::condition_variable work_, done_;
@@ -110,3 +67,64 @@ class engine_thread {
 
 }  // namespace serving
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE engine_thread::~engine_thread() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_all();
+  thread_.join();
+}
+
+RLCORE_INLINE void engine_thread::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    awake_ = true;
+  }
+  work_.notify_all();
+}
+
+RLCORE_INLINE void engine_thread::run(const std::function<void()>& task) {
+  if (std::this_thread::get_id() == thread_.get_id()) return task();
+  waiting_task own{task};
+  std::unique_lock lock(mutex_);
+  tasks_.push_back(&own);
+  work_.notify_all();
+  done_.wait(lock, [&] { return own.done; });
+  if (own.failure) std::rethrow_exception(own.failure);
+}
+
+RLCORE_INLINE void engine_thread::give_turns() {
+  for (bool worked = true; await_work(worked);) {
+    worked = false;
+    for (turn_taker* const one : all_) worked |= one->take_turn();
+  }
+}
+
+RLCORE_INLINE bool engine_thread::await_work(bool worked) {
+  std::unique_lock lock(mutex_);
+  work_.wait(lock, [&] { return worked || awake_ || stopping_ || !tasks_.empty(); });
+  awake_ = false;
+  for (; !tasks_.empty(); tasks_.pop_front()) {
+    waiting_task& task = *tasks_.front();
+    lock.unlock();
+    try {
+      task.what();
+    } catch (...) {
+      task.failure = std::current_exception();
+    }
+    lock.lock();
+    task.done = true;
+    done_.notify_all();
+  }
+  return !stopping_;
+}
+
+}  // namespace serving
+RLCORE_END
+#endif

@@ -25,7 +25,29 @@ struct lora_module {
 namespace detail {
 
 /// vLLM's {"name", "path", "base_model_name"}.
-inline lora_module read_lora_object(const std::string& text, const std::vector<std::string>& bases) {
+lora_module read_lora_object(const std::string& text, const std::vector<std::string>& bases);
+
+}  // namespace detail
+
+/// --lora-modules: name=path, or vLLM's JSON objects. `bases` are the names of the model itself. Throws config_error.
+std::vector<lora_module> read_lora_modules(const trainer::options& opt, const std::vector<std::string>& bases);
+
+/// How many adapters may be in memory together: --max-loras, or as many as --lora-modules names, at least one; 0
+/// without --enable-lora.
+inline std::size_t adapter_places(const trainer::options& opt) {
+  if (!opt.get<bool>("enable-lora")) return 0;
+  if (const auto most = opt.find<std::int64_t>("max-loras")) return static_cast<std::size_t>(*most);
+  return std::max<std::size_t>(1, opt.list("lora-modules").size());
+}
+
+}  // namespace serving
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving::detail {
+
+RLCORE_INLINE lora_module read_lora_object(const std::string& text, const std::vector<std::string>& bases) {
   const json from = text::parse_json<config_error, json>(text, "--lora-modules");
   static const std::vector<std::string> known{"name", "path", "base_model_name"};
   for (const auto& [key, value] : from.items()) {
@@ -42,10 +64,12 @@ inline lora_module read_lora_object(const std::string& text, const std::vector<s
   return {from.value("name", ""), from.value("path", "")};
 }
 
-}  // namespace detail
+}  // namespace serving::detail
 
-/// --lora-modules: name=path, or vLLM's JSON objects. `bases` are the names of the model itself. Throws config_error.
-inline std::vector<lora_module> read_lora_modules(const trainer::options& opt, const std::vector<std::string>& bases) {
+namespace serving {
+
+RLCORE_INLINE std::vector<lora_module> read_lora_modules(const trainer::options& opt,
+                                                         const std::vector<std::string>& bases) {
   std::vector<lora_module> all;
   std::set<std::string> names(bases.begin(), bases.end());
   for (const std::string& text : opt.list("lora-modules")) {
@@ -63,13 +87,6 @@ inline std::vector<lora_module> read_lora_modules(const trainer::options& opt, c
   return all;
 }
 
-/// How many adapters may be in memory together: --max-loras, or as many as --lora-modules names, at least one; 0
-/// without --enable-lora.
-inline std::size_t adapter_places(const trainer::options& opt) {
-  if (!opt.get<bool>("enable-lora")) return 0;
-  if (const auto most = opt.find<std::int64_t>("max-loras")) return static_cast<std::size_t>(*most);
-  return std::max<std::size_t>(1, opt.list("lora-modules").size());
-}
-
 }  // namespace serving
 RLCORE_END
+#endif

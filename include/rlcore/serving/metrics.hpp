@@ -30,18 +30,7 @@ class histogram {
     sum_ += seconds;
   }
   /// The lines of one histogram.
-  std::string text(const std::string& name, const std::string& label) const {
-    std::string out;
-    char number[64];
-    for (std::size_t i = 0; i < bounds.size(); ++i) {
-      std::snprintf(number, sizeof number, "%g", bounds[i]);
-      out += name + "_bucket{" + label + ",le=\"" + number + "\"} " + std::to_string(below_[i]) + "\n";
-    }
-    out += name + "_bucket{" + label + ",le=\"+Inf\"} " + std::to_string(count_) + "\n";
-    std::snprintf(number, sizeof number, "%.9g", sum_);
-    return out + name + "_sum{" + label + "} " + number + "\n" + name + "_count{" + label + "} " +
-           std::to_string(count_) + "\n";
-  }
+  std::string text(const std::string& name, const std::string& label) const;
 
  private:
   std::array<std::uint64_t, bounds.size()> below_{};
@@ -89,52 +78,12 @@ class metrics {
   }
 
   /// The page of /metrics for a model of this name.
-  std::string text(const engine_load& load, const std::string& model) const {
-    const std::lock_guard lock(mutex_);
-    std::string out;
-    for (const char* prefix : {"vllm:", "rlcore_"}) add(prefix, load, escaped(model), out);
-    return out;
-  }
+  std::string text(const engine_load& load, const std::string& model) const;
 
  private:
-  static std::string escaped(const std::string& value) {
-    std::string out;
-    for (const char c : value) {
-      if (c == '\\' || c == '"') out += '\\';
-      out += c == '\n' ? std::string("\\n") : std::string(1, c);
-    }
-    return out;
-  }
+  static std::string escaped(const std::string& value);
 
-  void add(const std::string& prefix, const engine_load& load, const std::string& model, std::string& out) const {
-    const std::string label = "model_name=\"" + model + "\"";
-    const auto header = [&](const std::string& name, const char* type, const char* help) {
-      out += "# HELP " + prefix + name + " " + help + "\n# TYPE " + prefix + name + " " + type + "\n";
-    };
-    const auto one = [&](const std::string& name, const char* type, const char* help, double value) {
-      header(name, type, help);
-      char number[64];
-      std::snprintf(number, sizeof number, "%.17g", value);
-      out += prefix + name + "{" + label + "} " + number + "\n";
-    };
-    one("num_requests_running", "gauge", "Sequences that are being generated.", static_cast<double>(load.running));
-    one("num_requests_waiting", "gauge", "Sequences that wait to start.", static_cast<double>(load.waiting));
-    one("kv_cache_usage_perc", "gauge", "Share of the pages of keys and values in use; 1 is all.", load.cache_usage);
-    one("num_preemptions_total", "counter", "Sequences sent back for want of pages.",
-        static_cast<double>(load.preemptions));
-    one("prompt_tokens_total", "counter", "Tokens of accepted prompts.", static_cast<double>(prompt_tokens_));
-    one("generation_tokens_total", "counter", "Tokens of answers.", static_cast<double>(generated_tokens_));
-    one("pictures_read_total", "counter", "Pictures that the vision tower has read.",
-        static_cast<double>(load.pictures_read));
-    header("request_success_total", "counter", "Choices that ended, by their reason.");
-    for (const auto& [reason, count] : ends_)
-      out += prefix + "request_success_total{" + label + ",finished_reason=\"" + reason + "\"} " +
-             std::to_string(count) + "\n";
-    header("time_to_first_token_seconds", "histogram", "From a request to the first token of its answer.");
-    out += first_token_.text(prefix + "time_to_first_token_seconds", label);
-    header("e2e_request_latency_seconds", "histogram", "From a request to the end of its answer.");
-    out += latency_.text(prefix + "e2e_request_latency_seconds", label);
-  }
+  void add(const std::string& prefix, const engine_load& load, const std::string& model, std::string& out) const;
 
   mutable std::mutex mutex_;
   std::uint64_t prompt_tokens_ = 0, generated_tokens_ = 0;
@@ -144,3 +93,71 @@ class metrics {
 
 }  // namespace serving
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE std::string histogram::text(const std::string& name, const std::string& label) const {
+  std::string out;
+  char number[64];
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    std::snprintf(number, sizeof number, "%g", bounds[i]);
+    out += name + "_bucket{" + label + ",le=\"" + number + "\"} " + std::to_string(below_[i]) + "\n";
+  }
+  out += name + "_bucket{" + label + ",le=\"+Inf\"} " + std::to_string(count_) + "\n";
+  std::snprintf(number, sizeof number, "%.9g", sum_);
+  return out + name + "_sum{" + label + "} " + number + "\n" + name + "_count{" + label + "} " +
+         std::to_string(count_) + "\n";
+}
+
+RLCORE_INLINE std::string metrics::text(const engine_load& load, const std::string& model) const {
+  const std::lock_guard lock(mutex_);
+  std::string out;
+  for (const char* prefix : {"vllm:", "rlcore_"}) add(prefix, load, escaped(model), out);
+  return out;
+}
+
+RLCORE_INLINE std::string metrics::escaped(const std::string& value) {
+  std::string out;
+  for (const char c : value) {
+    if (c == '\\' || c == '"') out += '\\';
+    out += c == '\n' ? std::string("\\n") : std::string(1, c);
+  }
+  return out;
+}
+
+RLCORE_INLINE void metrics::add(const std::string& prefix, const engine_load& load, const std::string& model,
+                                std::string& out) const {
+  const std::string label = "model_name=\"" + model + "\"";
+  const auto header = [&](const std::string& name, const char* type, const char* help) {
+    out += "# HELP " + prefix + name + " " + help + "\n# TYPE " + prefix + name + " " + type + "\n";
+  };
+  const auto one = [&](const std::string& name, const char* type, const char* help, double value) {
+    header(name, type, help);
+    char number[64];
+    std::snprintf(number, sizeof number, "%.17g", value);
+    out += prefix + name + "{" + label + "} " + number + "\n";
+  };
+  one("num_requests_running", "gauge", "Sequences that are being generated.", static_cast<double>(load.running));
+  one("num_requests_waiting", "gauge", "Sequences that wait to start.", static_cast<double>(load.waiting));
+  one("kv_cache_usage_perc", "gauge", "Share of the pages of keys and values in use; 1 is all.", load.cache_usage);
+  one("num_preemptions_total", "counter", "Sequences sent back for want of pages.",
+      static_cast<double>(load.preemptions));
+  one("prompt_tokens_total", "counter", "Tokens of accepted prompts.", static_cast<double>(prompt_tokens_));
+  one("generation_tokens_total", "counter", "Tokens of answers.", static_cast<double>(generated_tokens_));
+  one("pictures_read_total", "counter", "Pictures that the vision tower has read.",
+      static_cast<double>(load.pictures_read));
+  header("request_success_total", "counter", "Choices that ended, by their reason.");
+  for (const auto& [reason, count] : ends_)
+    out += prefix + "request_success_total{" + label + ",finished_reason=\"" + reason + "\"} " + std::to_string(count) +
+           "\n";
+  header("time_to_first_token_seconds", "histogram", "From a request to the first token of its answer.");
+  out += first_token_.text(prefix + "time_to_first_token_seconds", label);
+  header("e2e_request_latency_seconds", "histogram", "From a request to the end of its answer.");
+  out += latency_.text(prefix + "e2e_request_latency_seconds", label);
+}
+
+}  // namespace serving
+RLCORE_END
+#endif

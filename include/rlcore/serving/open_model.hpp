@@ -35,7 +35,30 @@ using trainer::options;
 
 /// Sets defaults from a JSON object in the form of generation_config.json. `where` names it in messages; with `strict`
 /// unknown keys are refused. Throws format_error.
-inline void read_defaults(const json& from, const std::string& where, bool strict, request_defaults& to) {
+void read_defaults(const json& from, const std::string& where, bool strict, request_defaults& to);
+
+/// Defaults of requests: --generation-config and --override-generation-config.
+request_defaults read_request_defaults(const options& opt, const std::filesystem::path& folder);
+
+/// The model's template, or none, and then `why` says why; --chat-template chooses another.
+std::optional<text::chat_template> read_chat_template(const options& opt, const std::filesystem::path& folder,
+                                                      std::string& why);
+
+/// How the model takes pictures. Throws config_error, format_error.
+void read_pictures(const options& opt, const std::filesystem::path& folder, const nn::config& config, served_model& m);
+
+/// Everything but what the engine decides (max_length, max_image_tokens) and what the weights give (fingerprint).
+/// Throws config_error, file_error, format_error.
+served_model open_served_model(const options& opt, const std::filesystem::path& folder, const nn::config& config);
+
+}  // namespace serving
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE void read_defaults(const json& from, const std::string& where, bool strict, request_defaults& to) {
   if (!from.is_object()) throw format_error(where + ": expected a JSON object, found " + from.type_name());
   static const std::vector<std::string> known{"temperature",        "top_p",         "top_k", "min_p",
                                               "repetition_penalty", "max_new_tokens"};
@@ -64,8 +87,7 @@ inline void read_defaults(const json& from, const std::string& where, bool stric
   }
 }
 
-/// Defaults of requests: --generation-config and --override-generation-config.
-inline request_defaults read_request_defaults(const options& opt, const std::filesystem::path& folder) {
+RLCORE_INLINE request_defaults read_request_defaults(const options& opt, const std::filesystem::path& folder) {
   request_defaults d;
   const std::string source = opt.get<std::string>("generation-config");
   if (source != "vllm") {
@@ -86,9 +108,9 @@ inline request_defaults read_request_defaults(const options& opt, const std::fil
   return d;
 }
 
-/// The model's template, or none, and then `why` says why; --chat-template chooses another.
-inline std::optional<text::chat_template> read_chat_template(const options& opt, const std::filesystem::path& folder,
-                                                             std::string& why) {
+RLCORE_INLINE std::optional<text::chat_template> read_chat_template(const options& opt,
+                                                                    const std::filesystem::path& folder,
+                                                                    std::string& why) {
   const std::string chosen = opt.find<std::string>("chat-template").value_or("");
   if (!chosen.empty()) return text::chat_template::chosen(chosen, folder, "--chat-template");
   try {
@@ -101,9 +123,8 @@ inline std::optional<text::chat_template> read_chat_template(const options& opt,
   return std::nullopt;
 }
 
-/// How the model takes pictures. Throws config_error, format_error.
-inline void read_pictures(const options& opt, const std::filesystem::path& folder, const nn::config& config,
-                          served_model& m) {
+RLCORE_INLINE void read_pictures(const options& opt, const std::filesystem::path& folder, const nn::config& config,
+                                 served_model& m) {
   const trainer::media_options media = trainer::read_media_options(opt);
   checkpoint::check_image_tokens(folder, config, m.tokenizer);
   m.images = trainer::model_images(media.images, config, folder);
@@ -115,10 +136,8 @@ inline void read_pictures(const options& opt, const std::filesystem::path& folde
                          " reads no pictures: its config.json has no vision_config");
 }
 
-/// Everything but what the engine decides (max_length, max_image_tokens) and what the weights give (fingerprint).
-/// Throws config_error, file_error, format_error.
-inline served_model open_served_model(const options& opt, const std::filesystem::path& folder,
-                                      const nn::config& config) {
+RLCORE_INLINE served_model open_served_model(const options& opt, const std::filesystem::path& folder,
+                                             const nn::config& config) {
   const std::string path = opt.get<std::string>("model");
   std::filesystem::path tokens = folder;
   if (opt.find<std::string>("tokenizer")) tokens = trainer::named_model(opt, "tokenizer");
@@ -148,3 +167,4 @@ inline served_model open_served_model(const options& opt, const std::filesystem:
 
 }  // namespace serving
 RLCORE_END
+#endif

@@ -38,35 +38,10 @@ inline bool begins(std::string_view url, std::string_view lower) noexcept {
 }
 
 /// A path with its %41 as A.
-inline std::string percent_decoded(std::string_view text) {
-  const auto digit = [](char c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-  };
-  std::string plain;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const int high = text[i] == '%' && i + 2 < text.size() ? digit(text[i + 1]) : -1;
-    const int low = high < 0 ? -1 : digit(text[i + 2]);
-    plain += low < 0 ? text[i] : static_cast<char>(16 * high + low);
-    if (low >= 0) i += 2;
-  }
-  return plain;
-}
+std::string percent_decoded(std::string_view text);
 
 /// data:image/png;base64,... The bytes say what they are, whatever the URL calls them.
-inline std::vector<unsigned char> bytes_of_data(std::string_view url, const std::string& where) {
-  const std::size_t comma = url.find(',');
-  std::string_view kind = url.substr(0, std::min(comma, url.size()));
-  constexpr std::string_view ending = ";base64";
-  kind.remove_prefix(kind.size() - std::min(kind.size(), ending.size()));
-  if (comma == url.npos || !begins(kind, ending))
-    throw bad_request(where + " is no data URL in base64; expected data:image/png;base64,...");
-  auto bytes = text::from_base64(url.substr(comma + 1));
-  if (!bytes) throw bad_request(where + " is not base64 behind the comma of its data URL");
-  return *std::move(bytes);
-}
+std::vector<unsigned char> bytes_of_data(std::string_view url, const std::string& where);
 
 /// A file that is read once.
 class opened_file {
@@ -91,16 +66,7 @@ class opened_file {
     return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file_), failure);
   }
   /// Its first `size` bytes, or nothing if they cannot be read.
-  std::optional<std::vector<unsigned char>> read(std::size_t size) const {
-    std::vector<unsigned char> bytes(size);
-    for (std::size_t have = 0; have < size;) {
-      const ssize_t got = ::read(file_, bytes.data() + have, size - have);
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) return std::nullopt;
-      have += static_cast<std::size_t>(got);
-    }
-    return bytes;
-  }
+  std::optional<std::vector<unsigned char>> read(std::size_t size) const;
 
  private:
   int file_;
@@ -113,8 +79,64 @@ inline bool lies_below(const std::filesystem::path& path, const std::filesystem:
 
 /// file:///path, of a file below `folder` with all links followed. What lies elsewhere is not touched, nor is it said
 /// whether it is there.
-inline std::vector<unsigned char> bytes_of_file(std::string_view url, const std::string& where,
-                                                const std::filesystem::path& folder) {
+std::vector<unsigned char> bytes_of_file(std::string_view url, const std::string& where,
+                                         const std::filesystem::path& folder);
+
+}  // namespace detail
+
+/// The bytes of a picture, as yet undecoded. Files are read below `folder`, an absolute path without links, or nowhere
+/// if it is empty; nothing is downloaded. Throws api_error 400 that names the part.
+std::vector<unsigned char> bytes_of(const sent_picture& picture, const std::filesystem::path& folder);
+
+}  // namespace serving
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving::detail {
+
+RLCORE_INLINE std::string percent_decoded(std::string_view text) {
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+  };
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const int high = text[i] == '%' && i + 2 < text.size() ? digit(text[i + 1]) : -1;
+    const int low = high < 0 ? -1 : digit(text[i + 2]);
+    plain += low < 0 ? text[i] : static_cast<char>(16 * high + low);
+    if (low >= 0) i += 2;
+  }
+  return plain;
+}
+
+RLCORE_INLINE std::vector<unsigned char> bytes_of_data(std::string_view url, const std::string& where) {
+  const std::size_t comma = url.find(',');
+  std::string_view kind = url.substr(0, std::min(comma, url.size()));
+  constexpr std::string_view ending = ";base64";
+  kind.remove_prefix(kind.size() - std::min(kind.size(), ending.size()));
+  if (comma == url.npos || !begins(kind, ending))
+    throw bad_request(where + " is no data URL in base64; expected data:image/png;base64,...");
+  auto bytes = text::from_base64(url.substr(comma + 1));
+  if (!bytes) throw bad_request(where + " is not base64 behind the comma of its data URL");
+  return *std::move(bytes);
+}
+
+RLCORE_INLINE std::optional<std::vector<unsigned char>> opened_file::read(std::size_t size) const {
+  std::vector<unsigned char> bytes(size);
+  for (std::size_t have = 0; have < size;) {
+    const ssize_t got = ::read(file_, bytes.data() + have, size - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return std::nullopt;
+    have += static_cast<std::size_t>(got);
+  }
+  return bytes;
+}
+
+RLCORE_INLINE std::vector<unsigned char> bytes_of_file(std::string_view url, const std::string& where,
+                                                       const std::filesystem::path& folder) {
   if (folder.empty())
     throw bad_request(where + " is a file of this machine; expected data:image/png;base64,..., or a server with " +
                       "--allowed-local-media-path");
@@ -138,11 +160,11 @@ inline std::vector<unsigned char> bytes_of_file(std::string_view url, const std:
   return *std::move(bytes);
 }
 
-}  // namespace detail
+}  // namespace serving::detail
 
-/// The bytes of a picture, as yet undecoded. Files are read below `folder`, an absolute path without links, or nowhere
-/// if it is empty; nothing is downloaded. Throws api_error 400 that names the part.
-inline std::vector<unsigned char> bytes_of(const sent_picture& picture, const std::filesystem::path& folder) {
+namespace serving {
+
+RLCORE_INLINE std::vector<unsigned char> bytes_of(const sent_picture& picture, const std::filesystem::path& folder) {
   if (detail::begins(picture.url, "data:")) return detail::bytes_of_data(picture.url, picture.where);
   if (detail::begins(picture.url, "file://")) return detail::bytes_of_file(picture.url, picture.where, folder);
   if (detail::begins(picture.url, "http://") || detail::begins(picture.url, "https://"))
@@ -153,3 +175,4 @@ inline std::vector<unsigned char> bytes_of(const sent_picture& picture, const st
 
 }  // namespace serving
 RLCORE_END
+#endif

@@ -23,7 +23,24 @@ RLCORE_BEGIN
 namespace serving {
 
 /// Cuts a prompt as asked for and holds it against the model's lengths. Returns how many tokens may be drawn.
-inline std::int64_t fit_prompt(const served_model& model, const sampling_fields& f, model_prompt& sent) {
+std::int64_t fit_prompt(const served_model& model, const sampling_fields& f, model_prompt& sent);
+
+/// The token sequences that write a word: at the beginning of a text, and behind a space if that is written otherwise.
+std::vector<token_ids> bad_word_tokens(const served_model& model, const std::vector<std::string>& words);
+
+/// The jobs of all choices of all prompts, without their random keys: choice i of prompt p is number p n + i. Their
+/// pictures are still to be shown. Throws api_error 400.
+std::vector<rollout::job> make_jobs(const served_model& model, const sampling_fields& f,
+                                    std::vector<model_prompt> prompts);
+
+}  // namespace serving
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE std::int64_t fit_prompt(const served_model& model, const sampling_fields& f, model_prompt& sent) {
   token_ids& prompt = sent.ids;
   if (f.truncate_prompt_tokens) {
     const std::int64_t most = *f.truncate_prompt_tokens == -1 ? model.max_length : *f.truncate_prompt_tokens;
@@ -59,8 +76,7 @@ inline std::int64_t fit_prompt(const served_model& model, const sampling_fields&
   return std::min({f.max_tokens.value_or(room), f.most_tokens, room});
 }
 
-/// The token sequences that write a word: at the beginning of a text, and behind a space if that is written otherwise.
-inline std::vector<token_ids> bad_word_tokens(const served_model& model, const std::vector<std::string>& words) {
+RLCORE_INLINE std::vector<token_ids> bad_word_tokens(const served_model& model, const std::vector<std::string>& words) {
   std::vector<token_ids> all;
   for (const std::string& word : words) {
     const std::string bare = word.substr(std::min(word.find_first_not_of(' '), word.size()));
@@ -71,10 +87,8 @@ inline std::vector<token_ids> bad_word_tokens(const served_model& model, const s
   return all;
 }
 
-/// The jobs of all choices of all prompts, without their random keys: choice i of prompt p is number p n + i. Their
-/// pictures are still to be shown. Throws api_error 400.
-inline std::vector<rollout::job> make_jobs(const served_model& model, const sampling_fields& f,
-                                           std::vector<model_prompt> prompts) {
+RLCORE_INLINE std::vector<rollout::job> make_jobs(const served_model& model, const sampling_fields& f,
+                                                  std::vector<model_prompt> prompts) {
   rollout::job common;
   common.sampling = f.sampling;
   auto rules = std::make_shared<rollout::logit_rules>(f.rules);
@@ -126,3 +140,4 @@ inline std::vector<rollout::job> make_jobs(const served_model& model, const samp
 
 }  // namespace serving
 RLCORE_END
+#endif

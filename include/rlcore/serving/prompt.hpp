@@ -35,20 +35,49 @@ struct model_prompt {
   std::vector<data::image_pointer> images{};
 
   /// A number that stands for the pictures; 0 without one.
-  std::uint64_t pictures_hash() const noexcept {
-    std::uint64_t hash = 0;
-    for (const data::image_pointer& i : images) {
-      const auto half = [](std::uint64_t word, int shift) { return static_cast<std::uint32_t>(word >> shift); };
-      const auto w =
-          philox(hash, {half(i->hash.low, 0), half(i->hash.low, 32), half(i->hash.high, 0), half(i->hash.high, 32)});
-      hash = (std::uint64_t{w[0]} << 32) | w[1];
-    }
-    return hash;
-  }
+  std::uint64_t pictures_hash() const noexcept;
 };
 
 /// The tokens of a prompt as it was sent. Throws api_error 400 for ids outside of the vocabulary.
-inline token_ids tokens_of(const served_model& model, const sent_prompt& prompt, bool add_special_tokens) {
+token_ids tokens_of(const served_model& model, const sent_prompt& prompt, bool add_special_tokens);
+
+namespace detail {
+
+/// Parts, where the template has a place for them; else each content as one text.
+std::vector<text::message> messages_for(const text::chat_template& chat, const conversation& talk);
+
+/// A conversation whose last message does not end: all up to a mark behind its content. As in transformers, the blanks
+/// at its end stay unless the template strips them. Throws api_error 400 if the template does not write the content.
+std::string left_open(const text::chat_template& chat, std::vector<text::message> messages,
+                      const text::render_options& options);
+
+}  // namespace detail
+
+/// A conversation as text. Throws api_error 400 where the template has no place for it.
+std::string rendered(const served_model& model, const conversation& talk);
+
+/// The prompt of a conversation. Of pictures only the headers are read. Throws api_error 400.
+model_prompt prompt_of(const served_model& model, const conversation& talk, bool add_special_tokens);
+
+}  // namespace serving
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE std::uint64_t model_prompt::pictures_hash() const noexcept {
+  std::uint64_t hash = 0;
+  for (const data::image_pointer& i : images) {
+    const auto half = [](std::uint64_t word, int shift) { return static_cast<std::uint32_t>(word >> shift); };
+    const auto w =
+        philox(hash, {half(i->hash.low, 0), half(i->hash.low, 32), half(i->hash.high, 0), half(i->hash.high, 32)});
+    hash = (std::uint64_t{w[0]} << 32) | w[1];
+  }
+  return hash;
+}
+
+RLCORE_INLINE token_ids tokens_of(const served_model& model, const sent_prompt& prompt, bool add_special_tokens) {
   if (const auto* text = std::get_if<std::string>(&prompt))
     return add_special_tokens ? model.tokenizer.encode_with_special_tokens(*text) : model.tokenizer.encode(*text);
   const auto& ids = std::get<token_ids>(prompt);
@@ -59,10 +88,11 @@ inline token_ids tokens_of(const served_model& model, const sent_prompt& prompt,
   return ids;
 }
 
-namespace detail {
+}  // namespace serving
 
-/// Parts, where the template has a place for them; else each content as one text.
-inline std::vector<text::message> messages_for(const text::chat_template& chat, const conversation& talk) {
+namespace serving::detail {
+
+RLCORE_INLINE std::vector<text::message> messages_for(const text::chat_template& chat, const conversation& talk) {
   std::vector<text::message> messages = talk.messages;
   const bool parted = std::ranges::any_of(messages, [](const text::message& m) { return !m.parts.empty(); });
   if (!parted || chat.takes_parts()) return messages;
@@ -73,10 +103,8 @@ inline std::vector<text::message> messages_for(const text::chat_template& chat, 
   return messages;
 }
 
-/// A conversation whose last message does not end: all up to a mark behind its content. As in transformers, the blanks
-/// at its end stay unless the template strips them. Throws api_error 400 if the template does not write the content.
-inline std::string left_open(const text::chat_template& chat, std::vector<text::message> messages,
-                             const text::render_options& options) {
+RLCORE_INLINE std::string left_open(const text::chat_template& chat, std::vector<text::message> messages,
+                                    const text::render_options& options) {
   std::string text = chat.render(messages, options), mark;
   for (std::size_t number = 0; mark.empty() || text.find(mark) != text.npos; ++number)
     mark = "continue-" + std::to_string(number) + "-here";
@@ -93,10 +121,11 @@ inline std::string left_open(const text::chat_template& chat, std::vector<text::
   return strips ? std::string(text::jinja::strip(text, nullptr, false, true)) : text;
 }
 
-}  // namespace detail
+}  // namespace serving::detail
 
-/// A conversation as text. Throws api_error 400 where the template has no place for it.
-inline std::string rendered(const served_model& model, const conversation& talk) {
+namespace serving {
+
+RLCORE_INLINE std::string rendered(const served_model& model, const conversation& talk) {
   if (!model.chat && talk.chat_template.empty())
     throw bad_request("this model has no chat template; start the server with --chat-template, or use /v1/completions" +
                       (model.without_chat.empty() ? "" : " (" + model.without_chat + ")"));
@@ -120,8 +149,7 @@ inline std::string rendered(const served_model& model, const conversation& talk)
   }
 }
 
-/// The prompt of a conversation. Of pictures only the headers are read. Throws api_error 400.
-inline model_prompt prompt_of(const served_model& model, const conversation& talk, bool add_special_tokens) {
+RLCORE_INLINE model_prompt prompt_of(const served_model& model, const conversation& talk, bool add_special_tokens) {
   model_prompt p{tokens_of(model, rendered(model, talk), add_special_tokens)};
   try {
     for (const sent_picture& sent : talk.pictures)
@@ -137,3 +165,4 @@ inline model_prompt prompt_of(const served_model& model, const conversation& tal
 
 }  // namespace serving
 RLCORE_END
+#endif

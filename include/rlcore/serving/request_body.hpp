@@ -40,12 +40,7 @@ class body_budget {
     ~share() { budget_.leave(number_, held_); }
     /// Waits for room for this many bytes more; false if `go_on` says so meanwhile. A body larger than the whole budget
     /// holds all of it.
-    bool take(std::size_t bytes, const std::function<bool()>& go_on) {
-      const std::size_t more = std::min(bytes, budget_.all_ - held_);
-      if (!budget_.take(number_, more, go_on)) return false;
-      held_ += more;
-      return true;
-    }
+    bool take(std::size_t bytes, const std::function<bool()>& go_on);
     /// The body has been read.
     void complete() { budget_.leave(number_, 0); }
 
@@ -60,22 +55,8 @@ class body_budget {
     const std::lock_guard lock(mutex_);
     return *being_read_.insert(++last_).first;
   }
-  bool take(std::uint64_t number, std::size_t bytes, const std::function<bool()>& go_on) {
-    std::unique_lock lock(mutex_);
-    const auto fits = [&] { return left_ >= bytes + (number == *being_read_.begin() ? 0 : reserve_); };
-    while (!freed_.wait_for(lock, std::chrono::milliseconds(250), fits))
-      if (!go_on()) return false;
-    left_ -= bytes;
-    return true;
-  }
-  void leave(std::uint64_t number, std::size_t bytes) {
-    {
-      const std::lock_guard lock(mutex_);
-      being_read_.erase(number);
-      left_ += bytes;
-    }
-    freed_.notify_all();
-  }
+  bool take(std::uint64_t number, std::size_t bytes, const std::function<bool()>& go_on);
+  void leave(std::uint64_t number, std::size_t bytes);
 
   const std::size_t all_, reserve_;
   std::mutex mutex_;
@@ -103,24 +84,7 @@ class body_reader {
 
   /// The body. Throws api_error: 400 for a framing that is unclear or a body that ends early, 413 beyond the settings'
   /// body_limit.
-  std::string read(const body_framing& framing) {
-    if (framing.transfer.empty() && framing.lengths == 0) return complete();
-    in_step_ = false;
-    from_.read_until(settings_.body_deadline);
-    if (framing.transfer.empty())
-      read_known(framing);
-    else if (framing.lengths == 0 && is_chunked(framing.transfer))
-      read_chunks();
-    else
-      throw invalid_body("Transfer-Encoding: expected chunked, without Content-Length");
-    in_step_ = true;
-    if (!framing.compression.empty() && framing.compression != "identity")
-      throw invalid_body("Content-Encoding: " + framing.compression + " is not supported; send the body as it is");
-    if (size_ > settings_.body_limit)
-      throw api_error(413, std::string(phrase_of(413)),
-                      "the body has more than " + std::to_string(settings_.body_limit) + " bytes");
-    return complete();
-  }
+  std::string read(const body_framing& framing);
   /// Whether the next byte of the connection is that of the next request.
   bool in_step() const noexcept { return in_step_; }
 
@@ -134,19 +98,7 @@ class body_reader {
   }
   [[noreturn]] static void ended_early() { throw invalid_body("the body ended early"); }
   /// A number of at most 15 digits.
-  static std::optional<std::uint64_t> number(std::string_view digits, unsigned base) {
-    if (digits.empty() || digits.size() > 15) return std::nullopt;
-    std::uint64_t value = 0;
-    for (const char c : digits) {
-      const unsigned digit = c >= '0' && c <= '9'   ? static_cast<unsigned>(c - '0')
-                             : c >= 'a' && c <= 'f' ? static_cast<unsigned>(c - 'a' + 10)
-                             : c >= 'A' && c <= 'F' ? static_cast<unsigned>(c - 'A' + 10)
-                                                    : 16;
-      if (digit >= base) return std::nullopt;
-      value = value * base + digit;
-    }
-    return value;
-  }
+  static std::optional<std::uint64_t> number(std::string_view digits, unsigned base);
 
   std::string complete() {
     room_.complete();
@@ -157,45 +109,10 @@ class body_reader {
     if (!length || framing.lengths > 1) throw invalid_body("Content-Length: expected one whole number");
     read_bytes(*length);
   }
-  void read_chunks() {
-    for (;;) {
-      const std::string line = read_line();
-      const auto length = number(line.substr(0, line.find_first_of("; \t")), 16);
-      if (!length) throw invalid_body("a chunk of the body has no length");
-      if (*length == 0) break;
-      read_bytes(*length);
-      if (!read_line().empty()) throw invalid_body("a chunk of the body is longer than its length");
-    }
-    for (std::size_t i = 0; !read_line().empty(); ++i)
-      if (i == trailer_limit) throw invalid_body("the body has too many trailers");
-  }
+  void read_chunks();
   /// Beyond the limit bytes are read, so that the client hears the answer, and dropped.
-  void read_bytes(std::uint64_t count) {
-    std::array<char, block> taken;
-    while (count > 0) {
-      const auto n =
-          from_.read(taken.data(), static_cast<std::size_t>(std::min<std::uint64_t>(count, block)), crowded_);
-      if (!n || *n == 0) ended_early();
-      count -= *n, size_ += *n;
-      if (size_ > settings_.body_limit) continue;
-      const auto began = connection::clock::now();
-      if (!room_.take(*n, [&] { return from_.connected(); })) ended_early();
-      from_.postpone(connection::clock::now() - began);
-      body_.append(taken.data(), *n);
-    }
-  }
-  std::string read_line() {
-    std::string line;
-    for (char c = 0; c != '\n'; line += c) {
-      const auto n = from_.read(&c, 1, crowded_);
-      if (!n || *n == 0) ended_early();
-      if (line.size() == line_limit) throw invalid_body("a line between the chunks of the body is too long");
-    }
-    line.pop_back();
-    if (line.empty() || line.back() != '\r') throw invalid_body("a line between the chunks of the body has no end");
-    line.pop_back();
-    return line;
-  }
+  void read_bytes(std::uint64_t count);
+  std::string read_line();
 
   connection& from_;
   const http_settings& settings_;
@@ -208,3 +125,109 @@ class body_reader {
 
 }  // namespace serving
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE bool body_budget::share::take(std::size_t bytes, const std::function<bool()>& go_on) {
+  const std::size_t more = std::min(bytes, budget_.all_ - held_);
+  if (!budget_.take(number_, more, go_on)) return false;
+  held_ += more;
+  return true;
+}
+
+RLCORE_INLINE bool body_budget::take(std::uint64_t number, std::size_t bytes, const std::function<bool()>& go_on) {
+  std::unique_lock lock(mutex_);
+  const auto fits = [&] { return left_ >= bytes + (number == *being_read_.begin() ? 0 : reserve_); };
+  while (!freed_.wait_for(lock, std::chrono::milliseconds(250), fits))
+    if (!go_on()) return false;
+  left_ -= bytes;
+  return true;
+}
+
+RLCORE_INLINE void body_budget::leave(std::uint64_t number, std::size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    being_read_.erase(number);
+    left_ += bytes;
+  }
+  freed_.notify_all();
+}
+
+RLCORE_INLINE std::string body_reader::read(const body_framing& framing) {
+  if (framing.transfer.empty() && framing.lengths == 0) return complete();
+  in_step_ = false;
+  from_.read_until(settings_.body_deadline);
+  if (framing.transfer.empty())
+    read_known(framing);
+  else if (framing.lengths == 0 && is_chunked(framing.transfer))
+    read_chunks();
+  else
+    throw invalid_body("Transfer-Encoding: expected chunked, without Content-Length");
+  in_step_ = true;
+  if (!framing.compression.empty() && framing.compression != "identity")
+    throw invalid_body("Content-Encoding: " + framing.compression + " is not supported; send the body as it is");
+  if (size_ > settings_.body_limit)
+    throw api_error(413, std::string(phrase_of(413)),
+                    "the body has more than " + std::to_string(settings_.body_limit) + " bytes");
+  return complete();
+}
+
+RLCORE_INLINE std::optional<std::uint64_t> body_reader::number(std::string_view digits, unsigned base) {
+  if (digits.empty() || digits.size() > 15) return std::nullopt;
+  std::uint64_t value = 0;
+  for (const char c : digits) {
+    const unsigned digit = c >= '0' && c <= '9'   ? static_cast<unsigned>(c - '0')
+                           : c >= 'a' && c <= 'f' ? static_cast<unsigned>(c - 'a' + 10)
+                           : c >= 'A' && c <= 'F' ? static_cast<unsigned>(c - 'A' + 10)
+                                                  : 16;
+    if (digit >= base) return std::nullopt;
+    value = value * base + digit;
+  }
+  return value;
+}
+
+RLCORE_INLINE void body_reader::read_chunks() {
+  for (;;) {
+    const std::string line = read_line();
+    const auto length = number(line.substr(0, line.find_first_of("; \t")), 16);
+    if (!length) throw invalid_body("a chunk of the body has no length");
+    if (*length == 0) break;
+    read_bytes(*length);
+    if (!read_line().empty()) throw invalid_body("a chunk of the body is longer than its length");
+  }
+  for (std::size_t i = 0; !read_line().empty(); ++i)
+    if (i == trailer_limit) throw invalid_body("the body has too many trailers");
+}
+
+RLCORE_INLINE void body_reader::read_bytes(std::uint64_t count) {
+  std::array<char, block> taken;
+  while (count > 0) {
+    const auto n = from_.read(taken.data(), static_cast<std::size_t>(std::min<std::uint64_t>(count, block)), crowded_);
+    if (!n || *n == 0) ended_early();
+    count -= *n, size_ += *n;
+    if (size_ > settings_.body_limit) continue;
+    const auto began = connection::clock::now();
+    if (!room_.take(*n, [&] { return from_.connected(); })) ended_early();
+    from_.postpone(connection::clock::now() - began);
+    body_.append(taken.data(), *n);
+  }
+}
+
+RLCORE_INLINE std::string body_reader::read_line() {
+  std::string line;
+  for (char c = 0; c != '\n'; line += c) {
+    const auto n = from_.read(&c, 1, crowded_);
+    if (!n || *n == 0) ended_early();
+    if (line.size() == line_limit) throw invalid_body("a line between the chunks of the body is too long");
+  }
+  line.pop_back();
+  if (line.empty() || line.back() != '\r') throw invalid_body("a line between the chunks of the body has no end");
+  line.pop_back();
+  return line;
+}
+
+}  // namespace serving
+RLCORE_END
+#endif

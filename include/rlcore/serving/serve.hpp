@@ -58,52 +58,14 @@ namespace serving {
 namespace detail {
 
 /// A line with the time in front. Safe to call from any thread.
-inline void log_line(const std::string& line) {
-  char now[16];
-  const std::time_t seconds = std::time(nullptr);
-  std::tm local{};
-  std::strftime(now, sizeof now, "%H:%M:%S", localtime_r(&seconds, &local));
-  std::fprintf(stderr, "%s %s\n", now, line.c_str());
-}
+void log_line(const std::string& line);
 
 /// Origins as words, or as vLLM writes them, a JSON list. Throws config_error.
-inline std::vector<std::string> read_origins(const std::vector<std::string>& given) {
-  std::vector<std::string> all;
-  for (const std::string& word : given) {
-    if (!word.starts_with('[')) {
-      all.push_back(word);
-      continue;
-    }
-    const json list = text::parse_json<config_error, json>(word, "--allowed-origins");
-    for (const json& origin : list) {
-      if (!origin.is_string())
-        throw config_error("--allowed-origins: expected a list of texts, got " + one_line(word, 100));
-      all.push_back(origin.get<std::string>());
-    }
-  }
-  for (const std::string& origin : all)
-    if (origin != "*" && origin.find("://") == origin.npos)
-      throw config_error("--allowed-origins: '" + origin + "' is no origin; expected * or http://host:port");
-  return all;
-}
+std::vector<std::string> read_origins(const std::vector<std::string>& given);
 
-inline http_settings read_http_settings(const options& opt) {
-  http_settings s;
-  s.host = opt.find<std::string>("host").value_or("");
-  s.port = static_cast<int>(opt.get<std::int64_t>("port"));
-  s.unix_socket = opt.find<std::string>("uds").value_or("");
-  s.allowed_origins = read_origins(opt.list("allowed-origins"));
-  s.log = [](const std::string& line) { log_line(line); };
-  return s;
-}
+http_settings read_http_settings(const options& opt);
 
-inline std::vector<std::string> read_api_keys(const options& opt) {
-  std::vector<std::string> keys = opt.list("api-key");
-  if (const char* key = std::getenv("VLLM_API_KEY"); keys.empty() && key != nullptr && *key != '\0') keys = {key};
-  if (std::find(keys.begin(), keys.end(), "") != keys.end())
-    throw config_error("--api-key is empty; expected a key, or leave the flag out for a server without one");
-  return keys;
-}
+std::vector<std::string> read_api_keys(const options& opt);
 
 /// Bytes that every rank has left beside the weights of all adapters that may come. Throws config_error if they do not
 /// fit.
@@ -151,44 +113,14 @@ rollout::session_limits read_limits(const options& opt, const ranked_model<Devic
   return limits;
 }
 
-inline void print_notes(const options& opt, int ranks) {
-  std::vector<std::string> notes(opt.notes().begin(), opt.notes().end());
-  notes.push_back(trainer::core_counts::here().note(ranks, false));
-  for (const std::string& note : notes)
-    if (!note.empty()) trainer::say("note: %s\n", note.c_str());
-}
+void print_notes(const options& opt, int ranks);
 
 /// The config of a model that so many ranks have together. Throws config_error, with the numbers that are possible,
 /// unless they can.
-inline nn::config read_ranked_config(const options& opt, const std::filesystem::path& folder, int ranks) {
-  nn::config read = checkpoint::read_config(folder);
-  read.tp_reduce_chunks = opt.get<std::int64_t>("rlcore.row_chunks");
-  const nn::config config = nn::checked_sizes(std::move(read));
-  const auto problem = [&](int n) -> std::string {
-    try {
-      nn::check_partition(config, {0, n, 0, 1});
-    } catch (const config_error& e) {
-      return e.what();
-    }
-    return {};
-  };
-  nn::check_partition(config, {});
-  const std::string why = problem(ranks);
-  if (why.empty()) return config;
-  std::string possible = "1";
-  for (int n = 2; n <= config.num_key_value_heads; ++n)
-    if (problem(n).empty()) possible += ", " + std::to_string(n);
-  throw config_error("--rlcore-ranks " + std::to_string(ranks) + ": " + why + "; expected one of " + possible);
-}
+nn::config read_ranked_config(const options& opt, const std::filesystem::path& folder, int ranks);
 
 /// Throws config_error if --max-model-len is beyond what the model was made for.
-inline void check_model_length(const options& opt, const nn::config& config) {
-  const auto asked = opt.find<std::int64_t>("max-model-len");
-  if (asked && *asked > config.max_position_embeddings)
-    throw config_error("--max-model-len " + std::to_string(*asked) + ": the model has " +
-                       std::to_string(config.max_position_embeddings) +
-                       " positions (max_position_embeddings); expected at most as many");
-}
+void check_model_length(const options& opt, const nn::config& config);
 
 /// Every rank reads its part of the weights. Returns their fingerprint.
 template <class Device>
@@ -211,64 +143,19 @@ std::string describe_ranks(const served_ranks<Device>& ranks) {
 }
 
 /// Lines about the model and what holds for its requests.
-inline void introduce(const served_model& m, double million_parameters, const std::string& device,
-                      std::int64_t cached) {
-  const request_defaults& d = m.defaults;
-  trainer::say("model    %s, %.3g M parameters, on %s\n", m.folder.c_str(), million_parameters, device.c_str());
-  trainer::say("names    ");
-  for (const std::string& name : m.names) trainer::say("%s%s", name == m.names.front() ? "" : ", ", name.c_str());
-  trainer::say("\nlength   %lld tokens at most, cache of %lld\n", static_cast<long long>(m.max_length),
-               static_cast<long long>(cached));
-  trainer::say(
-      "defaults temperature %g, top_p %g, top_k %lld, min_p %g, repetition_penalty %g, max_tokens %s\n", d.temperature,
-      d.top_p, static_cast<long long>(d.top_k), d.min_p, d.repetition_penalty,
-      (d.most_tokens < m.max_length ? "up to " + std::to_string(d.most_tokens) : "16 or what the length leaves")
-          .c_str());
-  if (m.images.processor) trainer::say("%s\n", trainer::image_text(m.images).c_str());
-  if (!m.chat) trainer::say("note: /v1/chat/completions needs --chat-template: %s\n", one_line(m.without_chat).c_str());
-}
+void introduce(const served_model& m, double million_parameters, const std::string& device, std::int64_t cached);
 
 /// A note where a client in the same environment would ask a proxy for localhost.
-inline void note_proxy() {
-  const auto value_of = [](const char* name, const char* other) {
-    const char* value = std::getenv(name);
-    if (value == nullptr) value = std::getenv(other);
-    return std::string(value == nullptr ? "" : value);
-  };
-  const std::string around = value_of("no_proxy", "NO_PROXY");
-  if (!value_of("http_proxy", "HTTP_PROXY").empty() && around != "*" && around.find("localhost") == around.npos)
-    trainer::say("note: http_proxy is set: clients with it send even localhost to the proxy; set no_proxy=localhost\n");
-}
+void note_proxy();
 
 /// The adapters of the command line, and a line about the room for them. Throws config_error.
-inline void load_adapters(weight_control& keeper, const std::vector<lora_module>& modules, std::size_t places,
-                          std::size_t bytes) {
-  if (places == 0) return;
-  trainer::say(
-      "adapters %zu, at most %zu in memory, %.3g MB of merged weights each, and as much cache as the model itself\n",
-      modules.size(), places, static_cast<double>(bytes) * 1e-6);
-  for (const lora_module& m : modules) try {
-      keeper.load_adapter(m.name, m.path, false, {});
-    } catch (const api_error& e) {
-      throw config_error(std::string("--lora-modules: ") + e.what());
-    }
-}
+void load_adapters(weight_control& keeper, const std::vector<lora_module>& modules, std::size_t places,
+                   std::size_t bytes);
 
 /// Waits until all requests have been answered. After `longest` they are aborted, and hear of it; a moment later their
 /// connections end. A signal ends the process.
-inline void finish_requests(http_server& server, const std::function<void()>& abort, const awaited_signals& signals,
-                            std::chrono::milliseconds longest) {
-  using clock = std::chrono::steady_clock;
-  const auto wait_until = [&](clock::time_point end) {
-    while (server.busy() > 0 && clock::now() < end)
-      if (const int again = signals.wait(std::chrono::milliseconds(20)); again != 0) std::_Exit(128 + again);
-  };
-  wait_until(clock::now() + longest);
-  abort();
-  wait_until(clock::now() + std::chrono::seconds(2));
-  server.drop_all();
-  wait_until(clock::time_point::max());
-}
+void finish_requests(http_server& server, const std::function<void()>& abort, const awaited_signals& signals,
+                     std::chrono::milliseconds longest);
 
 }  // namespace detail
 
@@ -333,3 +220,148 @@ int serve(const std::vector<std::unique_ptr<Device>>& devices, const options& op
 
 }  // namespace serving
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving::detail {
+
+RLCORE_INLINE void log_line(const std::string& line) {
+  char now[16];
+  const std::time_t seconds = std::time(nullptr);
+  std::tm local{};
+  std::strftime(now, sizeof now, "%H:%M:%S", localtime_r(&seconds, &local));
+  std::fprintf(stderr, "%s %s\n", now, line.c_str());
+}
+
+RLCORE_INLINE std::vector<std::string> read_origins(const std::vector<std::string>& given) {
+  std::vector<std::string> all;
+  for (const std::string& word : given) {
+    if (!word.starts_with('[')) {
+      all.push_back(word);
+      continue;
+    }
+    const json list = text::parse_json<config_error, json>(word, "--allowed-origins");
+    for (const json& origin : list) {
+      if (!origin.is_string())
+        throw config_error("--allowed-origins: expected a list of texts, got " + one_line(word, 100));
+      all.push_back(origin.get<std::string>());
+    }
+  }
+  for (const std::string& origin : all)
+    if (origin != "*" && origin.find("://") == origin.npos)
+      throw config_error("--allowed-origins: '" + origin + "' is no origin; expected * or http://host:port");
+  return all;
+}
+
+RLCORE_INLINE http_settings read_http_settings(const options& opt) {
+  http_settings s;
+  s.host = opt.find<std::string>("host").value_or("");
+  s.port = static_cast<int>(opt.get<std::int64_t>("port"));
+  s.unix_socket = opt.find<std::string>("uds").value_or("");
+  s.allowed_origins = read_origins(opt.list("allowed-origins"));
+  s.log = [](const std::string& line) { log_line(line); };
+  return s;
+}
+
+RLCORE_INLINE std::vector<std::string> read_api_keys(const options& opt) {
+  std::vector<std::string> keys = opt.list("api-key");
+  if (const char* key = std::getenv("VLLM_API_KEY"); keys.empty() && key != nullptr && *key != '\0') keys = {key};
+  if (std::find(keys.begin(), keys.end(), "") != keys.end())
+    throw config_error("--api-key is empty; expected a key, or leave the flag out for a server without one");
+  return keys;
+}
+
+RLCORE_INLINE void print_notes(const options& opt, int ranks) {
+  std::vector<std::string> notes(opt.notes().begin(), opt.notes().end());
+  notes.push_back(trainer::core_counts::here().note(ranks, false));
+  for (const std::string& note : notes)
+    if (!note.empty()) trainer::say("note: %s\n", note.c_str());
+}
+
+RLCORE_INLINE nn::config read_ranked_config(const options& opt, const std::filesystem::path& folder, int ranks) {
+  nn::config read = checkpoint::read_config(folder);
+  read.tp_reduce_chunks = opt.get<std::int64_t>("rlcore.row_chunks");
+  const nn::config config = nn::checked_sizes(std::move(read));
+  const auto problem = [&](int n) -> std::string {
+    try {
+      nn::check_partition(config, {0, n, 0, 1});
+    } catch (const config_error& e) {
+      return e.what();
+    }
+    return {};
+  };
+  nn::check_partition(config, {});
+  const std::string why = problem(ranks);
+  if (why.empty()) return config;
+  std::string possible = "1";
+  for (int n = 2; n <= config.num_key_value_heads; ++n)
+    if (problem(n).empty()) possible += ", " + std::to_string(n);
+  throw config_error("--rlcore-ranks " + std::to_string(ranks) + ": " + why + "; expected one of " + possible);
+}
+
+RLCORE_INLINE void check_model_length(const options& opt, const nn::config& config) {
+  const auto asked = opt.find<std::int64_t>("max-model-len");
+  if (asked && *asked > config.max_position_embeddings)
+    throw config_error("--max-model-len " + std::to_string(*asked) + ": the model has " +
+                       std::to_string(config.max_position_embeddings) +
+                       " positions (max_position_embeddings); expected at most as many");
+}
+
+RLCORE_INLINE void introduce(const served_model& m, double million_parameters, const std::string& device,
+                             std::int64_t cached) {
+  const request_defaults& d = m.defaults;
+  trainer::say("model    %s, %.3g M parameters, on %s\n", m.folder.c_str(), million_parameters, device.c_str());
+  trainer::say("names    ");
+  for (const std::string& name : m.names) trainer::say("%s%s", name == m.names.front() ? "" : ", ", name.c_str());
+  trainer::say("\nlength   %lld tokens at most, cache of %lld\n", static_cast<long long>(m.max_length),
+               static_cast<long long>(cached));
+  trainer::say(
+      "defaults temperature %g, top_p %g, top_k %lld, min_p %g, repetition_penalty %g, max_tokens %s\n", d.temperature,
+      d.top_p, static_cast<long long>(d.top_k), d.min_p, d.repetition_penalty,
+      (d.most_tokens < m.max_length ? "up to " + std::to_string(d.most_tokens) : "16 or what the length leaves")
+          .c_str());
+  if (m.images.processor) trainer::say("%s\n", trainer::image_text(m.images).c_str());
+  if (!m.chat) trainer::say("note: /v1/chat/completions needs --chat-template: %s\n", one_line(m.without_chat).c_str());
+}
+
+RLCORE_INLINE void note_proxy() {
+  const auto value_of = [](const char* name, const char* other) {
+    const char* value = std::getenv(name);
+    if (value == nullptr) value = std::getenv(other);
+    return std::string(value == nullptr ? "" : value);
+  };
+  const std::string around = value_of("no_proxy", "NO_PROXY");
+  if (!value_of("http_proxy", "HTTP_PROXY").empty() && around != "*" && around.find("localhost") == around.npos)
+    trainer::say("note: http_proxy is set: clients with it send even localhost to the proxy; set no_proxy=localhost\n");
+}
+
+RLCORE_INLINE void load_adapters(weight_control& keeper, const std::vector<lora_module>& modules, std::size_t places,
+                                 std::size_t bytes) {
+  if (places == 0) return;
+  trainer::say(
+      "adapters %zu, at most %zu in memory, %.3g MB of merged weights each, and as much cache as the model itself\n",
+      modules.size(), places, static_cast<double>(bytes) * 1e-6);
+  for (const lora_module& m : modules) try {
+      keeper.load_adapter(m.name, m.path, false, {});
+    } catch (const api_error& e) {
+      throw config_error(std::string("--lora-modules: ") + e.what());
+    }
+}
+
+RLCORE_INLINE void finish_requests(http_server& server, const std::function<void()>& abort,
+                                   const awaited_signals& signals, std::chrono::milliseconds longest) {
+  using clock = std::chrono::steady_clock;
+  const auto wait_until = [&](clock::time_point end) {
+    while (server.busy() > 0 && clock::now() < end)
+      if (const int again = signals.wait(std::chrono::milliseconds(20)); again != 0) std::_Exit(128 + again);
+  };
+  wait_until(clock::now() + longest);
+  abort();
+  wait_until(clock::now() + std::chrono::seconds(2));
+  server.drop_all();
+  wait_until(clock::time_point::max());
+}
+
+}  // namespace serving::detail
+RLCORE_END
+#endif

@@ -28,7 +28,22 @@ struct picture_memory {
 };
 
 /// That of a prompt's pictures, by their headers.
-inline picture_memory memory_of(const served_model& model, const model_prompt& prompt) {
+picture_memory memory_of(const served_model& model, const model_prompt& prompt);
+
+/// Decodes the pictures of a prompt, as soon as there is room for them, and gives them to its jobs. Returns what has to
+/// be kept while the jobs are answered; nothing for a prompt without pictures. Throws client_gone, and api_error 400
+/// that names the part.
+std::unique_ptr<held_bytes> show_pictures(const served_model& model, const model_prompt& prompt, byte_budget& memory,
+                                          std::vector<rollout::job>& jobs, const std::function<bool()>& connected = {});
+
+}  // namespace serving
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE picture_memory memory_of(const served_model& model, const model_prompt& prompt) {
   constexpr std::size_t bytes_of_pixel = 12;  // colours, the copies of a resampler, a progressive JPEG's coefficients
   picture_memory bytes;
   for (const data::image_pointer& i : prompt.images) {
@@ -41,12 +56,9 @@ inline picture_memory memory_of(const served_model& model, const model_prompt& p
   return bytes;
 }
 
-/// Decodes the pictures of a prompt, as soon as there is room for them, and gives them to its jobs. Returns what has to
-/// be kept while the jobs are answered; nothing for a prompt without pictures. Throws client_gone, and api_error 400
-/// that names the part.
-inline std::unique_ptr<held_bytes> show_pictures(const served_model& model, const model_prompt& prompt,
-                                                 byte_budget& memory, std::vector<rollout::job>& jobs,
-                                                 const std::function<bool()>& connected = {}) {
+RLCORE_INLINE std::unique_ptr<held_bytes> show_pictures(const served_model& model, const model_prompt& prompt,
+                                                        byte_budget& memory, std::vector<rollout::job>& jobs,
+                                                        const std::function<bool()>& connected) {
   if (prompt.images.empty()) return nullptr;
   const picture_memory bytes = memory_of(model, prompt);
   auto held = std::make_unique<held_bytes>(memory, bytes.patches + bytes.decoding, connected);
@@ -67,3 +79,4 @@ inline std::unique_ptr<held_bytes> show_pictures(const served_model& model, cons
 
 }  // namespace serving
 RLCORE_END
+#endif

@@ -35,45 +35,15 @@ class text_stream {
       : decoder_(tokenizer, skip_special_tokens), stops_(stops), include_stop_(include_stop), early_(min_tokens) {}
 
   /// The text that may be shown now. After a stop string there is none.
-  std::string push(std::int32_t id) {
-    if (stopped()) return {};
-    const std::string piece = decoder_.push(id);
-    const bool early = early_ > 0;
-    if (early) --early_;
-    return take(piece, early);
-  }
+  std::string push(std::int32_t id);
   /// The rest of the text.
-  std::string finish() {
-    if (stopped()) return {};
-    std::string shown = take(decoder_.finish(), early_ > 0);
-    if (!stopped()) shown += std::exchange(held_, {});
-    return shown;
-  }
+  std::string finish();
   /// The stop string that ended the text.
   const std::optional<std::string>& stop() const noexcept { return stop_; }
   bool stopped() const noexcept { return stop_.has_value(); }
 
  private:
-  std::string take(const std::string& piece, bool early) {
-    held_ += piece;
-    if (early) too_early_ = held_.size();
-    std::size_t first = held_.npos, end = held_.npos;
-    for (const std::string& s : stops_) {
-      const std::size_t at = held_.find(s, too_early_ < s.size() ? 0 : too_early_ - s.size() + 1);
-      if (at == held_.npos || (stop_ && (at + s.size() > end || (at + s.size() == end && at >= first)))) continue;
-      stop_ = s, first = at, end = at + s.size();
-    }
-    if (stop_) {
-      held_.resize(include_stop_ ? end : first);
-      return std::exchange(held_, {});
-    }
-    std::size_t kept = 0;
-    for (const std::string& s : stops_) kept = std::max(kept, overlap(held_, s));
-    std::string shown = held_.substr(0, held_.size() - kept);
-    held_.erase(0, shown.size());
-    too_early_ -= std::min(too_early_, shown.size());
-    return shown;
-  }
+  std::string take(const std::string& piece, bool early);
 
   text::stream_decoder decoder_;
   std::span<const std::string> stops_;
@@ -86,3 +56,47 @@ class text_stream {
 
 }  // namespace serving
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE std::string text_stream::push(std::int32_t id) {
+  if (stopped()) return {};
+  const std::string piece = decoder_.push(id);
+  const bool early = early_ > 0;
+  if (early) --early_;
+  return take(piece, early);
+}
+
+RLCORE_INLINE std::string text_stream::finish() {
+  if (stopped()) return {};
+  std::string shown = take(decoder_.finish(), early_ > 0);
+  if (!stopped()) shown += std::exchange(held_, {});
+  return shown;
+}
+
+RLCORE_INLINE std::string text_stream::take(const std::string& piece, bool early) {
+  held_ += piece;
+  if (early) too_early_ = held_.size();
+  std::size_t first = held_.npos, end = held_.npos;
+  for (const std::string& s : stops_) {
+    const std::size_t at = held_.find(s, too_early_ < s.size() ? 0 : too_early_ - s.size() + 1);
+    if (at == held_.npos || (stop_ && (at + s.size() > end || (at + s.size() == end && at >= first)))) continue;
+    stop_ = s, first = at, end = at + s.size();
+  }
+  if (stop_) {
+    held_.resize(include_stop_ ? end : first);
+    return std::exchange(held_, {});
+  }
+  std::size_t kept = 0;
+  for (const std::string& s : stops_) kept = std::max(kept, overlap(held_, s));
+  std::string shown = held_.substr(0, held_.size() - kept);
+  held_.erase(0, shown.size());
+  too_early_ -= std::min(too_early_, shown.size());
+  return shown;
+}
+
+}  // namespace serving
+RLCORE_END
+#endif

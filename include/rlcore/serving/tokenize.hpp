@@ -15,7 +15,19 @@ RLCORE_BEGIN
 namespace serving {
 
 /// {prompt} or {messages} as tokens: {"count", "max_model_len", "tokens", "token_strs"}. Throws api_error.
-inline json tokenized(context& shared, body_fields& f) {
+json tokenized(context& shared, body_fields& f);
+
+/// {tokens} as text: {"prompt"}. Throws api_error.
+json detokenized(context& shared, body_fields& f);
+
+}  // namespace serving
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE json tokenized(context& shared, body_fields& f) {
   const served_model& model = shared.model;
   shared.named(f.string("model").value_or(""));
   const bool chat = f.find("messages") != nullptr;
@@ -40,8 +52,7 @@ inline json tokenized(context& shared, body_fields& f) {
   return {{"count", ids.size()}, {"max_model_len", model.max_length}, {"tokens", ids}, {"token_strs", strings}};
 }
 
-/// {tokens} as text: {"prompt"}. Throws api_error.
-inline json detokenized(context& shared, body_fields& f) {
+RLCORE_INLINE json detokenized(context& shared, body_fields& f) {
   shared.named(f.string("model").value_or(""));
   if (f.find("tokens") == nullptr) throw invalid_body("tokens: expected a list of token ids, found none");
   const token_ids ids = tokens_of(shared.model, f.token_ids("tokens"), false);
@@ -51,3 +62,4 @@ inline json detokenized(context& shared, body_fields& f) {
 
 }  // namespace serving
 RLCORE_END
+#endif

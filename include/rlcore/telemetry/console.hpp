@@ -61,7 +61,32 @@ inline std::size_t terminal_columns(std::FILE* out) noexcept {
 
 /// Lines that are longer than `columns` bytes are broken at blanks and go on behind two. Lines that begin with a blank
 /// stay as they are: tables, and commands that somebody copies. Fewer than 4 columns, as of no terminal, break nothing.
-inline std::string fitted(std::string_view text, std::size_t columns) {
+std::string fitted(std::string_view text, std::size_t columns);
+
+/// std::printf with names_in_messages(), in lines that fit the terminal, unless this thread is to be silent.
+[[gnu::format(printf, 1, 2)]] inline void say(const char* format, ...) {
+  if (!speaks()) return;
+  std::va_list arguments, again;
+  va_start(arguments, format);
+  va_copy(again, arguments);
+  const int size = std::vsnprintf(nullptr, 0, format, again);
+  va_end(again);
+  std::string text(static_cast<std::size_t>(size < 0 ? 0 : size) + 1, '\0');
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  va_end(arguments);
+  text.pop_back();
+  if (!names_in_messages().empty()) text = names_in_messages().in(text);
+  std::fputs(fitted(text, terminal_columns(stdout)).c_str(), stdout);
+}
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::string fitted(std::string_view text, std::size_t columns) {
   if (columns < 4) return std::string(text);
   std::string out;
   while (!text.empty()) {
@@ -85,21 +110,6 @@ inline std::string fitted(std::string_view text, std::size_t columns) {
   return out;
 }
 
-/// std::printf with names_in_messages(), in lines that fit the terminal, unless this thread is to be silent.
-[[gnu::format(printf, 1, 2)]] inline void say(const char* format, ...) {
-  if (!speaks()) return;
-  std::va_list arguments, again;
-  va_start(arguments, format);
-  va_copy(again, arguments);
-  const int size = std::vsnprintf(nullptr, 0, format, again);
-  va_end(again);
-  std::string text(static_cast<std::size_t>(size < 0 ? 0 : size) + 1, '\0');
-  std::vsnprintf(text.data(), text.size(), format, arguments);
-  va_end(arguments);
-  text.pop_back();
-  if (!names_in_messages().empty()) text = names_in_messages().in(text);
-  std::fputs(fitted(text, terminal_columns(stdout)).c_str(), stdout);
-}
-
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -131,7 +131,33 @@ inline constexpr metric_definition metric_definitions[] = {
 };
 
 /// The text of docs/metrics.md.
-inline std::string metrics_markdown() {
+std::string metrics_markdown();
+
+namespace detail {
+
+/// How a text relates to a pattern; `never`: nor does what is left of it behind some of its characters.
+enum class covering { no, yes, never };
+
+/// Whether `pattern` covers `text`: <this> stands for one character or more, {this,that} for one of the words. The time
+/// is linear in the text for each <this>.
+covering covers(std::string_view pattern, std::string_view text);
+
+}  // namespace detail
+
+/// The definition that covers `name`; null if there is none, as for names of more than 1000 characters.
+const metric_definition* definition_of(std::string_view name);
+
+/// True if a definition covers `name`.
+inline bool is_defined_metric(std::string_view name) { return definition_of(name) != nullptr; }
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::string metrics_markdown() {
   std::string out =
       "# Metrics\n\n"
       "Generated from `include/rlcore/telemetry/metric_names.hpp`; do not edit. To renew it, run the test program of "
@@ -169,14 +195,11 @@ inline std::string metrics_markdown() {
   return out;
 }
 
-namespace detail {
+}  // namespace trainer
 
-/// How a text relates to a pattern; `never`: nor does what is left of it behind some of its characters.
-enum class covering { no, yes, never };
+namespace trainer::detail {
 
-/// Whether `pattern` covers `text`: <this> stands for one character or more, {this,that} for one of the words. The time
-/// is linear in the text for each <this>.
-inline covering covers(std::string_view pattern, std::string_view text) {
+RLCORE_INLINE covering covers(std::string_view pattern, std::string_view text) {
   const std::size_t open = pattern.find_first_of("{<");
   if (open == pattern.npos) return pattern == text ? covering::yes : covering::no;
   if (text.substr(0, open) != pattern.substr(0, open)) return covering::no;
@@ -197,18 +220,17 @@ inline covering covers(std::string_view pattern, std::string_view text) {
   return covering::no;
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// The definition that covers `name`; null if there is none, as for names of more than 1000 characters.
-inline const metric_definition* definition_of(std::string_view name) {
+namespace trainer {
+
+RLCORE_INLINE const metric_definition* definition_of(std::string_view name) {
   if (name.size() > 1000) return nullptr;
   for (const metric_definition& m : metric_definitions)
     if (detail::covers(m.name, name) == detail::covering::yes) return &m;
   return nullptr;
 }
 
-/// True if a definition covers `name`.
-inline bool is_defined_metric(std::string_view name) { return definition_of(name) != nullptr; }
-
 }  // namespace trainer
 RLCORE_END
+#endif

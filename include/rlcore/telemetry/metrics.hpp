@@ -61,14 +61,7 @@ class metrics {
   auto end() const noexcept { return entries_.end(); }
 
  private:
-  void put(std::string_view name, number x) {
-    for (auto& entry : entries_)
-      if (entry.first == name) {
-        entry.second = x;
-        return;
-      }
-    entries_.emplace_back(name, x);
-  }
+  void put(std::string_view name, number x);
   std::vector<std::pair<std::string, number>> entries_;
 };
 
@@ -79,21 +72,7 @@ struct metric_row {
 };
 
 /// Rows of one step (a validation before the first step, a repetition after a resume) become one; later numbers win.
-inline std::vector<metric_row> merged_rows(std::span<const metric_row> rows) {
-  std::vector<metric_row> out(rows.begin(), rows.end());
-  std::stable_sort(out.begin(), out.end(), [](const metric_row& a, const metric_row& b) { return a.step < b.step; });
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    if (kept > 0 && out[kept - 1].step == out[i].step) {
-      out[kept - 1].values.merge(out[i].values);
-    } else {
-      if (kept != i) out[kept] = std::move(out[i]);
-      ++kept;
-    }
-  }
-  out.resize(kept);
-  return out;
-}
+std::vector<metric_row> merged_rows(std::span<const metric_row> rows);
 
 /// A number as Python prints it.
 inline std::string number_text(const metrics::number& x) {
@@ -109,14 +88,7 @@ inline std::string console_line(std::int64_t step, const metrics& m) {
 
 /// Numbers of several micro-batches or updates as one: the largest if the name contains "max", the smallest if it
 /// contains "min", else the arithmetic mean in the given order (verl's rule). NaN for no number.
-inline double reduce_metric(std::string_view name, std::span<const double> xs) {
-  if (xs.empty()) return std::numeric_limits<double>::quiet_NaN();
-  if (name.find("max") != name.npos) return *std::max_element(xs.begin(), xs.end());
-  if (name.find("min") != name.npos) return *std::min_element(xs.begin(), xs.end());
-  double sum = 0;
-  for (const double x : xs) sum += x;
-  return sum / static_cast<double>(xs.size());
-}
+double reduce_metric(std::string_view name, std::span<const double> xs);
 
 /// Tokens per second of a rank: perf/throughput.
 inline double throughput(double tokens, double seconds, double ranks = 1) { return tokens / (seconds * ranks); }
@@ -126,3 +98,45 @@ inline double milliseconds_per_token(double seconds, double tokens) { return 100
 
 }  // namespace trainer
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE void metrics::put(std::string_view name, number x) {
+  for (auto& entry : entries_)
+    if (entry.first == name) {
+      entry.second = x;
+      return;
+    }
+  entries_.emplace_back(name, x);
+}
+
+RLCORE_INLINE std::vector<metric_row> merged_rows(std::span<const metric_row> rows) {
+  std::vector<metric_row> out(rows.begin(), rows.end());
+  std::stable_sort(out.begin(), out.end(), [](const metric_row& a, const metric_row& b) { return a.step < b.step; });
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (kept > 0 && out[kept - 1].step == out[i].step) {
+      out[kept - 1].values.merge(out[i].values);
+    } else {
+      if (kept != i) out[kept] = std::move(out[i]);
+      ++kept;
+    }
+  }
+  out.resize(kept);
+  return out;
+}
+
+RLCORE_INLINE double reduce_metric(std::string_view name, std::span<const double> xs) {
+  if (xs.empty()) return std::numeric_limits<double>::quiet_NaN();
+  if (name.find("max") != name.npos) return *std::max_element(xs.begin(), xs.end());
+  if (name.find("min") != name.npos) return *std::min_element(xs.begin(), xs.end());
+  double sum = 0;
+  for (const double x : xs) sum += x;
+  return sum / static_cast<double>(xs.size());
+}
+
+}  // namespace trainer
+RLCORE_END
+#endif

@@ -24,51 +24,13 @@ struct run_pace {
 
 /// A real number in at most `width` letters: `decimals` digits behind the point, fewer if there is no room, and powers
 /// of ten for what would show as 0.
-inline std::string column_number(double x, int decimals, int width) {
-  char text[64];
-  double smallest = 0.5;
-  for (int d = 0; d < decimals; ++d) smallest /= 10;
-  int length = width + 1;
-  if (x == 0 || !std::isfinite(x) || std::abs(x) >= smallest)
-    for (int d = decimals; d >= 0 && length > width; --d)
-      length = std::snprintf(text, sizeof text, "%.*f", std::isfinite(x) ? d : 0, x);
-  if (length > width) length = std::snprintf(text, sizeof text, "%.1e", x);
-  if (length > width) std::snprintf(text, sizeof text, "%.0e", x);
-  return text;
-}
+std::string column_number(double x, int decimals, int width);
 
 /// Seconds in at most six letters: "0.42s", "12.3s", "5m07s", "3h20m", "5d03h", "120d".
-inline std::string column_seconds(double seconds) {
-  char text[64];
-  if (!(seconds >= 0)) return "-";
-  const auto whole = static_cast<long long>(std::min(seconds, 1e12) + 0.5);
-  if (seconds < 9.995) {
-    std::snprintf(text, sizeof text, "%.2fs", seconds);
-  } else if (seconds < 59.95) {
-    std::snprintf(text, sizeof text, "%.1fs", seconds);
-  } else if (whole < 3600) {
-    std::snprintf(text, sizeof text, "%lldm%02llds", whole / 60, whole % 60);
-  } else if (whole < 100 * 3600) {
-    std::snprintf(text, sizeof text, "%lldh%02lldm", whole / 3600, whole / 60 % 60);
-  } else if (whole < 100 * 86400) {
-    std::snprintf(text, sizeof text, "%lldd%02lldh", whole / 86400, whole / 3600 % 24);
-  } else {
-    std::snprintf(text, sizeof text, "%lldd", std::min(whole / 86400, 99999LL));
-  }
-  return text;
-}
+std::string column_seconds(double seconds);
 
 /// A count in at most six letters: "987", "1.23k", "45.6k", "1.23M"; "-" for what is none.
-inline std::string column_count(double x) {
-  if (!(x >= 0 && x < 1e15)) return "-";
-  constexpr const char* units[] = {"", "k", "M", "G", "T"};
-  std::size_t unit = 0;
-  for (; x >= 999.5 && unit + 1 < std::size(units); ++unit) x /= 1000;
-  char text[64];
-  const int decimals = unit == 0 || x >= 99.95 ? 0 : x >= 9.995 ? 1 : 2;
-  std::snprintf(text, sizeof text, "%.*f%s", decimals, x, units[unit]);
-  return text;
-}
+std::string column_count(double x);
 
 /// Headings stand above the first line, again after every 20 lines, and when a column comes or changes.
 class step_table {
@@ -114,58 +76,14 @@ class step_table {
   }
 
   /// Takes the columns that the row has; true if one is new or shows something else than before.
-  bool find_columns(const metrics& m) {
-    bool changed = false;
-    for (std::size_t i = 0; i < count_of_columns; ++i)
-      for (const source& s : columns[i].sources)
-        if (!s.metric.empty() && m.contains(s.metric)) {
-          changed = changed || shown_[i] != &s;
-          shown_[i] = &s;
-          break;
-        }
-    return changed;
-  }
+  bool find_columns(const metrics& m);
 
-  std::string step_lines(std::int64_t step, const metrics& m, const run_pace& pace) {
-    std::string out;
-    if (find_columns(m) || lines_ % lines_per_heading == 0) out = headings(), lines_ = 0;
-    ++lines_;
-    const std::string of = pace.total_steps > 0 ? "/" + std::to_string(pace.total_steps) : "";
-    const std::string place = std::to_string(step) + of;
-    out += cell(place.size() <= 7 ? place : std::to_string(step), 7).substr(1);
-    for (std::size_t i = 0; i < count_of_columns; ++i) {
-      if (shown_[i] == nullptr) continue;
-      const column& c = columns[i];
-      const double x = m.get(shown_[i]->metric);
-      const std::string number = !m.contains(shown_[i]->metric) ? "-"
-                                 : c.kind == unit::count        ? column_count(x)
-                                                                : column_number(x, c.decimals, c.width);
-      out += cell(number, static_cast<std::size_t>(c.width));
-    }
-    const double seconds = m.get("timing_s/step");
-    return out + cell(column_seconds(seconds), 6) + cell(column_count(m.get("perf/total_num_tokens") / seconds), 6) +
-           cell(column_seconds(pace.seconds_left), 6) + "\n";
-  }
+  std::string step_lines(std::int64_t step, const metrics& m, const run_pace& pace);
 
-  std::string headings() const {
-    std::string out = "   step";
-    for (std::size_t i = 0; i < count_of_columns; ++i)
-      if (shown_[i] != nullptr) out += cell(shown_[i]->heading, static_cast<std::size_t>(columns[i].width));
-    return out + cell("time", 6) + cell("tok/s", 6) + cell("left", 6) + "\n";
-  }
+  std::string headings() const;
 
   /// val-core/*, val/loss and eval/* in lines of less than 80 columns.
-  static std::string validation_lines(const metrics& m) {
-    constexpr std::string_view begin = "        validation:";
-    std::string out, line;
-    for (const auto& [name, x] : m) {
-      if (!name.starts_with("val-core/") && !name.starts_with("val/") && !name.starts_with("eval/")) continue;
-      const std::string part = name.substr(name.find('/') + 1) + " " + column_number(m.get(name), 4, 9);
-      if (!line.empty() && line.size() + 2 + part.size() > 79) out += line + "\n", line.clear();
-      line += line.empty() ? std::string(begin) + " " + part : ", " + part;
-    }
-    return line.empty() ? out : out + line + "\n";
-  }
+  static std::string validation_lines(const metrics& m);
 
   std::array<const source*, count_of_columns> shown_{};
   int lines_ = 0;
@@ -173,3 +91,107 @@ class step_table {
 
 }  // namespace trainer
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::string column_number(double x, int decimals, int width) {
+  char text[64];
+  double smallest = 0.5;
+  for (int d = 0; d < decimals; ++d) smallest /= 10;
+  int length = width + 1;
+  if (x == 0 || !std::isfinite(x) || std::abs(x) >= smallest)
+    for (int d = decimals; d >= 0 && length > width; --d)
+      length = std::snprintf(text, sizeof text, "%.*f", std::isfinite(x) ? d : 0, x);
+  if (length > width) length = std::snprintf(text, sizeof text, "%.1e", x);
+  if (length > width) std::snprintf(text, sizeof text, "%.0e", x);
+  return text;
+}
+
+RLCORE_INLINE std::string column_seconds(double seconds) {
+  char text[64];
+  if (!(seconds >= 0)) return "-";
+  const auto whole = static_cast<long long>(std::min(seconds, 1e12) + 0.5);
+  if (seconds < 9.995) {
+    std::snprintf(text, sizeof text, "%.2fs", seconds);
+  } else if (seconds < 59.95) {
+    std::snprintf(text, sizeof text, "%.1fs", seconds);
+  } else if (whole < 3600) {
+    std::snprintf(text, sizeof text, "%lldm%02llds", whole / 60, whole % 60);
+  } else if (whole < 100 * 3600) {
+    std::snprintf(text, sizeof text, "%lldh%02lldm", whole / 3600, whole / 60 % 60);
+  } else if (whole < 100 * 86400) {
+    std::snprintf(text, sizeof text, "%lldd%02lldh", whole / 86400, whole / 3600 % 24);
+  } else {
+    std::snprintf(text, sizeof text, "%lldd", std::min(whole / 86400, 99999LL));
+  }
+  return text;
+}
+
+RLCORE_INLINE std::string column_count(double x) {
+  if (!(x >= 0 && x < 1e15)) return "-";
+  constexpr const char* units[] = {"", "k", "M", "G", "T"};
+  std::size_t unit = 0;
+  for (; x >= 999.5 && unit + 1 < std::size(units); ++unit) x /= 1000;
+  char text[64];
+  const int decimals = unit == 0 || x >= 99.95 ? 0 : x >= 9.995 ? 1 : 2;
+  std::snprintf(text, sizeof text, "%.*f%s", decimals, x, units[unit]);
+  return text;
+}
+
+RLCORE_INLINE bool step_table::find_columns(const metrics& m) {
+  bool changed = false;
+  for (std::size_t i = 0; i < count_of_columns; ++i)
+    for (const source& s : columns[i].sources)
+      if (!s.metric.empty() && m.contains(s.metric)) {
+        changed = changed || shown_[i] != &s;
+        shown_[i] = &s;
+        break;
+      }
+  return changed;
+}
+
+RLCORE_INLINE std::string step_table::step_lines(std::int64_t step, const metrics& m, const run_pace& pace) {
+  std::string out;
+  if (find_columns(m) || lines_ % lines_per_heading == 0) out = headings(), lines_ = 0;
+  ++lines_;
+  const std::string of = pace.total_steps > 0 ? "/" + std::to_string(pace.total_steps) : "";
+  const std::string place = std::to_string(step) + of;
+  out += cell(place.size() <= 7 ? place : std::to_string(step), 7).substr(1);
+  for (std::size_t i = 0; i < count_of_columns; ++i) {
+    if (shown_[i] == nullptr) continue;
+    const column& c = columns[i];
+    const double x = m.get(shown_[i]->metric);
+    const std::string number = !m.contains(shown_[i]->metric) ? "-"
+                               : c.kind == unit::count        ? column_count(x)
+                                                              : column_number(x, c.decimals, c.width);
+    out += cell(number, static_cast<std::size_t>(c.width));
+  }
+  const double seconds = m.get("timing_s/step");
+  return out + cell(column_seconds(seconds), 6) + cell(column_count(m.get("perf/total_num_tokens") / seconds), 6) +
+         cell(column_seconds(pace.seconds_left), 6) + "\n";
+}
+
+RLCORE_INLINE std::string step_table::headings() const {
+  std::string out = "   step";
+  for (std::size_t i = 0; i < count_of_columns; ++i)
+    if (shown_[i] != nullptr) out += cell(shown_[i]->heading, static_cast<std::size_t>(columns[i].width));
+  return out + cell("time", 6) + cell("tok/s", 6) + cell("left", 6) + "\n";
+}
+
+RLCORE_INLINE std::string step_table::validation_lines(const metrics& m) {
+  constexpr std::string_view begin = "        validation:";
+  std::string out, line;
+  for (const auto& [name, x] : m) {
+    if (!name.starts_with("val-core/") && !name.starts_with("val/") && !name.starts_with("eval/")) continue;
+    const std::string part = name.substr(name.find('/') + 1) + " " + column_number(m.get(name), 4, 9);
+    if (!line.empty() && line.size() + 2 + part.size() > 79) out += line + "\n", line.clear();
+    line += line.empty() ? std::string(begin) + " " + part : ", " + part;
+  }
+  return line.empty() ? out : out + line + "\n";
+}
+
+}  // namespace trainer
+RLCORE_END
+#endif

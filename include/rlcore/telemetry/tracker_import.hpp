@@ -12,7 +12,23 @@ namespace trainer {
 namespace detail {
 
 /// A word of a shell's command line: in single quotes unless it is plain.
-inline std::string shell_word(std::string_view text) {
+std::string shell_word(std::string_view text);
+
+}  // namespace detail
+
+/// A command that sends the rows of `metrics`, the path of a metrics.jsonl, to `tracker` as the run `name` of
+/// `project`; it needs the tracker's Python package. Empty for a tracker that it is not known for.
+std::string tracker_import(std::string_view tracker, std::string_view metrics, std::string_view project,
+                           std::string_view name);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE std::string shell_word(std::string_view text) {
   constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+@%,:=";
   if (!text.empty() && text.find_first_not_of(plain) == text.npos) return std::string(text);
   std::string out = "'";
@@ -20,12 +36,12 @@ inline std::string shell_word(std::string_view text) {
   return out + "'";
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// A command that sends the rows of `metrics`, the path of a metrics.jsonl, to `tracker` as the run `name` of
-/// `project`; it needs the tracker's Python package. Empty for a tracker that it is not known for.
-inline std::string tracker_import(std::string_view tracker, std::string_view metrics, std::string_view project,
-                                  std::string_view name) {
+namespace trainer {
+
+RLCORE_INLINE std::string tracker_import(std::string_view tracker, std::string_view metrics, std::string_view project,
+                                         std::string_view name) {
   const std::string each =
       " for d in map(json.loads, open(sys.argv[1])) for m in [{k: v for k, v in d.items() if v is not None}] for s in "
       "[m.pop('step')]]";
@@ -55,3 +71,4 @@ inline std::string tracker_import(std::string_view tracker, std::string_view met
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -18,7 +18,20 @@ namespace text {
 inline constexpr std::string_view base64_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The text of bytes, with `=` at its end.
-inline std::string to_base64(std::span<const unsigned char> bytes) {
+std::string to_base64(std::span<const unsigned char> bytes);
+
+/// The bytes of a text; white space counts for nothing and `=` may be missing. Unset for any other character, and where
+/// the text ends within a byte.
+std::optional<std::vector<unsigned char>> from_base64(std::string_view text);
+
+}  // namespace text
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text {
+
+RLCORE_INLINE std::string to_base64(std::span<const unsigned char> bytes) {
   std::string text;
   text.reserve((bytes.size() + 2) / 3 * 4);
   for (std::size_t i = 0; i < bytes.size(); i += 3) {
@@ -30,9 +43,7 @@ inline std::string to_base64(std::span<const unsigned char> bytes) {
   return text;
 }
 
-/// The bytes of a text; white space counts for nothing and `=` may be missing. Unset for any other character, and where
-/// the text ends within a byte.
-inline std::optional<std::vector<unsigned char>> from_base64(std::string_view text) {
+RLCORE_INLINE std::optional<std::vector<unsigned char>> from_base64(std::string_view text) {
   static constexpr auto value_of = [] {
     std::array<std::uint8_t, 256> values{};
     for (auto& v : values) v = 64;
@@ -62,3 +73,4 @@ inline std::optional<std::vector<unsigned char>> from_base64(std::string_view te
 
 }  // namespace text
 RLCORE_END
+#endif

@@ -31,36 +31,7 @@ class bpe_model {
 
   /// Reads the `model` object of a tokenizer.json. Throws format_error for other models, for unsupported BPE options
   /// (dropout, prefixes and suffixes of sub-words), and for merges that name unknown tokens.
-  bpe_model(const nlohmann::json& json, bool byte_level) : byte_level_(byte_level) {
-    const nlohmann::json& type = field(json, "type", "model");
-    // Files older than the type field hold BPE exactly when they have merges.
-    if (!(type.is_null() && json.contains("merges")) && type != "BPE")
-      throw format_error("model.type " + (type.is_null() ? std::string("(none)") : json_text(type)) +
-                         " is not supported; expected 'BPE'");
-    for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
-      const nlohmann::json& value = field(json, key, "model");
-      if (!value.is_null() && value != "" && value != 0.0)
-        throw format_error(std::string("model.") + key + " " + json_text(value) + " is not supported; expected null");
-    }
-    ignore_merges_ = bool_field(json, "ignore_merges", false, "model");
-    byte_fallback_ = bool_field(json, "byte_fallback", false, "model");
-    fuse_unknown_ = bool_field(json, "fuse_unk", false, "model");
-    read_vocabulary(json);
-    read_merges(json);
-    const nlohmann::json& unknown = field(json, "unk_token", "model");
-    if (unknown.is_string()) unknown_ = id_of(unknown.get<std::string>()).value_or(-1);
-    const byte_alphabet alphabet;
-    for (std::size_t byte = 0; byte < 256; ++byte) {
-      std::string name;
-      if (byte_level_) {
-        append_utf8(name, alphabet.character(static_cast<std::uint8_t>(byte)));
-      } else {
-        constexpr char digits[] = "0123456789ABCDEF";
-        name = std::string("<0x") + digits[byte / 16] + digits[byte % 16] + '>';
-      }
-      byte_ids_[byte] = id_of(name).value_or(-1);
-    }
-  }
+  bpe_model(const nlohmann::json& json, bool byte_level);
 
   /// Id of a token as it is spelled in the vocabulary.
   std::optional<std::int32_t> id_of(std::string_view token) const {
@@ -74,66 +45,12 @@ class bpe_model {
 
   /// Appends the ids of `word` (valid UTF-8, not spelled in the byte alphabet). Throws data_error if a part of the word
   /// has no token and the vocabulary has no unknown token.
-  void encode_word(std::string_view word, std::vector<std::int32_t>& out) const {
-    if (ignore_merges_) {
-      const auto id = id_of(byte_level_ ? byte_alphabet().spell(word) : std::string(word));
-      if (id) {
-        out.push_back(*id);
-        return;
-      }
-    }
-    std::vector<std::int32_t> symbols;
-    symbols.reserve(word.size());
-    if (byte_level_) {
-      for (const char c : word) add_byte(symbols, static_cast<std::uint8_t>(c));
-    } else {
-      for (std::size_t at = 0; at < word.size();) {
-        const std::size_t length = read_utf8(word, at).length;
-        add_character(symbols, word.substr(at, length));
-        at += length;
-      }
-    }
-    merges_.apply(symbols);
-    out.insert(out.end(), symbols.begin(), symbols.end());
-  }
+  void encode_word(std::string_view word, std::vector<std::int32_t>& out) const;
 
  private:
-  void read_vocabulary(const nlohmann::json& json) {
-    const auto vocab = json.find("vocab");
-    if (vocab == json.end() || !vocab->is_object())
-      throw format_error("model.vocab: expected an object of token: id" +
-                         std::string(vocab == json.end() ? ", found none" : ""));
-    ids_.reserve(vocab->size());
-    for (const auto& [token, id] : vocab->items()) {
-      if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() > largest_token_id)
-        throw format_error("model.vocab['" + token + "']: expected an id from 0 to " +
-                           std::to_string(largest_token_id) + ", found " + json_text(id));
-      ids_.emplace(token, id.get<std::int32_t>());
-    }
-  }
+  void read_vocabulary(const nlohmann::json& json);
 
-  void read_merges(const nlohmann::json& json) {
-    const auto merges = json.find("merges");
-    if (merges == json.end() || !merges->is_array()) throw format_error("model.merges: expected an array");
-    merges_ = bpe_merges(merges->size());
-    std::int32_t rank = 0;
-    for (const auto& merge : *merges) {
-      std::string left, right;
-      if (merge.is_string()) {  // "left right"
-        const auto& text = merge.get_ref<const std::string&>();
-        const std::size_t space = text.find(' ');
-        if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
-          left = text.substr(0, space), right = text.substr(space + 1);
-      } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-        left = merge[0].get<std::string>(), right = merge[1].get<std::string>();
-      }
-      const auto a = id_of(left), b = id_of(right), merged = id_of(left + right);
-      if (!a || !b || !merged)
-        throw format_error("model.merges[" + std::to_string(rank) + "] " + json_text(merge) +
-                           ": expected two tokens of the vocabulary whose union is one, too");
-      merges_.add(*a, *b, {rank++, *merged});
-    }
-  }
+  void read_merges(const nlohmann::json& json);
 
   void add_byte(std::vector<std::int32_t>& symbols, std::uint8_t byte) const {
     const std::int32_t id = byte_ids_[byte];
@@ -141,20 +58,9 @@ class bpe_model {
     symbols.push_back(id);
   }
 
-  void add_character(std::vector<std::int32_t>& symbols, std::string_view character) const {
-    if (const auto id = id_of(character)) return symbols.push_back(*id);
-    bool has_bytes = byte_fallback_;
-    for (const char c : character) has_bytes = has_bytes && byte_ids_[static_cast<std::uint8_t>(c)] >= 0;
-    if (!has_bytes) return add_unknown(symbols, character);
-    for (const char c : character) symbols.push_back(byte_ids_[static_cast<std::uint8_t>(c)]);
-  }
+  void add_character(std::vector<std::int32_t>& symbols, std::string_view character) const;
 
-  void add_unknown(std::vector<std::int32_t>& symbols, std::string_view part) const {
-    if (unknown_ < 0)
-      throw data_error("the vocabulary has no token for '" + utf8_lossy(part) + "' (first byte " +
-                       std::to_string(static_cast<std::uint8_t>(part[0])) + ") and no unk_token");
-    if (!(fuse_unknown_ && !symbols.empty() && symbols.back() == unknown_)) symbols.push_back(unknown_);
-  }
+  void add_unknown(std::vector<std::int32_t>& symbols, std::string_view part) const;
 
   bool byte_level_ = false, ignore_merges_ = false, byte_fallback_ = false, fuse_unknown_ = false;
   std::int32_t unknown_ = -1;
@@ -165,3 +71,117 @@ class bpe_model {
 
 }  // namespace text
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text {
+
+RLCORE_INLINE bpe_model::bpe_model(const nlohmann::json& json, bool byte_level) : byte_level_(byte_level) {
+  const nlohmann::json& type = field(json, "type", "model");
+  // Files older than the type field hold BPE exactly when they have merges.
+  if (!(type.is_null() && json.contains("merges")) && type != "BPE")
+    throw format_error("model.type " + (type.is_null() ? std::string("(none)") : json_text(type)) +
+                       " is not supported; expected 'BPE'");
+  for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
+    const nlohmann::json& value = field(json, key, "model");
+    if (!value.is_null() && value != "" && value != 0.0)
+      throw format_error(std::string("model.") + key + " " + json_text(value) + " is not supported; expected null");
+  }
+  ignore_merges_ = bool_field(json, "ignore_merges", false, "model");
+  byte_fallback_ = bool_field(json, "byte_fallback", false, "model");
+  fuse_unknown_ = bool_field(json, "fuse_unk", false, "model");
+  read_vocabulary(json);
+  read_merges(json);
+  const nlohmann::json& unknown = field(json, "unk_token", "model");
+  if (unknown.is_string()) unknown_ = id_of(unknown.get<std::string>()).value_or(-1);
+  const byte_alphabet alphabet;
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    std::string name;
+    if (byte_level_) {
+      append_utf8(name, alphabet.character(static_cast<std::uint8_t>(byte)));
+    } else {
+      constexpr char digits[] = "0123456789ABCDEF";
+      name = std::string("<0x") + digits[byte / 16] + digits[byte % 16] + '>';
+    }
+    byte_ids_[byte] = id_of(name).value_or(-1);
+  }
+}
+
+RLCORE_INLINE void bpe_model::encode_word(std::string_view word, std::vector<std::int32_t>& out) const {
+  if (ignore_merges_) {
+    const auto id = id_of(byte_level_ ? byte_alphabet().spell(word) : std::string(word));
+    if (id) {
+      out.push_back(*id);
+      return;
+    }
+  }
+  std::vector<std::int32_t> symbols;
+  symbols.reserve(word.size());
+  if (byte_level_) {
+    for (const char c : word) add_byte(symbols, static_cast<std::uint8_t>(c));
+  } else {
+    for (std::size_t at = 0; at < word.size();) {
+      const std::size_t length = read_utf8(word, at).length;
+      add_character(symbols, word.substr(at, length));
+      at += length;
+    }
+  }
+  merges_.apply(symbols);
+  out.insert(out.end(), symbols.begin(), symbols.end());
+}
+
+RLCORE_INLINE void bpe_model::read_vocabulary(const nlohmann::json& json) {
+  const auto vocab = json.find("vocab");
+  if (vocab == json.end() || !vocab->is_object())
+    throw format_error("model.vocab: expected an object of token: id" +
+                       std::string(vocab == json.end() ? ", found none" : ""));
+  ids_.reserve(vocab->size());
+  for (const auto& [token, id] : vocab->items()) {
+    if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() > largest_token_id)
+      throw format_error("model.vocab['" + token + "']: expected an id from 0 to " + std::to_string(largest_token_id) +
+                         ", found " + json_text(id));
+    ids_.emplace(token, id.get<std::int32_t>());
+  }
+}
+
+RLCORE_INLINE void bpe_model::read_merges(const nlohmann::json& json) {
+  const auto merges = json.find("merges");
+  if (merges == json.end() || !merges->is_array()) throw format_error("model.merges: expected an array");
+  merges_ = bpe_merges(merges->size());
+  std::int32_t rank = 0;
+  for (const auto& merge : *merges) {
+    std::string left, right;
+    if (merge.is_string()) {  // "left right"
+      const auto& text = merge.get_ref<const std::string&>();
+      const std::size_t space = text.find(' ');
+      if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
+        left = text.substr(0, space), right = text.substr(space + 1);
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      left = merge[0].get<std::string>(), right = merge[1].get<std::string>();
+    }
+    const auto a = id_of(left), b = id_of(right), merged = id_of(left + right);
+    if (!a || !b || !merged)
+      throw format_error("model.merges[" + std::to_string(rank) + "] " + json_text(merge) +
+                         ": expected two tokens of the vocabulary whose union is one, too");
+    merges_.add(*a, *b, {rank++, *merged});
+  }
+}
+
+RLCORE_INLINE void bpe_model::add_character(std::vector<std::int32_t>& symbols, std::string_view character) const {
+  if (const auto id = id_of(character)) return symbols.push_back(*id);
+  bool has_bytes = byte_fallback_;
+  for (const char c : character) has_bytes = has_bytes && byte_ids_[static_cast<std::uint8_t>(c)] >= 0;
+  if (!has_bytes) return add_unknown(symbols, character);
+  for (const char c : character) symbols.push_back(byte_ids_[static_cast<std::uint8_t>(c)]);
+}
+
+RLCORE_INLINE void bpe_model::add_unknown(std::vector<std::int32_t>& symbols, std::string_view part) const {
+  if (unknown_ < 0)
+    throw data_error("the vocabulary has no token for '" + utf8_lossy(part) + "' (first byte " +
+                     std::to_string(static_cast<std::uint8_t>(part[0])) + ") and no unk_token");
+  if (!(fuse_unknown_ && !symbols.empty() && symbols.back() == unknown_)) symbols.push_back(unknown_);
+}
+
+}  // namespace text
+RLCORE_END
+#endif

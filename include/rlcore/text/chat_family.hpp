@@ -30,15 +30,7 @@ inline std::string default_system_turn(std::string_view text, std::string_view a
 }
 
 /// A system turn that lists the tools behind the text of `before`, a Jinja expression.
-inline std::string tool_turn(std::string_view before) {
-  return "{%- if tools %}{{- '<|im_start|>system\\n' + (" + std::string(before) +
-         R"() + '# Tools\n\nYou may call one or more functions to assist with the user query.\n\n'
-  + 'You are provided with function signatures within <tools></tools> XML tags:\n<tools>' }}
-{%- for tool in tools %}{{- '\n' + tool | tojson }}{%- endfor %}
-{{- '\n</tools>\n\nFor each function call, return a json object with function name and arguments within '
-  + '<tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n'
-  + '</tool_call><|im_end|>\n' }}{%- endif %})";
-}
+std::string tool_turn(std::string_view before);
 
 /// How a content that is a text is written (another is refused by +), and one that may be in parts with pictures.
 inline constexpr std::string_view text_content = "{{- '' + turn.content }}";
@@ -60,49 +52,12 @@ inline std::string framed_turns(std::string_view content) {
 }
 
 /// The turns, the assistant's written by `assistant`, for conversations with answers of tools.
-inline std::string turns_with_tools(std::string_view assistant, std::string_view content = text_content) {
-  return R"({%- for turn in messages %}
-{%- if turn.role == 'user' or (turn.role == 'system' and not (loop.first and tools)) %}
-{{- '<|im_start|>' + turn.role + '\n' }})" +
-         std::string(content) + R"({{- '<|im_end|>\n' }}
-{%- elif turn.role == 'tool' %}
-{%- if loop.first or messages[loop.index0 - 1].role != 'tool' %}{{- '<|im_start|>user' }}{%- endif %}
-{{- '\n<tool_response>\n' }})" +
-         std::string(content) + R"({{- '\n</tool_response>' }}
-{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{- '<|im_end|>\n' }}{%- endif %}
-{%- elif turn.role == 'assistant' %})" +
-         std::string(assistant) + "{%- endif %}{%- endfor %}";
-}
+std::string turns_with_tools(std::string_view assistant, std::string_view content = text_content);
 
-inline std::string assistant_without_thinking(std::string_view content = text_content) {
-  return R"({{- '<|im_start|>assistant' }}
-{%- if turn.content or not turn.tool_calls %}{{- '\n' }})" +
-         std::string(content) + R"({%- endif %}
-{%- for call in turn.tool_calls %}
-{{- '\n<tool_call>\n{"name": "' + call.function.name + '", "arguments": ' }}
-{{- call.function.arguments | tojson + '}\n</tool_call>' }}
-{%- endfor %}{{- '<|im_end|>\n' }})";
-}
+std::string assistant_without_thinking(std::string_view content = text_content);
 
 /// An assistant's turn whose thoughts stand in reasoning_content or in the content; `shown` is a Jinja condition.
-inline std::string assistant_with_thinking(std::string_view shown) {
-  return R"({%- set content = turn.content %}{%- set thoughts = '' %}
-{%- if turn.reasoning_content is string %}{%- set thoughts = turn.reasoning_content %}
-{%- elif '</think>' in content %}
-{%- set thoughts = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
-{%- set content = content.split('</think>')[-1].lstrip('\n') %}{%- endif %}
-{{- '<|im_start|>assistant\n' }}
-{%- if )" +
-         std::string(shown) +
-         R"( %}{{- '<think>\n' + thoughts.strip('\n') + '\n</think>\n\n' + content.lstrip('\n') }}
-{%- else %}{{- content }}{%- endif %}
-{%- for call in turn.tool_calls %}
-{%- if content or not loop.first %}{{- '\n' }}{%- endif %}
-{{- '<tool_call>\n{"name": "' + call.function.name + '", "arguments": ' }}
-{%- if call.function.arguments is string %}{{- call.function.arguments }}
-{%- else %}{{- call.function.arguments | tojson }}{%- endif %}{{- '}\n</tool_call>' }}
-{%- endfor %}{{- '<|im_end|>\n' }})";
-}
+std::string assistant_with_thinking(std::string_view shown);
 
 /// Finds the last question: the last message of the user that is not a tool's answer; without one, the last message.
 inline constexpr std::string_view last_question =
@@ -122,7 +77,73 @@ inline std::string open_turn(std::string_view thoughts = "") {
 /// The template of a family, which writes what the templates of its published models write for messages whose content
 /// is a text, or for those with pictures (vl) in parts. Empty for an unknown name. The model types qwen2_5_vl and
 /// qwen2_5_vl_tools are names, too.
-inline std::string family_jinja(std::string_view name) {
+std::string family_jinja(std::string_view name);
+
+}  // namespace text
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text::detail {
+
+RLCORE_INLINE std::string tool_turn(std::string_view before) {
+  return "{%- if tools %}{{- '<|im_start|>system\\n' + (" + std::string(before) +
+         R"() + '# Tools\n\nYou may call one or more functions to assist with the user query.\n\n'
+  + 'You are provided with function signatures within <tools></tools> XML tags:\n<tools>' }}
+{%- for tool in tools %}{{- '\n' + tool | tojson }}{%- endfor %}
+{{- '\n</tools>\n\nFor each function call, return a json object with function name and arguments within '
+  + '<tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n'
+  + '</tool_call><|im_end|>\n' }}{%- endif %})";
+}
+
+RLCORE_INLINE std::string turns_with_tools(std::string_view assistant, std::string_view content) {
+  return R"({%- for turn in messages %}
+{%- if turn.role == 'user' or (turn.role == 'system' and not (loop.first and tools)) %}
+{{- '<|im_start|>' + turn.role + '\n' }})" +
+         std::string(content) + R"({{- '<|im_end|>\n' }}
+{%- elif turn.role == 'tool' %}
+{%- if loop.first or messages[loop.index0 - 1].role != 'tool' %}{{- '<|im_start|>user' }}{%- endif %}
+{{- '\n<tool_response>\n' }})" +
+         std::string(content) + R"({{- '\n</tool_response>' }}
+{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{- '<|im_end|>\n' }}{%- endif %}
+{%- elif turn.role == 'assistant' %})" +
+         std::string(assistant) + "{%- endif %}{%- endfor %}";
+}
+
+RLCORE_INLINE std::string assistant_without_thinking(std::string_view content) {
+  return R"({{- '<|im_start|>assistant' }}
+{%- if turn.content or not turn.tool_calls %}{{- '\n' }})" +
+         std::string(content) + R"({%- endif %}
+{%- for call in turn.tool_calls %}
+{{- '\n<tool_call>\n{"name": "' + call.function.name + '", "arguments": ' }}
+{{- call.function.arguments | tojson + '}\n</tool_call>' }}
+{%- endfor %}{{- '<|im_end|>\n' }})";
+}
+
+RLCORE_INLINE std::string assistant_with_thinking(std::string_view shown) {
+  return R"({%- set content = turn.content %}{%- set thoughts = '' %}
+{%- if turn.reasoning_content is string %}{%- set thoughts = turn.reasoning_content %}
+{%- elif '</think>' in content %}
+{%- set thoughts = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
+{%- set content = content.split('</think>')[-1].lstrip('\n') %}{%- endif %}
+{{- '<|im_start|>assistant\n' }}
+{%- if )" +
+         std::string(shown) +
+         R"( %}{{- '<think>\n' + thoughts.strip('\n') + '\n</think>\n\n' + content.lstrip('\n') }}
+{%- else %}{{- content }}{%- endif %}
+{%- for call in turn.tool_calls %}
+{%- if content or not loop.first %}{{- '\n' }}{%- endif %}
+{{- '<tool_call>\n{"name": "' + call.function.name + '", "arguments": ' }}
+{%- if call.function.arguments is string %}{{- call.function.arguments }}
+{%- else %}{{- call.function.arguments | tojson }}{%- endif %}{{- '}\n</tool_call>' }}
+{%- endfor %}{{- '<|im_end|>\n' }})";
+}
+
+}  // namespace text::detail
+
+namespace text {
+
+RLCORE_INLINE std::string family_jinja(std::string_view name) {
   using namespace detail;
   if (name == "qwen2_5_vl") name = "qwen2.5-vl";
   if (name == "qwen2_5_vl_tools") name = "qwen2.5-vl-tools";
@@ -154,3 +175,4 @@ inline std::string family_jinja(std::string_view name) {
 
 }  // namespace text
 RLCORE_END
+#endif

@@ -21,7 +21,26 @@ namespace text {
 
 /// The special tokens of a model folder by the names that templates use (bos_token, eos_token, ...), from
 /// tokenizer_config.json and, for those it lacks, special_tokens_map.json. Throws format_error.
-inline jinja::dictionary special_token_texts(const std::filesystem::path& folder) {
+jinja::dictionary special_token_texts(const std::filesystem::path& folder);
+
+/// A content in parts: [{"type": "image"}, {"type": "text", "text": ...}].
+jinja::value parts_value(std::span<const message_part> parts);
+
+/// A message as transformers hands it over: reasoning_content is also called thinking, which some templates read.
+jinja::value message_value(const message& m);
+
+/// All variables of a rendering.
+jinja::dictionary chat_variables(std::span<const message> messages, const render_options& options,
+                                 const jinja::dictionary& special_tokens);
+
+}  // namespace text
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text {
+
+RLCORE_INLINE jinja::dictionary special_token_texts(const std::filesystem::path& folder) {
   jinja::dictionary tokens;
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
     const std::filesystem::path file = folder / name;
@@ -39,8 +58,7 @@ inline jinja::dictionary special_token_texts(const std::filesystem::path& folder
   return tokens;
 }
 
-/// A content in parts: [{"type": "image"}, {"type": "text", "text": ...}].
-inline jinja::value parts_value(std::span<const message_part> parts) {
+RLCORE_INLINE jinja::value parts_value(std::span<const message_part> parts) {
   jinja::value::list list;
   for (const message_part& p : parts) {
     jinja::dictionary part;
@@ -51,8 +69,7 @@ inline jinja::value parts_value(std::span<const message_part> parts) {
   return list;
 }
 
-/// A message as transformers hands it over: reasoning_content is also called thinking, which some templates read.
-inline jinja::value message_value(const message& m) {
+RLCORE_INLINE jinja::value message_value(const message& m) {
   jinja::dictionary out;
   out.set("role", m.role);
   if (m.parts.empty())
@@ -80,9 +97,8 @@ inline jinja::value message_value(const message& m) {
   return out;
 }
 
-/// All variables of a rendering.
-inline jinja::dictionary chat_variables(std::span<const message> messages, const render_options& options,
-                                        const jinja::dictionary& special_tokens) {
+RLCORE_INLINE jinja::dictionary chat_variables(std::span<const message> messages, const render_options& options,
+                                               const jinja::dictionary& special_tokens) {
   jinja::dictionary all = special_tokens;
   jinja::value::list turns, tools;
   for (const message& m : messages) turns.push_back(message_value(m));
@@ -101,3 +117,4 @@ inline jinja::dictionary chat_variables(std::span<const message> messages, const
 
 }  // namespace text
 RLCORE_END
+#endif

@@ -35,41 +35,16 @@ class decoder {
   /// True if the text of a token needs only the token before it and the end of a run of bytes <0xNN>: tokens joined by
   /// spaces, or the steps of Llama 2's files, in their order: Replace U+2581 by a space, ByteFallback, Fuse, Strip of
   /// at most one space at the start.
-  bool in_order() const noexcept {
-    std::size_t last = 0;
-    for (const auto& step : steps_) {
-      const auto* replace = std::get_if<replace_step>(&step);
-      const auto* strip = std::get_if<strip_step>(&step);
-      if (step.index() <= last || (replace != nullptr && !replace->marks_by_spaces)) return false;
-      if (strip != nullptr && (strip->content != " " || strip->start > 1 || strip->stop > 0)) return false;
-      last = step.index();
-    }
-    return true;
-  }
+  bool in_order() const noexcept;
 
   /// The text of `tokens`, which are spelled as in the vocabulary.
-  std::string operator()(std::vector<std::string> tokens) const {
-    for (const auto& step : steps_) std::visit([&](const auto& s) { apply(s, tokens); }, step);
-    std::string text;
-    for (std::size_t i = 0; i < tokens.size(); ++i) (text += none_ && i > 0 ? " " : "") += tokens[i];
-    return text;
-  }
+  std::string operator()(std::vector<std::string> tokens) const;
 
   /// The bytes that one token of a byte-level vocabulary stands for (itself when it is not spelled in bytes).
   static std::string bytes_of(const std::string& token) { return byte_alphabet().unspell(token).value_or(token); }
 
   /// The byte that a token <0xNN> stands for; -1 for other tokens.
-  static int fallback_byte(std::string_view token) noexcept {
-    if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return -1;
-    const auto digit = [](char c) {
-      return c >= '0' && c <= '9'   ? c - '0'
-             : c >= 'A' && c <= 'F' ? c - 'A' + 10
-             : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                    : -1;
-    };
-    const int high = digit(token[3]), low = digit(token[4]);
-    return high < 0 || low < 0 ? -1 : 16 * high + low;
-  }
+  static int fallback_byte(std::string_view token) noexcept;
 
  private:
   struct byte_level_step {};
@@ -91,30 +66,7 @@ class decoder {
     tokens = {utf8_lossy(bytes)};
   }
 
-  static void apply(byte_fallback_step, std::vector<std::string>& tokens) {
-    std::vector<std::string> out;
-    std::string bytes;
-    const auto flush = [&] {
-      if (bytes.empty()) return;
-      if (first_broken_utf8(bytes) == bytes.size()) {
-        out.push_back(bytes);
-      } else {
-        out.insert(out.end(), bytes.size(), "\xEF\xBF\xBD");
-      }
-      bytes.clear();
-    };
-    for (auto& token : tokens) {
-      const int byte = fallback_byte(token);
-      if (byte >= 0) {
-        bytes += static_cast<char>(byte);
-      } else {
-        flush();
-        out.push_back(std::move(token));
-      }
-    }
-    flush();
-    tokens = std::move(out);
-  }
+  static void apply(byte_fallback_step, std::vector<std::string>& tokens);
 
   static void apply(fuse_step, std::vector<std::string>& tokens) {
     std::string text;
@@ -122,63 +74,11 @@ class decoder {
     tokens = {std::move(text)};
   }
 
-  static void apply(const replace_step& s, std::vector<std::string>& tokens) {
-    for (auto& token : tokens) {
-      std::string out;
-      std::size_t done = 0;
-      s.expression->for_each_match(token, [&](std::size_t begin, std::size_t end) {
-        out.append(token, done, begin - done).append(s.with);
-        done = end;
-      });
-      token = out.append(token, done);
-    }
-  }
+  static void apply(const replace_step& s, std::vector<std::string>& tokens);
 
-  static void apply(const strip_step& s, std::vector<std::string>& tokens) {
-    for (auto& token : tokens) {
-      std::size_t begin = 0, end = token.size();
-      for (std::size_t i = 0; i < s.start && token.compare(begin, s.content.size(), s.content) == 0; ++i)
-        begin += s.content.size();
-      for (std::size_t i = 0; i < s.stop && end >= begin + s.content.size() &&
-                              token.compare(end - s.content.size(), s.content.size(), s.content) == 0;
-           ++i)
-        end -= s.content.size();
-      token = token.substr(begin, end - begin);
-    }
-  }
+  static void apply(const strip_step& s, std::vector<std::string>& tokens);
 
-  void add(const nlohmann::json& json) {
-    if (json.is_null()) return;
-    const std::string type = string_field(json, "type", "decoder");
-    if (type == "Sequence") {
-      for (const auto& step : field(json, "decoders", "decoder")) add(step);
-    } else if (type == "ByteLevel") {
-      steps_.emplace_back(byte_level_step{});
-    } else if (type == "ByteFallback") {
-      steps_.emplace_back(byte_fallback_step{});
-    } else if (type == "Fuse") {
-      steps_.emplace_back(fuse_step{});
-    } else if (type == "Replace") {
-      const nlohmann::json& source = field(json, "pattern", "decoder");
-      const bool literal = source.is_object() && source.contains("String");
-      const std::string text = string_field(source, literal ? "String" : "Regex", "decoder.pattern");
-      const std::string with = string_field(json, "content", "decoder");
-      steps_.emplace_back(replace_step{std::make_shared<pattern>(text, literal), with,
-                                       literal && text == "\xE2\x96\x81" && with == " "});
-    } else if (type == "Strip") {
-      const auto count = [&](const char* key) {
-        const long long n = integer_field(json, key, "decoder");
-        if (n < 0) throw format_error(std::string("decoder.") + key + ": expected 0 or more");
-        return static_cast<std::size_t>(n);
-      };
-      const std::string content = string_field(json, "content", "decoder");
-      if (content.empty()) throw format_error("decoder.content: expected a character, found an empty text");
-      steps_.emplace_back(strip_step{content, count("start"), count("stop")});
-    } else {
-      throw format_error("decoder.type '" + type +
-                         "' is not supported; expected ByteLevel, ByteFallback, Fuse, Replace, Strip or Sequence");
-    }
-  }
+  void add(const nlohmann::json& json);
 
   // In the order that in_order() asks for.
   std::vector<std::variant<byte_level_step, replace_step, byte_fallback_step, fuse_step, strip_step>> steps_;
@@ -187,3 +87,125 @@ class decoder {
 
 }  // namespace text
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text {
+
+RLCORE_INLINE bool decoder::in_order() const noexcept {
+  std::size_t last = 0;
+  for (const auto& step : steps_) {
+    const auto* replace = std::get_if<replace_step>(&step);
+    const auto* strip = std::get_if<strip_step>(&step);
+    if (step.index() <= last || (replace != nullptr && !replace->marks_by_spaces)) return false;
+    if (strip != nullptr && (strip->content != " " || strip->start > 1 || strip->stop > 0)) return false;
+    last = step.index();
+  }
+  return true;
+}
+
+RLCORE_INLINE std::string decoder::operator()(std::vector<std::string> tokens) const {
+  for (const auto& step : steps_) std::visit([&](const auto& s) { apply(s, tokens); }, step);
+  std::string text;
+  for (std::size_t i = 0; i < tokens.size(); ++i) (text += none_ && i > 0 ? " " : "") += tokens[i];
+  return text;
+}
+
+RLCORE_INLINE int decoder::fallback_byte(std::string_view token) noexcept {
+  if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return -1;
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
+  };
+  const int high = digit(token[3]), low = digit(token[4]);
+  return high < 0 || low < 0 ? -1 : 16 * high + low;
+}
+
+RLCORE_INLINE void decoder::apply(byte_fallback_step, std::vector<std::string>& tokens) {
+  std::vector<std::string> out;
+  std::string bytes;
+  const auto flush = [&] {
+    if (bytes.empty()) return;
+    if (first_broken_utf8(bytes) == bytes.size()) {
+      out.push_back(bytes);
+    } else {
+      out.insert(out.end(), bytes.size(), "\xEF\xBF\xBD");
+    }
+    bytes.clear();
+  };
+  for (auto& token : tokens) {
+    const int byte = fallback_byte(token);
+    if (byte >= 0) {
+      bytes += static_cast<char>(byte);
+    } else {
+      flush();
+      out.push_back(std::move(token));
+    }
+  }
+  flush();
+  tokens = std::move(out);
+}
+
+RLCORE_INLINE void decoder::apply(const replace_step& s, std::vector<std::string>& tokens) {
+  for (auto& token : tokens) {
+    std::string out;
+    std::size_t done = 0;
+    s.expression->for_each_match(token, [&](std::size_t begin, std::size_t end) {
+      out.append(token, done, begin - done).append(s.with);
+      done = end;
+    });
+    token = out.append(token, done);
+  }
+}
+
+RLCORE_INLINE void decoder::apply(const strip_step& s, std::vector<std::string>& tokens) {
+  for (auto& token : tokens) {
+    std::size_t begin = 0, end = token.size();
+    for (std::size_t i = 0; i < s.start && token.compare(begin, s.content.size(), s.content) == 0; ++i)
+      begin += s.content.size();
+    for (std::size_t i = 0; i < s.stop && end >= begin + s.content.size() &&
+                            token.compare(end - s.content.size(), s.content.size(), s.content) == 0;
+         ++i)
+      end -= s.content.size();
+    token = token.substr(begin, end - begin);
+  }
+}
+
+RLCORE_INLINE void decoder::add(const nlohmann::json& json) {
+  if (json.is_null()) return;
+  const std::string type = string_field(json, "type", "decoder");
+  if (type == "Sequence") {
+    for (const auto& step : field(json, "decoders", "decoder")) add(step);
+  } else if (type == "ByteLevel") {
+    steps_.emplace_back(byte_level_step{});
+  } else if (type == "ByteFallback") {
+    steps_.emplace_back(byte_fallback_step{});
+  } else if (type == "Fuse") {
+    steps_.emplace_back(fuse_step{});
+  } else if (type == "Replace") {
+    const nlohmann::json& source = field(json, "pattern", "decoder");
+    const bool literal = source.is_object() && source.contains("String");
+    const std::string text = string_field(source, literal ? "String" : "Regex", "decoder.pattern");
+    const std::string with = string_field(json, "content", "decoder");
+    steps_.emplace_back(
+        replace_step{std::make_shared<pattern>(text, literal), with, literal && text == "\xE2\x96\x81" && with == " "});
+  } else if (type == "Strip") {
+    const auto count = [&](const char* key) {
+      const long long n = integer_field(json, key, "decoder");
+      if (n < 0) throw format_error(std::string("decoder.") + key + ": expected 0 or more");
+      return static_cast<std::size_t>(n);
+    };
+    const std::string content = string_field(json, "content", "decoder");
+    if (content.empty()) throw format_error("decoder.content: expected a character, found an empty text");
+    steps_.emplace_back(strip_step{content, count("start"), count("stop")});
+  } else {
+    throw format_error("decoder.type '" + type +
+                       "' is not supported; expected ByteLevel, ByteFallback, Fuse, Replace, Strip or Sequence");
+  }
+}
+
+}  // namespace text
+RLCORE_END
+#endif

@@ -51,16 +51,53 @@ struct message {
 };
 
 /// How many marks of pictures a text has.
-inline std::size_t count_image_marks(std::string_view text) noexcept {
+std::size_t count_image_marks(std::string_view text) noexcept;
+
+/// Cuts a content that is a text at its image marks; what is left without a character is dropped. `strip` takes white
+/// space from both ends of what is left, as OpenRLHF does. A content without marks stays a text.
+void cut_at_image_marks(message& m, bool strip = false);
+
+namespace detail {
+
+/// The members of `json` but the ones named and those that are null, or null if nothing is left.
+nlohmann::ordered_json members_but(const nlohmann::ordered_json& json, std::initializer_list<std::string_view> known);
+
+/// A content in parts: [{"type": "text", "text"} or {"type": "image"}]; members that are null are not there. Throws
+/// data_error for videos, and for pictures that stand in the content itself.
+std::vector<message_part> parts_from_json(const nlohmann::ordered_json& json, const std::string& where);
+
+/// The text of parts, with marks where pictures stand.
+inline std::string joined(const std::vector<message_part>& parts) {
+  std::string text;
+  for (const message_part& p : parts) text += p.image ? image_mark : std::string_view(p.text);
+  return text;
+}
+
+}  // namespace detail
+
+/// What a content may be: a text alone, or also a list of parts with places for pictures.
+enum class content_form { text, parts };
+
+/// Messages from their usual JSON form: [{"role", "content", "reasoning_content", "tool_calls": [{"function":
+/// {"name", "arguments"}} or {"name", "arguments"}]}]; other keys are kept for the template. A null content is an empty
+/// one. Throws data_error, naming the message, for other keys' types, and for content in parts unless `form` allows it.
+std::vector<message> messages_from_json(const nlohmann::ordered_json& json, content_form form = content_form::text);
+
+}  // namespace text
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text {
+
+RLCORE_INLINE std::size_t count_image_marks(std::string_view text) noexcept {
   std::size_t count = 0;
   for (std::size_t at = text.find(image_mark); at != text.npos; at = text.find(image_mark, at + image_mark.size()))
     ++count;
   return count;
 }
 
-/// Cuts a content that is a text at its image marks; what is left without a character is dropped. `strip` takes white
-/// space from both ends of what is left, as OpenRLHF does. A content without marks stays a text.
-inline void cut_at_image_marks(message& m, bool strip = false) {
+RLCORE_INLINE void cut_at_image_marks(message& m, bool strip) {
   if (!m.parts.empty() || m.content.find(image_mark) == m.content.npos) return;
   std::string_view rest = m.content;
   const auto add = [&](std::string_view text) {
@@ -79,20 +116,19 @@ inline void cut_at_image_marks(message& m, bool strip = false) {
   add(rest);
 }
 
-namespace detail {
+}  // namespace text
 
-/// The members of `json` but the ones named and those that are null, or null if nothing is left.
-inline nlohmann::ordered_json members_but(const nlohmann::ordered_json& json,
-                                          std::initializer_list<std::string_view> known) {
+namespace text::detail {
+
+RLCORE_INLINE nlohmann::ordered_json members_but(const nlohmann::ordered_json& json,
+                                                 std::initializer_list<std::string_view> known) {
   nlohmann::ordered_json rest;
   for (const auto& [key, item] : json.items())
     if (!item.is_null() && std::find(known.begin(), known.end(), key) == known.end()) rest[key] = item;
   return rest;
 }
 
-/// A content in parts: [{"type": "text", "text"} or {"type": "image"}]; members that are null are not there. Throws
-/// data_error for videos, and for pictures that stand in the content itself.
-inline std::vector<message_part> parts_from_json(const nlohmann::ordered_json& json, const std::string& where) {
+RLCORE_INLINE std::vector<message_part> parts_from_json(const nlohmann::ordered_json& json, const std::string& where) {
   std::vector<message_part> parts;
   for (const auto& j : json) {
     const std::string place = where + "[" + std::to_string(parts.size()) + "]";
@@ -114,23 +150,11 @@ inline std::vector<message_part> parts_from_json(const nlohmann::ordered_json& j
   return parts;
 }
 
-/// The text of parts, with marks where pictures stand.
-inline std::string joined(const std::vector<message_part>& parts) {
-  std::string text;
-  for (const message_part& p : parts) text += p.image ? image_mark : std::string_view(p.text);
-  return text;
-}
+}  // namespace text::detail
 
-}  // namespace detail
+namespace text {
 
-/// What a content may be: a text alone, or also a list of parts with places for pictures.
-enum class content_form { text, parts };
-
-/// Messages from their usual JSON form: [{"role", "content", "reasoning_content", "tool_calls": [{"function":
-/// {"name", "arguments"}} or {"name", "arguments"}]}]; other keys are kept for the template. A null content is an empty
-/// one. Throws data_error, naming the message, for other keys' types, and for content in parts unless `form` allows it.
-inline std::vector<message> messages_from_json(const nlohmann::ordered_json& json,
-                                               content_form form = content_form::text) {
+RLCORE_INLINE std::vector<message> messages_from_json(const nlohmann::ordered_json& json, content_form form) {
   if (!json.is_array()) throw data_error(std::string("messages: expected a list, found ") + json.type_name());
   std::vector<message> messages;
   for (const auto& j : json) {
@@ -173,3 +197,4 @@ inline std::vector<message> messages_from_json(const nlohmann::ordered_json& jso
 
 }  // namespace text
 RLCORE_END
+#endif

@@ -27,76 +27,19 @@ constexpr bool is_white_space(char32_t c) noexcept {
 }
 
 /// Unicode word characters: letters, marks, decimal and letter numbers, connectors, joiners.
-inline bool is_word_character(char32_t c) noexcept {
-  if (c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9)) return true;
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
-      return true;
-    default:
-      return false;
-  }
-}
+bool is_word_character(char32_t c) noexcept;
 
 /// The four normal forms of Unicode Standard Annex 15.
 enum class normal_form : unsigned char { nfc, nfd, nfkc, nfkd };
 
 /// `text` (valid UTF-8) in a normal form.
-inline std::string normalized(std::string_view text, normal_form form) {
-  bool ascii = true;
-  for (const char c : text) ascii = ascii && static_cast<unsigned char>(c) < 0x80;
-  if (ascii) return std::string(text);
-  const bool compose = form == normal_form::nfc || form == normal_form::nfkc;
-  const bool compatible = form == normal_form::nfkc || form == normal_form::nfkd;
-  const int options =
-      UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0);
-  utf8proc_uint8_t* result = nullptr;
-  const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                   &result, static_cast<utf8proc_option_t>(options));
-  if (size < 0) throw data_error(std::string("Unicode normalisation failed: ") + utf8proc_errmsg(size));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(result, &std::free);
-  return std::string(reinterpret_cast<const char*>(result), static_cast<std::size_t>(size));
-}
+std::string normalized(std::string_view text, normal_form form);
 
 /// `text` in lower case, character by character (no final sigma), as tokenizer files mean it.
-inline std::string lowercase(std::string_view text) {
-  std::string out;
-  for (std::size_t at = 0; at < text.size();) {
-    const utf8_step step = read_utf8(text, at);
-    at += step.length;
-    if (step.code_point == 0x130) {  // the one character whose lower case is two
-      out += "i\xCC\x87";
-    } else {
-      append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(step.code_point))));
-    }
-  }
-  return out;
-}
+std::string lowercase(std::string_view text);
 
 /// `text` without white space at its ends.
-inline std::string_view strip(std::string_view text, bool left, bool right) {
-  std::size_t begin = 0, end = 0;
-  bool inside = !left;
-  for (std::size_t at = 0; at < text.size();) {
-    const utf8_step step = read_utf8(text, at);
-    const bool space = is_white_space(step.code_point);
-    if (!inside && !space) begin = at, inside = true;
-    at += step.length;
-    if (!space || !right) end = at;
-  }
-  if (!inside || end < begin) return {};
-  return text.substr(begin, end - begin);
-}
+std::string_view strip(std::string_view text, bool left, bool right);
 
 /// A chain of normalisation steps: NFC, NFD, NFKC, NFKD, Lowercase, Replace, Prepend, Strip and Sequence.
 class normalizer {
@@ -132,48 +75,125 @@ class normalizer {
   static std::string apply(lower, const std::string& text) { return lowercase(text); }
   static std::string apply(const prepend& s, const std::string& text) { return text.empty() ? text : s.prefix + text; }
   static std::string apply(strip_ends s, const std::string& text) { return std::string(strip(text, s.left, s.right)); }
-  static std::string apply(const replace& s, const std::string& text) {
-    std::string out;
-    std::size_t done = 0;
-    s.expression->for_each_match(text, [&](std::size_t begin, std::size_t end) {
-      out.append(text, done, begin - done).append(s.with);
-      done = end;
-    });
-    return out.append(text, done);
-  }
+  static std::string apply(const replace& s, const std::string& text);
 
-  void add(const nlohmann::json& json) {
-    if (json.is_null()) return;
-    const std::string type = string_field(json, "type", "normalizer");
-    if (type == "Sequence") {
-      for (const auto& step : field(json, "normalizers", "normalizer")) add(step);
-    } else if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
-      steps_.emplace_back(type == "NFC"    ? normal_form::nfc
-                          : type == "NFD"  ? normal_form::nfd
-                          : type == "NFKC" ? normal_form::nfkc
-                                           : normal_form::nfkd);
-    } else if (type == "Lowercase") {
-      steps_.emplace_back(lower{});
-    } else if (type == "Replace") {
-      const nlohmann::json& source = field(json, "pattern", "normalizer");
-      const bool literal = source.is_object() && source.contains("String");
-      steps_.emplace_back(replace{
-          std::make_shared<pattern>(string_field(source, literal ? "String" : "Regex", "normalizer.pattern"), literal),
-          string_field(json, "content", "normalizer")});
-    } else if (type == "Prepend") {
-      steps_.emplace_back(prepend{string_field(json, "prepend", "normalizer")});
-    } else if (type == "Strip") {
-      steps_.emplace_back(strip_ends{bool_field(json, "strip_left", true, "normalizer"),
-                                     bool_field(json, "strip_right", true, "normalizer")});
-    } else {
-      throw format_error("normalizer.type '" + type +
-                         "' is not supported; expected NFC, NFD, NFKC, NFKD, Lowercase, Replace, Prepend, Strip or "
-                         "Sequence");
-    }
-  }
+  void add(const nlohmann::json& json);
 
   std::vector<std::variant<normal_form, lower, replace, prepend, strip_ends>> steps_;
 };
 
 }  // namespace text
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text {
+
+RLCORE_INLINE bool is_word_character(char32_t c) noexcept {
+  if (c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9)) return true;
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return false;
+  }
+}
+
+RLCORE_INLINE std::string normalized(std::string_view text, normal_form form) {
+  bool ascii = true;
+  for (const char c : text) ascii = ascii && static_cast<unsigned char>(c) < 0x80;
+  if (ascii) return std::string(text);
+  const bool compose = form == normal_form::nfc || form == normal_form::nfkc;
+  const bool compatible = form == normal_form::nfkc || form == normal_form::nfkd;
+  const int options =
+      UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0);
+  utf8proc_uint8_t* result = nullptr;
+  const utf8proc_ssize_t size =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+                   &result, static_cast<utf8proc_option_t>(options));
+  if (size < 0) throw data_error(std::string("Unicode normalisation failed: ") + utf8proc_errmsg(size));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(result, &std::free);
+  return std::string(reinterpret_cast<const char*>(result), static_cast<std::size_t>(size));
+}
+
+RLCORE_INLINE std::string lowercase(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const utf8_step step = read_utf8(text, at);
+    at += step.length;
+    if (step.code_point == 0x130) {  // the one character whose lower case is two
+      out += "i\xCC\x87";
+    } else {
+      append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(step.code_point))));
+    }
+  }
+  return out;
+}
+
+RLCORE_INLINE std::string_view strip(std::string_view text, bool left, bool right) {
+  std::size_t begin = 0, end = 0;
+  bool inside = !left;
+  for (std::size_t at = 0; at < text.size();) {
+    const utf8_step step = read_utf8(text, at);
+    const bool space = is_white_space(step.code_point);
+    if (!inside && !space) begin = at, inside = true;
+    at += step.length;
+    if (!space || !right) end = at;
+  }
+  if (!inside || end < begin) return {};
+  return text.substr(begin, end - begin);
+}
+
+RLCORE_INLINE std::string normalizer::apply(const replace& s, const std::string& text) {
+  std::string out;
+  std::size_t done = 0;
+  s.expression->for_each_match(text, [&](std::size_t begin, std::size_t end) {
+    out.append(text, done, begin - done).append(s.with);
+    done = end;
+  });
+  return out.append(text, done);
+}
+
+RLCORE_INLINE void normalizer::add(const nlohmann::json& json) {
+  if (json.is_null()) return;
+  const std::string type = string_field(json, "type", "normalizer");
+  if (type == "Sequence") {
+    for (const auto& step : field(json, "normalizers", "normalizer")) add(step);
+  } else if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
+    steps_.emplace_back(type == "NFC"    ? normal_form::nfc
+                        : type == "NFD"  ? normal_form::nfd
+                        : type == "NFKC" ? normal_form::nfkc
+                                         : normal_form::nfkd);
+  } else if (type == "Lowercase") {
+    steps_.emplace_back(lower{});
+  } else if (type == "Replace") {
+    const nlohmann::json& source = field(json, "pattern", "normalizer");
+    const bool literal = source.is_object() && source.contains("String");
+    steps_.emplace_back(replace{
+        std::make_shared<pattern>(string_field(source, literal ? "String" : "Regex", "normalizer.pattern"), literal),
+        string_field(json, "content", "normalizer")});
+  } else if (type == "Prepend") {
+    steps_.emplace_back(prepend{string_field(json, "prepend", "normalizer")});
+  } else if (type == "Strip") {
+    steps_.emplace_back(strip_ends{bool_field(json, "strip_left", true, "normalizer"),
+                                   bool_field(json, "strip_right", true, "normalizer")});
+  } else {
+    throw format_error("normalizer.type '" + type +
+                       "' is not supported; expected NFC, NFD, NFKC, NFKD, Lowercase, Replace, Prepend, Strip or "
+                       "Sequence");
+  }
+}
+
+}  // namespace text
+RLCORE_END
+#endif

@@ -21,51 +21,13 @@ namespace text {
 /// `expression` with \s, \S, \w, \W spelled out. The files mean Unicode's White_Space and word characters
 /// (Oniguruma's); PCRE2's own \s also takes U+180E, and its \w changed between versions. Throws format_error for
 /// class intersections (&&), which PCRE2 would read as two ampersands.
-inline std::string spell_out_classes(std::string_view expression) {
-  constexpr std::string_view space =
-      "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
-  constexpr std::string_view word = "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}";
-  std::string out;
-  bool in_class = false;
-  for (std::size_t i = 0; i < expression.size(); ++i) {
-    const char c = expression[i];
-    if (c == '\\' && i + 1 < expression.size()) {
-      const char kind = expression[++i];
-      const std::string_view set = kind == 's' || kind == 'S' ? space : word;
-      if (kind == 's' || kind == 'w') {
-        out += in_class ? std::string(set) : '[' + std::string(set) + ']';
-      } else if ((kind == 'S' || kind == 'W') && !in_class) {
-        out += "[^" + std::string(set) + ']';
-      } else {
-        (out += c) += kind;
-      }
-      continue;
-    }
-    if (in_class && c == '&' && expression.substr(i, 2) == "&&")
-      throw format_error("pattern '" + std::string(expression) + "': class intersection (&&) is not supported");
-    if (c == '[') in_class = true;
-    if (c == ']') in_class = false;
-    out += c;
-  }
-  return out;
-}
+std::string spell_out_classes(std::string_view expression);
 
 /// A compiled regular expression over UTF-8 text. Immutable: one object may be used by many threads.
 class pattern {
  public:
   /// Compiles `expression` (or takes it literally). Throws format_error with PCRE2's reason and position.
-  explicit pattern(std::string_view expression, bool literal = false) : source_(expression) {
-    const std::string spelled = literal ? source_ : spell_out_classes(expression);
-    const std::uint32_t options =
-        PCRE2_UTF | (literal ? std::uint32_t{PCRE2_LITERAL} : std::uint32_t{PCRE2_UCP | PCRE2_MULTILINE});
-    int code = 0;
-    PCRE2_SIZE offset = 0;
-    code_.reset(pcre2_compile_8(reinterpret_cast<PCRE2_SPTR8>(spelled.data()), spelled.size(), options, &code, &offset,
-                                nullptr));
-    if (!code_) fail("cannot be compiled at offset " + std::to_string(offset), code);
-    // Without just-in-time compilation PCRE2 interprets: slower, same matches.
-    pcre2_jit_compile_8(code_.get(), PCRE2_JIT_COMPLETE);
-  }
+  explicit pattern(std::string_view expression, bool literal = false);
 
   /// Calls visit(begin, end) for every match in `text` (valid UTF-8), left to right. Throws error when PCRE2 gives up.
   template <class Visit>
@@ -117,3 +79,53 @@ class pattern {
 
 }  // namespace text
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text {
+
+RLCORE_INLINE std::string spell_out_classes(std::string_view expression) {
+  constexpr std::string_view space =
+      "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
+  constexpr std::string_view word = "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}";
+  std::string out;
+  bool in_class = false;
+  for (std::size_t i = 0; i < expression.size(); ++i) {
+    const char c = expression[i];
+    if (c == '\\' && i + 1 < expression.size()) {
+      const char kind = expression[++i];
+      const std::string_view set = kind == 's' || kind == 'S' ? space : word;
+      if (kind == 's' || kind == 'w') {
+        out += in_class ? std::string(set) : '[' + std::string(set) + ']';
+      } else if ((kind == 'S' || kind == 'W') && !in_class) {
+        out += "[^" + std::string(set) + ']';
+      } else {
+        (out += c) += kind;
+      }
+      continue;
+    }
+    if (in_class && c == '&' && expression.substr(i, 2) == "&&")
+      throw format_error("pattern '" + std::string(expression) + "': class intersection (&&) is not supported");
+    if (c == '[') in_class = true;
+    if (c == ']') in_class = false;
+    out += c;
+  }
+  return out;
+}
+
+RLCORE_INLINE pattern::pattern(std::string_view expression, bool literal) : source_(expression) {
+  const std::string spelled = literal ? source_ : spell_out_classes(expression);
+  const std::uint32_t options =
+      PCRE2_UTF | (literal ? std::uint32_t{PCRE2_LITERAL} : std::uint32_t{PCRE2_UCP | PCRE2_MULTILINE});
+  int code = 0;
+  PCRE2_SIZE offset = 0;
+  code_.reset(
+      pcre2_compile_8(reinterpret_cast<PCRE2_SPTR8>(spelled.data()), spelled.size(), options, &code, &offset, nullptr));
+  if (!code_) fail("cannot be compiled at offset " + std::to_string(offset), code);
+  // Without just-in-time compilation PCRE2 interprets: slower, same matches.
+  pcre2_jit_compile_8(code_.get(), PCRE2_JIT_COMPLETE);
+}
+
+}  // namespace text
+RLCORE_END
+#endif

@@ -83,39 +83,7 @@ class pre_tokenizer {
     }
   };
 
-  void add(const nlohmann::json& json) {
-    if (json.is_null()) return;
-    const std::string type = string_field(json, "type", "pre_tokenizer");
-    if (byte_level_) throw format_error("pre_tokenizer.type '" + type + "' after ByteLevel is not supported");
-    step s;
-    if (type == "Sequence") {
-      for (const auto& part : field(json, "pretokenizers", "pre_tokenizer")) add(part);
-      return;
-    }
-    if (type == "ByteLevel") {
-      byte_level_ = true;
-      s.prefix_space = bool_field(json, "add_prefix_space", true, "pre_tokenizer");
-      if (bool_field(json, "use_regex", true, "pre_tokenizer")) s.split = std::make_shared<pattern>(gpt2_split);
-      if (!s.split && !s.prefix_space) return;
-    } else if (type == "Split") {
-      const std::string behavior = string_field(json, "behavior", "pre_tokenizer");
-      if (behavior != "Isolated" && behavior != "Removed")
-        throw format_error("pre_tokenizer.behavior '" + behavior + "' is not supported; expected Isolated or Removed");
-      const nlohmann::json& source = field(json, "pattern", "pre_tokenizer");
-      const bool literal = source.is_object() && source.contains("String");
-      s.split = std::make_shared<pattern>(string_field(source, literal ? "String" : "Regex", "pre_tokenizer.pattern"),
-                                          literal);
-      s.removed = behavior == "Removed";
-      s.invert = bool_field(json, "invert", false, "pre_tokenizer");
-    } else if (type == "Digits") {
-      s.split = std::make_shared<pattern>(bool_field(json, "individual_digits", false, "pre_tokenizer") ? R"(\p{N})"
-                                                                                                        : R"(\p{N}+)");
-    } else {
-      throw format_error("pre_tokenizer.type '" + type +
-                         "' is not supported; expected ByteLevel, Split, Digits or Sequence");
-    }
-    steps_.push_back(std::move(s));
-  }
+  void add(const nlohmann::json& json);
 
   std::vector<step> steps_;
   bool byte_level_ = false;
@@ -123,3 +91,45 @@ class pre_tokenizer {
 
 }  // namespace text
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text {
+
+RLCORE_INLINE void pre_tokenizer::add(const nlohmann::json& json) {
+  if (json.is_null()) return;
+  const std::string type = string_field(json, "type", "pre_tokenizer");
+  if (byte_level_) throw format_error("pre_tokenizer.type '" + type + "' after ByteLevel is not supported");
+  step s;
+  if (type == "Sequence") {
+    for (const auto& part : field(json, "pretokenizers", "pre_tokenizer")) add(part);
+    return;
+  }
+  if (type == "ByteLevel") {
+    byte_level_ = true;
+    s.prefix_space = bool_field(json, "add_prefix_space", true, "pre_tokenizer");
+    if (bool_field(json, "use_regex", true, "pre_tokenizer")) s.split = std::make_shared<pattern>(gpt2_split);
+    if (!s.split && !s.prefix_space) return;
+  } else if (type == "Split") {
+    const std::string behavior = string_field(json, "behavior", "pre_tokenizer");
+    if (behavior != "Isolated" && behavior != "Removed")
+      throw format_error("pre_tokenizer.behavior '" + behavior + "' is not supported; expected Isolated or Removed");
+    const nlohmann::json& source = field(json, "pattern", "pre_tokenizer");
+    const bool literal = source.is_object() && source.contains("String");
+    s.split =
+        std::make_shared<pattern>(string_field(source, literal ? "String" : "Regex", "pre_tokenizer.pattern"), literal);
+    s.removed = behavior == "Removed";
+    s.invert = bool_field(json, "invert", false, "pre_tokenizer");
+  } else if (type == "Digits") {
+    s.split = std::make_shared<pattern>(bool_field(json, "individual_digits", false, "pre_tokenizer") ? R"(\p{N})"
+                                                                                                      : R"(\p{N}+)");
+  } else {
+    throw format_error("pre_tokenizer.type '" + type +
+                       "' is not supported; expected ByteLevel, Split, Digits or Sequence");
+  }
+  steps_.push_back(std::move(s));
+}
+
+}  // namespace text
+RLCORE_END
+#endif

@@ -25,7 +25,20 @@ struct tokenizer_settings {
 };
 
 /// Text of a tokenizer_config.json with which transformers' AutoTokenizer takes tokenizer.json as it is.
-inline std::string tokenizer_config_json(const tokenizer_settings& s) {
+std::string tokenizer_config_json(const tokenizer_settings& s);
+
+/// Writes tokenizer.json and tokenizer_config.json into `folder`, which is created when missing. Throws
+/// std::invalid_argument when the eos or pad token is none of the tokenizer's, file_error when the system refuses.
+void save(const tokenizer& t, const std::filesystem::path& folder, const tokenizer_settings& settings = {});
+
+}  // namespace text
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text {
+
+RLCORE_INLINE std::string tokenizer_config_json(const tokenizer_settings& s) {
   nlohmann::ordered_json j;
   j["add_bos_token"] = false;
   j["add_prefix_space"] = false;
@@ -40,9 +53,7 @@ inline std::string tokenizer_config_json(const tokenizer_settings& s) {
   return json_text(j, 2) + "\n";
 }
 
-/// Writes tokenizer.json and tokenizer_config.json into `folder`, which is created when missing. Throws
-/// std::invalid_argument when the eos or pad token is none of the tokenizer's, file_error when the system refuses.
-inline void save(const tokenizer& t, const std::filesystem::path& folder, const tokenizer_settings& settings = {}) {
+RLCORE_INLINE void save(const tokenizer& t, const std::filesystem::path& folder, const tokenizer_settings& settings) {
   require(t.id_of(settings.eos_token).has_value(), "save: settings.eos_token is no token of this tokenizer");
   require(t.id_of(settings.pad_token).has_value(), "save: settings.pad_token is no token of this tokenizer");
   std::error_code code;
@@ -54,3 +65,4 @@ inline void save(const tokenizer& t, const std::filesystem::path& folder, const 
 
 }  // namespace text
 RLCORE_END
+#endif

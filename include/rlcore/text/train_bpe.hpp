@@ -51,26 +51,7 @@ class bpe_trainer {
   };
 
   /// Merges until there are `size` tokens or no pair is left. `tokens`: the symbols to start from.
-  learnt train(std::vector<std::string> tokens, std::size_t size) {
-    learnt result{std::move(tokens), {}};
-    std::unordered_map<std::string, std::int32_t> ids;
-    for (std::size_t i = 0; i < result.tokens.size(); ++i) ids[result.tokens[i]] = static_cast<std::int32_t>(i);
-    for (std::size_t w = 0; w < words_.size(); ++w) count(w, +1);
-    publish();
-    while (result.tokens.size() < size && !queue_.empty()) {
-      const candidate best = queue_.top();
-      queue_.pop();
-      if (counts_[best.pair] != best.count) continue;  // stale: the present count has an entry of its own
-      const auto [left, right] = best.pair;
-      const std::string token =
-          result.tokens[static_cast<std::size_t>(left)] + result.tokens[static_cast<std::size_t>(right)];
-      const auto [known, fresh] = ids.emplace(token, static_cast<std::int32_t>(result.tokens.size()));
-      if (fresh) result.tokens.push_back(token);
-      result.merges.push_back(best.pair);
-      merge_everywhere(best.pair, known->second);
-    }
-    return result;
-  }
+  learnt train(std::vector<std::string> tokens, std::size_t size);
 
  private:
   using symbol_pair = std::pair<std::int32_t, std::int32_t>;
@@ -86,46 +67,11 @@ class bpe_trainer {
     }
   };
 
-  void count(std::size_t w, std::int64_t sign) {
-    const auto& s = words_[w].symbols;
-    for (std::size_t i = 0; i + 1 < s.size(); ++i) {
-      const symbol_pair p{s[i], s[i + 1]};
-      counts_[p] += sign * words_[w].times;
-      changed_.push_back(p);
-      if (sign > 0) {
-        auto& where = words_with_[p];
-        if (where.empty() || where.back() != w) where.push_back(w);
-      }
-    }
-  }
+  void count(std::size_t w, std::int64_t sign);
 
-  void publish() {
-    std::sort(changed_.begin(), changed_.end());
-    changed_.erase(std::unique(changed_.begin(), changed_.end()), changed_.end());
-    for (const symbol_pair& p : changed_)
-      if (counts_[p] > 0) queue_.push({counts_[p], p});
-    changed_.clear();
-  }
+  void publish();
 
-  void merge_everywhere(symbol_pair pair, std::int32_t merged) {
-    std::vector<std::size_t> where = std::move(words_with_[pair]);
-    words_with_.erase(pair);
-    std::sort(where.begin(), where.end());
-    where.erase(std::unique(where.begin(), where.end()), where.end());
-    for (const std::size_t w : where) {
-      count(w, -1);
-      auto& s = words_[w].symbols;
-      std::size_t kept = 0;
-      for (std::size_t i = 0; i < s.size(); ++i) {
-        const bool here = i + 1 < s.size() && s[i] == pair.first && s[i + 1] == pair.second;
-        s[kept++] = here ? merged : s[i];
-        i += here ? 1 : 0;
-      }
-      s.resize(kept);
-      count(w, +1);
-    }
-    publish();
-  }
+  void merge_everywhere(symbol_pair pair, std::int32_t merged);
 
   std::vector<word> words_;
   std::map<symbol_pair, std::int64_t> counts_;
@@ -140,23 +86,122 @@ namespace detail {
 struct split_json {
   nlohmann::ordered_json normalizer, pre_tokenizer, decoder;
 
-  explicit split_json(split_style style) {
-    const bool qwen2 = style == split_style::qwen2;
-    decoder = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", !qwen2}, {"use_regex", !qwen2}};
-    pre_tokenizer = decoder;
-    if (!qwen2) return;
-    normalizer = {{"type", "NFC"}};
-    const nlohmann::ordered_json split = {{"type", "Split"},
-                                          {"pattern", {{"Regex", std::string(qwen2_split)}}},
-                                          {"behavior", "Isolated"},
-                                          {"invert", false}};
-    pre_tokenizer = {{"type", "Sequence"}, {"pretokenizers", nlohmann::ordered_json::array({split, decoder})}};
-  }
+  explicit split_json(split_style style);
 };
 
 /// The words of a corpus and how often each occurs. Throws data_error for text that is not UTF-8.
-inline std::map<std::string, std::int64_t, std::less<>> count_words(std::span<const std::string> corpus,
-                                                                    const split_json& split) {
+std::map<std::string, std::int64_t, std::less<>> count_words(std::span<const std::string> corpus,
+                                                             const split_json& split);
+
+/// The tokens of the 256 bytes, in the order of their characters, and the bytes' places in it.
+struct byte_tokens {
+  std::vector<std::string> symbols = std::vector<std::string>(256);
+  std::vector<std::int32_t> id_of_byte = std::vector<std::int32_t>(256);
+
+  byte_tokens();
+};
+
+/// The text of tokenizer.json: the learnt tokens, then the special ones.
+std::string tokenizer_json(const bpe_trainer::learnt& learnt, std::span<const std::string> special_tokens,
+                           const split_json& split);
+
+}  // namespace detail
+
+/// A tokenizer of exactly `vocab_size` tokens: the 256 bytes, merges learnt from `corpus`, `special_tokens` at the end.
+/// The same corpus gives the same tokenizer. eos_id and pad_id are <|im_end|> and <|endoftext|> when these are among
+/// the special tokens. Throws std::invalid_argument when `vocab_size` leaves no room, data_error when the corpus has
+/// too few pairs for it or is not UTF-8.
+tokenizer train_bpe(std::span<const std::string> corpus, std::size_t vocab_size,
+                    std::span<const std::string> special_tokens, split_style style = split_style::qwen2);
+
+}  // namespace text
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text {
+
+RLCORE_INLINE auto bpe_trainer::train(std::vector<std::string> tokens, std::size_t size) -> learnt {
+  learnt result{std::move(tokens), {}};
+  std::unordered_map<std::string, std::int32_t> ids;
+  for (std::size_t i = 0; i < result.tokens.size(); ++i) ids[result.tokens[i]] = static_cast<std::int32_t>(i);
+  for (std::size_t w = 0; w < words_.size(); ++w) count(w, +1);
+  publish();
+  while (result.tokens.size() < size && !queue_.empty()) {
+    const candidate best = queue_.top();
+    queue_.pop();
+    if (counts_[best.pair] != best.count) continue;  // stale: the present count has an entry of its own
+    const auto [left, right] = best.pair;
+    const std::string token =
+        result.tokens[static_cast<std::size_t>(left)] + result.tokens[static_cast<std::size_t>(right)];
+    const auto [known, fresh] = ids.emplace(token, static_cast<std::int32_t>(result.tokens.size()));
+    if (fresh) result.tokens.push_back(token);
+    result.merges.push_back(best.pair);
+    merge_everywhere(best.pair, known->second);
+  }
+  return result;
+}
+
+RLCORE_INLINE void bpe_trainer::count(std::size_t w, std::int64_t sign) {
+  const auto& s = words_[w].symbols;
+  for (std::size_t i = 0; i + 1 < s.size(); ++i) {
+    const symbol_pair p{s[i], s[i + 1]};
+    counts_[p] += sign * words_[w].times;
+    changed_.push_back(p);
+    if (sign > 0) {
+      auto& where = words_with_[p];
+      if (where.empty() || where.back() != w) where.push_back(w);
+    }
+  }
+}
+
+RLCORE_INLINE void bpe_trainer::publish() {
+  std::sort(changed_.begin(), changed_.end());
+  changed_.erase(std::unique(changed_.begin(), changed_.end()), changed_.end());
+  for (const symbol_pair& p : changed_)
+    if (counts_[p] > 0) queue_.push({counts_[p], p});
+  changed_.clear();
+}
+
+RLCORE_INLINE void bpe_trainer::merge_everywhere(symbol_pair pair, std::int32_t merged) {
+  std::vector<std::size_t> where = std::move(words_with_[pair]);
+  words_with_.erase(pair);
+  std::sort(where.begin(), where.end());
+  where.erase(std::unique(where.begin(), where.end()), where.end());
+  for (const std::size_t w : where) {
+    count(w, -1);
+    auto& s = words_[w].symbols;
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < s.size(); ++i) {
+      const bool here = i + 1 < s.size() && s[i] == pair.first && s[i + 1] == pair.second;
+      s[kept++] = here ? merged : s[i];
+      i += here ? 1 : 0;
+    }
+    s.resize(kept);
+    count(w, +1);
+  }
+  publish();
+}
+
+}  // namespace text
+
+namespace text::detail {
+
+RLCORE_INLINE split_json::split_json(split_style style) {
+  const bool qwen2 = style == split_style::qwen2;
+  decoder = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", !qwen2}, {"use_regex", !qwen2}};
+  pre_tokenizer = decoder;
+  if (!qwen2) return;
+  normalizer = {{"type", "NFC"}};
+  const nlohmann::ordered_json split = {{"type", "Split"},
+                                        {"pattern", {{"Regex", std::string(qwen2_split)}}},
+                                        {"behavior", "Isolated"},
+                                        {"invert", false}};
+  pre_tokenizer = {{"type", "Sequence"}, {"pretokenizers", nlohmann::ordered_json::array({split, decoder})}};
+}
+
+RLCORE_INLINE std::map<std::string, std::int64_t, std::less<>> count_words(std::span<const std::string> corpus,
+                                                                           const split_json& split) {
   const normalizer normalize{nlohmann::json(split.normalizer)};
   const pre_tokenizer cut{nlohmann::json(split.pre_tokenizer)};
   std::map<std::string, std::int64_t, std::less<>> words;
@@ -170,26 +215,19 @@ inline std::map<std::string, std::int64_t, std::less<>> count_words(std::span<co
   return words;
 }
 
-/// The tokens of the 256 bytes, in the order of their characters, and the bytes' places in it.
-struct byte_tokens {
-  std::vector<std::string> symbols = std::vector<std::string>(256);
-  std::vector<std::int32_t> id_of_byte = std::vector<std::int32_t>(256);
-
-  byte_tokens() {
-    const byte_alphabet alphabet;
-    std::vector<char32_t> characters;
-    for (int byte = 0; byte < 256; ++byte) characters.push_back(alphabet.character(static_cast<std::uint8_t>(byte)));
-    std::sort(characters.begin(), characters.end());
-    for (std::size_t i = 0; i < 256; ++i) {
-      append_utf8(symbols[i], characters[i]);
-      id_of_byte[static_cast<std::size_t>(alphabet.byte(characters[i]))] = static_cast<std::int32_t>(i);
-    }
+RLCORE_INLINE byte_tokens::byte_tokens() {
+  const byte_alphabet alphabet;
+  std::vector<char32_t> characters;
+  for (int byte = 0; byte < 256; ++byte) characters.push_back(alphabet.character(static_cast<std::uint8_t>(byte)));
+  std::sort(characters.begin(), characters.end());
+  for (std::size_t i = 0; i < 256; ++i) {
+    append_utf8(symbols[i], characters[i]);
+    id_of_byte[static_cast<std::size_t>(alphabet.byte(characters[i]))] = static_cast<std::int32_t>(i);
   }
-};
+}
 
-/// The text of tokenizer.json: the learnt tokens, then the special ones.
-inline std::string tokenizer_json(const bpe_trainer::learnt& learnt, std::span<const std::string> special_tokens,
-                                  const split_json& split) {
+RLCORE_INLINE std::string tokenizer_json(const bpe_trainer::learnt& learnt, std::span<const std::string> special_tokens,
+                                         const split_json& split) {
   using json = nlohmann::ordered_json;
   json added = json::array(), vocab = json::object(), merges = json::array();
   for (std::size_t i = 0; i < special_tokens.size(); ++i)
@@ -227,14 +265,12 @@ inline std::string tokenizer_json(const bpe_trainer::learnt& learnt, std::span<c
   return json_text(file, 1) + "\n";
 }
 
-}  // namespace detail
+}  // namespace text::detail
 
-/// A tokenizer of exactly `vocab_size` tokens: the 256 bytes, merges learnt from `corpus`, `special_tokens` at the end.
-/// The same corpus gives the same tokenizer. eos_id and pad_id are <|im_end|> and <|endoftext|> when these are among
-/// the special tokens. Throws std::invalid_argument when `vocab_size` leaves no room, data_error when the corpus has
-/// too few pairs for it or is not UTF-8.
-inline tokenizer train_bpe(std::span<const std::string> corpus, std::size_t vocab_size,
-                           std::span<const std::string> special_tokens, split_style style = split_style::qwen2) {
+namespace text {
+
+RLCORE_INLINE tokenizer train_bpe(std::span<const std::string> corpus, std::size_t vocab_size,
+                                  std::span<const std::string> special_tokens, split_style style) {
   require(vocab_size >= 256 + special_tokens.size(), "train_bpe: vocab_size is below 256 + number of special tokens");
   const std::size_t size = vocab_size - special_tokens.size();
   const detail::split_json split(style);
@@ -261,3 +297,4 @@ inline tokenizer train_bpe(std::span<const std::string> corpus, std::size_t voca
 
 }  // namespace text
 RLCORE_END
+#endif

@@ -37,7 +37,72 @@ struct merger_settings {
 };
 
 /// `operation` is merge or test. Throws config_error for what is missing or refused.
-inline merger_settings read_merger_settings(const std::string& operation, const options& o) {
+merger_settings read_merger_settings(const std::string& operation, const options& o);
+
+namespace detail {
+
+/// Where config.json and the tokenizer of a checkpoint are.
+std::filesystem::path model_files_of(const std::filesystem::path& local_dir);
+
+inline bool is_weight_file(const std::string& name) {
+  return name.ends_with(".safetensors") || name.ends_with(".index.json") || name.ends_with(".bin") ||
+         name.ends_with(".pt") || name.ends_with(".pth");
+}
+
+/// Everything of a model folder but its weights and config.json.
+void copy_other_files(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// The same, and config.json with the new type.
+void copy_model_files(const std::filesystem::path& from, const std::filesystem::path& to, checkpoint::stored_type type);
+
+/// lora_adapter/ as peft reads it, with the names and the alpha that verl's own merger loses. Of a model that reads
+/// pictures the names are those in memory, whatever the shards have, and target_modules are whole ones.
+void write_adapter(checkpoint::weight_source& from, const checkpoint::merged_weights& merged,
+                   const checkpoint::adapter_scale& scale, const std::filesystem::path& folder);
+
+}  // namespace detail
+
+namespace detail {
+
+/// Creates the target folder; throws config_error when it is one of those that are read.
+void make_target(const std::filesystem::path& target, std::initializer_list<std::filesystem::path> sources);
+
+/// local_dir is an adapter: it and its base become one model.
+void merge_adapter_folder(const merger_settings& s);
+
+}  // namespace detail
+
+namespace detail {
+
+/// A checkpoint of several ranks that trained an adapter and saved no model.
+inline bool holds_adapter_alone(const std::filesystem::path& local_dir) {
+  const auto there = [&](const char* name) { return std::filesystem::exists(local_dir / name); };
+  return checkpoint::is_adapter(local_dir / "lora_adapter") && there("shards/manifest.json") &&
+         !there("huggingface/model.safetensors") && !there("huggingface/model.safetensors.index.json");
+}
+
+/// The weights of a checkpoint: shards of torch.save, or the safetensors in `files`. Prints what they are. Throws
+/// config_error for a Megatron checkpoint.
+std::unique_ptr<checkpoint::weight_source> open_weights(const std::filesystem::path& local_dir,
+                                                        const std::filesystem::path& files);
+
+/// Rank and alpha of the adapter that `weights` hold apart; unset if they hold none. Throws config_error where nothing
+/// says the alpha, or the settings another rank.
+std::optional<checkpoint::adapter_scale> scale_of(const checkpoint::merged_weights& weights, const merger_settings& s);
+
+}  // namespace detail
+
+/// Merges or compares as `s` says, in the memory of a few blocks, and prints what was done.
+void merge_model(const merger_settings& s);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE merger_settings read_merger_settings(const std::string& operation, const options& o) {
   if (operation != "merge" && operation != "test")
     throw config_error("operation '" + data::printable(operation) + "'; expected merge or test" +
                        did_you_mean(operation, std::vector<std::string>{"merge", "test"}));
@@ -71,10 +136,11 @@ inline merger_settings read_merger_settings(const std::string& operation, const 
   return s;
 }
 
-namespace detail {
+}  // namespace trainer
 
-/// Where config.json and the tokenizer of a checkpoint are.
-inline std::filesystem::path model_files_of(const std::filesystem::path& local_dir) {
+namespace trainer::detail {
+
+RLCORE_INLINE std::filesystem::path model_files_of(const std::filesystem::path& local_dir) {
   const std::filesystem::path folder = local_dir / "huggingface";
   if (std::filesystem::exists(folder / "config.json")) return folder;
   if (std::filesystem::exists(local_dir / "config.json")) return local_dir;
@@ -85,13 +151,7 @@ inline std::filesystem::path model_files_of(const std::filesystem::path& local_d
                    "global_step_10/actor with huggingface/ in it");
 }
 
-inline bool is_weight_file(const std::string& name) {
-  return name.ends_with(".safetensors") || name.ends_with(".index.json") || name.ends_with(".bin") ||
-         name.ends_with(".pt") || name.ends_with(".pth");
-}
-
-/// Everything of a model folder but its weights and config.json.
-inline void copy_other_files(const std::filesystem::path& from, const std::filesystem::path& to) {
+RLCORE_INLINE void copy_other_files(const std::filesystem::path& from, const std::filesystem::path& to) {
   for (const auto& entry : std::filesystem::directory_iterator(from)) {
     const std::string name = entry.path().filename().string();
     if (entry.is_regular_file() && !is_weight_file(name) && name != "config.json")
@@ -99,9 +159,8 @@ inline void copy_other_files(const std::filesystem::path& from, const std::files
   }
 }
 
-/// The same, and config.json with the new type.
-inline void copy_model_files(const std::filesystem::path& from, const std::filesystem::path& to,
-                             checkpoint::stored_type type) {
+RLCORE_INLINE void copy_model_files(const std::filesystem::path& from, const std::filesystem::path& to,
+                                    checkpoint::stored_type type) {
   copy_other_files(from, to);
   const std::filesystem::path old_config = from / "config.json";
   auto config =
@@ -117,10 +176,8 @@ inline void copy_model_files(const std::filesystem::path& from, const std::files
   checkpoint::write_file_atomically(to / "config.json", text::json_text(config, 2) + "\n");
 }
 
-/// lora_adapter/ as peft reads it, with the names and the alpha that verl's own merger loses. Of a model that reads
-/// pictures the names are those in memory, whatever the shards have, and target_modules are whole ones.
-inline void write_adapter(checkpoint::weight_source& from, const checkpoint::merged_weights& merged,
-                          const checkpoint::adapter_scale& scale, const std::filesystem::path& folder) {
+RLCORE_INLINE void write_adapter(checkpoint::weight_source& from, const checkpoint::merged_weights& merged,
+                                 const checkpoint::adapter_scale& scale, const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
   std::vector<checkpoint::tensor_source> tensors;
   std::vector<std::vector<float>> values;
@@ -160,12 +217,8 @@ inline void write_adapter(checkpoint::weight_source& from, const checkpoint::mer
   checkpoint::write_file_atomically(folder / "adapter_config.json", text::json_text(config, 2) + "\n");
 }
 
-}  // namespace detail
-
-namespace detail {
-
-/// Creates the target folder; throws config_error when it is one of those that are read.
-inline void make_target(const std::filesystem::path& target, std::initializer_list<std::filesystem::path> sources) {
+RLCORE_INLINE void make_target(const std::filesystem::path& target,
+                               std::initializer_list<std::filesystem::path> sources) {
   std::error_code failure;
   std::filesystem::create_directories(target, failure);
   if (failure) throw file_error(target.string() + ": cannot create the folder: " + failure.message());
@@ -174,8 +227,7 @@ inline void make_target(const std::filesystem::path& target, std::initializer_li
       throw config_error("--target_dir " + target.string() + " is the checkpoint itself; give another folder");
 }
 
-/// local_dir is an adapter: it and its base become one model.
-inline void merge_adapter_folder(const merger_settings& s) {
+RLCORE_INLINE void merge_adapter_folder(const merger_settings& s) {
   const checkpoint::adapter_config config = checkpoint::read_adapter_config(s.local_dir);
   if (!s.merge_lora || !s.test_hf_dir.empty())
     throw config_error(s.local_dir.string() + " is an adapter; expected merge --merge-lora, which adds it to its base");
@@ -192,21 +244,8 @@ inline void merge_adapter_folder(const merger_settings& s) {
               std::string(name_of(s.output.dtype)).c_str());
 }
 
-}  // namespace detail
-
-namespace detail {
-
-/// A checkpoint of several ranks that trained an adapter and saved no model.
-inline bool holds_adapter_alone(const std::filesystem::path& local_dir) {
-  const auto there = [&](const char* name) { return std::filesystem::exists(local_dir / name); };
-  return checkpoint::is_adapter(local_dir / "lora_adapter") && there("shards/manifest.json") &&
-         !there("huggingface/model.safetensors") && !there("huggingface/model.safetensors.index.json");
-}
-
-/// The weights of a checkpoint: shards of torch.save, or the safetensors in `files`. Prints what they are. Throws
-/// config_error for a Megatron checkpoint.
-inline std::unique_ptr<checkpoint::weight_source> open_weights(const std::filesystem::path& local_dir,
-                                                               const std::filesystem::path& files) {
+RLCORE_INLINE std::unique_ptr<checkpoint::weight_source> open_weights(const std::filesystem::path& local_dir,
+                                                                      const std::filesystem::path& files) {
   if (const auto world_size = checkpoint::shard_world_size(local_dir)) {
     auto shards = std::make_unique<checkpoint::sharded_torch>(local_dir, *world_size);
     std::printf("%s: %zu tensors in %zu of %lld shards\n", local_dir.c_str(), shards->weights().size(),
@@ -221,10 +260,8 @@ inline std::unique_ptr<checkpoint::weight_source> open_weights(const std::filesy
   return folder;
 }
 
-/// Rank and alpha of the adapter that `weights` hold apart; unset if they hold none. Throws config_error where nothing
-/// says the alpha, or the settings another rank.
-inline std::optional<checkpoint::adapter_scale> scale_of(const checkpoint::merged_weights& weights,
-                                                         const merger_settings& s) {
+RLCORE_INLINE std::optional<checkpoint::adapter_scale> scale_of(const checkpoint::merged_weights& weights,
+                                                                const merger_settings& s) {
   if (!weights.has_adapter()) {
     if (s.merge_lora) std::printf("--merge-lora: the weights have no separate adapter; they are written as they are\n");
     return std::nullopt;
@@ -241,10 +278,11 @@ inline std::optional<checkpoint::adapter_scale> scale_of(const checkpoint::merge
   return scale;
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// Merges or compares as `s` says, in the memory of a few blocks, and prints what was done.
-inline void merge_model(const merger_settings& s) {
+namespace trainer {
+
+RLCORE_INLINE void merge_model(const merger_settings& s) {
   namespace fs = std::filesystem;
   using namespace checkpoint;
   if (is_adapter(s.local_dir)) return detail::merge_adapter_folder(s);
@@ -294,3 +332,4 @@ inline void merge_model(const merger_settings& s) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -28,7 +28,23 @@ inline std::string resuming_text(const options& opt, bool not_resumed) {
 }
 
 /// What a run of `total` steps says that goes on after `step` from the checkpoint in `folder`.
-inline std::string resumed_text(const options& opt, std::int64_t step, std::int64_t total, const std::string& folder) {
+std::string resumed_text(const options& opt, std::int64_t step, std::int64_t total, const std::string& folder);
+
+/// A line that says where the earlier run's metrics are now, and how to go on from its checkpoint instead; "" if there
+/// was no earlier run. `root` is the folder of the run, whose first checkpoint is yet to come. Of a run that goes on
+/// after `resumed_step` (a fresh one: negative): where the rows of later steps are.
+std::string earlier_run_note(const options& opt, const logger& log, const std::filesystem::path& root,
+                             std::int64_t resumed_step);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINING)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::string resumed_text(const options& opt, std::int64_t step, std::int64_t total,
+                                       const std::string& folder) {
   std::string text = "resumed after step " + std::to_string(step) + " from " + folder + "\n";
   if (step < total) return text;
   const char* more = !uses_openrlhf_flags(opt) ? "trainer.total_epochs or trainer.total_training_steps"
@@ -37,11 +53,8 @@ inline std::string resumed_text(const options& opt, std::int64_t step, std::int6
   return text + "note: all " + std::to_string(total) + " steps are done; a larger " + more + " goes on\n";
 }
 
-/// A line that says where the earlier run's metrics are now, and how to go on from its checkpoint instead; "" if there
-/// was no earlier run. `root` is the folder of the run, whose first checkpoint is yet to come. Of a run that goes on
-/// after `resumed_step` (a fresh one: negative): where the rows of later steps are.
-inline std::string earlier_run_note(const options& opt, const logger& log, const std::filesystem::path& root,
-                                    std::int64_t resumed_step) {
+RLCORE_INLINE std::string earlier_run_note(const options& opt, const logger& log, const std::filesystem::path& root,
+                                           std::int64_t resumed_step) {
   if (log.earlier().empty() && log.earlier_events().empty()) return {};
   if (resumed_step >= 0)
     return "note: the metrics of the steps after " + std::to_string(resumed_step) + " are in " +
@@ -64,3 +77,4 @@ inline std::string earlier_run_note(const options& opt, const logger& log, const
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -19,8 +19,26 @@ namespace trainer {
 /// For a model without a vision tower, settings that refuse rows with pictures. Says what preprocessor_config.json
 /// lacks. Throws format_error for a file that asks for other pictures than the tower reads, config_error if no size
 /// fits.
-inline data::image_settings model_images(const image_options& asked, const nn::config& model,
-                                         const std::filesystem::path& folder) {
+data::image_settings model_images(const image_options& asked, const nn::config& model,
+                                  const std::filesystem::path& folder);
+
+/// "images 3136 to 1003520 pixels each, resampled as torchvision does it (...)": what runs, for the log. Empty without
+/// pictures.
+std::string image_text(const data::image_settings& images);
+
+/// "; 480 of them have pictures, the largest of 1316 x 728 pixels and 1222 tokens (20 rows with pictures left out)".
+/// Empty without pictures.
+std::string image_text(const data::image_counts& counts);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINING)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE data::image_settings model_images(const image_options& asked, const nn::config& model,
+                                                const std::filesystem::path& folder) {
   data::image_settings images{.image_key = asked.image_key,
                               .video_key = asked.video_key,
                               .model = folder.string(),
@@ -37,9 +55,7 @@ inline data::image_settings model_images(const image_options& asked, const nn::c
   return images;
 }
 
-/// "images 3136 to 1003520 pixels each, resampled as torchvision does it (...)": what runs, for the log. Empty without
-/// pictures.
-inline std::string image_text(const data::image_settings& images) {
+RLCORE_INLINE std::string image_text(const data::image_settings& images) {
   if (!images.processor) return "";
   const bool pillow = images.processor->resample == image::resampling::pillow;
   return "images " + std::to_string(images.processor->min_pixels) + " to " +
@@ -48,9 +64,7 @@ inline std::string image_text(const data::image_settings& images) {
          (images.processor->decode.opacity == image::alpha::white ? ", on white (rlcore.image_alpha)" : "");
 }
 
-/// "; 480 of them have pictures, the largest of 1316 x 728 pixels and 1222 tokens (20 rows with pictures left out)".
-/// Empty without pictures.
-inline std::string image_text(const data::image_counts& counts) {
+RLCORE_INLINE std::string image_text(const data::image_counts& counts) {
   if (counts.rows == 0) return "";
   std::string text = "; " + std::to_string(counts.rows - counts.left_out) + " of them have pictures";
   if (counts.most_tokens > 0)
@@ -62,3 +76,4 @@ inline std::string image_text(const data::image_counts& counts) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -33,7 +33,24 @@ inline console_style console_style_of(const options& opt) {
 namespace detail {
 
 /// Says which files hold the run, and how to get it into the trackers of trainer.logger that are not written to.
-inline void describe_log(const options& opt, const log_settings& settings, const logger& log) {
+void describe_log(const options& opt, const log_settings& settings, const logger& log);
+
+}  // namespace detail
+
+/// Opens the log of a run in `root` that goes on after `resumed_step` (negative: that begins), and says where it is and
+/// what became of an earlier run there. Ranks other than the `first` keep the rows and write nothing. Throws
+/// file_error.
+void open_log(std::optional<logger>& log, const options& opt, const log_settings& settings,
+              const std::filesystem::path& root, std::int64_t resumed_step, bool first);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINING)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE void describe_log(const options& opt, const log_settings& settings, const logger& log) {
   if (log.path().empty()) return;
   const std::string metrics = log.path().string(), events = log.events().string();
   say("log    %s\n", metrics.c_str());
@@ -51,13 +68,12 @@ inline void describe_log(const options& opt, const log_settings& settings, const
   }
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// Opens the log of a run in `root` that goes on after `resumed_step` (negative: that begins), and says where it is and
-/// what became of an earlier run there. Ranks other than the `first` keep the rows and write nothing. Throws
-/// file_error.
-inline void open_log(std::optional<logger>& log, const options& opt, const log_settings& settings,
-                     const std::filesystem::path& root, std::int64_t resumed_step, bool first) {
+namespace trainer {
+
+RLCORE_INLINE void open_log(std::optional<logger>& log, const options& opt, const log_settings& settings,
+                            const std::filesystem::path& root, std::int64_t resumed_step, bool first) {
   if (!first) {
     log.emplace(std::vector<std::string>{"file"}, std::filesystem::path());
     return;
@@ -71,3 +87,4 @@ inline void open_log(std::optional<logger>& log, const options& opt, const log_s
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -17,7 +17,26 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// What trainer.device, rlcore.compute and the keys of the devices say.
-inline device_settings read_device(const options& opt) {
+device_settings read_device(const options& opt);
+
+/// The device of one of several ranks of a machine: its share of the cores, unless rlcore.threads sets their number,
+/// and the NPU of its number.
+device_settings place_device(device_settings s, local_place place);
+
+/// The device that `s` describes. Throws device_error, in one line, if this machine has none; nothing
+/// is put in its place.
+std::unique_ptr<any_device> open_device_or_explain(const device_settings& s);
+/// Opens the device that the options name. Throws device_error, which names trainer.device, if this machine has none.
+inline std::unique_ptr<any_device> open_device(const options& opt) { return open_device_or_explain(read_device(opt)); }
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINING)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE device_settings read_device(const options& opt) {
   const auto number = [&](const char* key) { return static_cast<int>(opt.get<std::int64_t>(key)); };
   device_settings s;
   const std::string name = opt.get<std::string>("trainer.device");
@@ -57,18 +76,14 @@ inline device_settings read_device(const options& opt) {
   return s;
 }
 
-/// The device of one of several ranks of a machine: its share of the cores, unless rlcore.threads sets their number,
-/// and the NPU of its number.
-inline device_settings place_device(device_settings s, local_place place) {
+RLCORE_INLINE device_settings place_device(device_settings s, local_place place) {
   if (s.threads == 0) s.threads = s.emulator.threads = core_counts::here().share(place.size);
   s.emulator.devices = s.npu + place.size;  // one machine for all ranks of a process
   s.npu += place.rank;
   return s;
 }
 
-/// The device that `s` describes. Throws device_error, in one line, if this machine has none; nothing
-/// is put in its place.
-inline std::unique_ptr<any_device> open_device_or_explain(const device_settings& s) {
+RLCORE_INLINE std::unique_ptr<any_device> open_device_or_explain(const device_settings& s) {
   try {
     return rlcore::open_device(s);
   } catch (const device_error& e) {
@@ -79,8 +94,7 @@ inline std::unique_ptr<any_device> open_device_or_explain(const device_settings&
                        "; trainer.device=cpu needs none, trainer.device=npu_emulator models its arithmetic on the CPU");
   }
 }
-/// Opens the device that the options name. Throws device_error, which names trainer.device, if this machine has none.
-inline std::unique_ptr<any_device> open_device(const options& opt) { return open_device_or_explain(read_device(opt)); }
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -25,6 +25,8 @@
 
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/core/version.hpp"
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/value_forward_backward.hpp"
@@ -109,8 +111,8 @@ class trainable_model {
   const Strategy& strategy() const noexcept { return strategy_; }
   /// What this rank holds.
   const share_type& share() const noexcept { return share_; }
-  /// The process groups of a strategy that has some. (A template, since clang before 16 instantiates constrained members
-  /// of an explicitly instantiated class.)
+  /// The process groups of a strategy that has some. (A template, since clang before 16 instantiates constrained
+  /// members of an explicitly instantiated class.)
   template <std::derived_from<any_strategy> S = Strategy>
   parallel::world* world() const noexcept {
     return strategy_.world();
@@ -278,3 +280,12 @@ class trainable_model {
 
 }  // namespace trainer
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace trainer {
+extern template class trainable_model<cpu>;
+extern template class trainable_model<any_device>;
+}  // namespace trainer
+RLCORE_END
+#endif

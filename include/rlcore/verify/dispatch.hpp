@@ -76,7 +76,26 @@ constexpr rule_settings rules_of(verl::version version) {
 
 /// The rule of a source in a version of verl. Throws data_error for a source without a rule: for an unsupported rule it
 /// says why, for an unknown source it lists the nearest names. Call it for all rows before training starts.
-inline scorer scorer_of(std::string_view data_source, verl::version version = verl::newest) {
+scorer scorer_of(std::string_view data_source, verl::version version = verl::newest);
+
+/// Scores a response by a rule.
+verdict score(scorer rule, std::string_view response, std::string_view ground_truth,
+              const rule_settings& settings = {});
+
+/// Scores a response by the rule of its source; throws data_error as scorer_of does.
+inline verdict score(std::string_view data_source, std::string_view response, std::string_view ground_truth,
+                     const rule_settings& settings = {}) {
+  return score(scorer_of(data_source, settings.version), response, ground_truth, settings);
+}
+
+}  // namespace verify
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)
+RLCORE_BEGIN
+namespace verify {
+
+RLCORE_INLINE scorer scorer_of(std::string_view data_source, verl::version version) {
   const std::string source = "data_source '" + data::printable(data_source) + "' ";
   std::vector<std::string> names;
   for (const auto& [name, rule, since] : scored_sources) {
@@ -100,9 +119,8 @@ inline scorer scorer_of(std::string_view data_source, verl::version version = ve
                    did_you_mean(data_source, names));
 }
 
-/// Scores a response by a rule.
-inline verdict score(scorer rule, std::string_view response, std::string_view ground_truth,
-                     const rule_settings& settings = {}) {
+RLCORE_INLINE verdict score(scorer rule, std::string_view response, std::string_view ground_truth,
+                            const rule_settings& settings) {
   switch (rule) {
     case scorer::gsm8k:
       return score_gsm8k(response, ground_truth, settings.gsm8k);
@@ -123,11 +141,6 @@ inline verdict score(scorer rule, std::string_view response, std::string_view gr
   }
 }
 
-/// Scores a response by the rule of its source; throws data_error as scorer_of does.
-inline verdict score(std::string_view data_source, std::string_view response, std::string_view ground_truth,
-                     const rule_settings& settings = {}) {
-  return score(scorer_of(data_source, settings.version), response, ground_truth, settings);
-}
-
 }  // namespace verify
 RLCORE_END
+#endif

@@ -29,12 +29,7 @@ class formula {
   using number = std::complex<double>;
 
   /// The value with variables set by `point`; nothing where the text is not such a formula.
-  static std::optional<number> value(std::string_view text, std::uint32_t point) {
-    formula f{text, point};
-    const std::optional<number> result = f.sum();
-    f.skip();
-    return result && f.at_ == text.size() ? result : std::nullopt;
-  }
+  static std::optional<number> value(std::string_view text, std::uint32_t point);
 
  private:
   formula(std::string_view text, std::uint32_t point) : text_(text), point_(point) {}
@@ -42,129 +37,23 @@ class formula {
   void skip() {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
   }
-  bool take(std::string_view token) {
-    skip();
-    if (!text_.substr(at_).starts_with(token)) return false;
-    at_ += token.size();
-    return true;
-  }
+  bool take(std::string_view token);
   char peek() {
     skip();
     return at_ < text_.size() ? text_[at_] : '\0';
   }
-  std::optional<number> sum() {
-    if (++depth_ > 60) return std::nullopt;
-    std::optional<number> left = product();
-    while (left) {
-      const bool plus = peek() == '+';
-      if (!plus && peek() != '-') break;
-      ++at_;
-      const std::optional<number> right = product();
-      if (!right) return std::nullopt;
-      left = plus ? *left + *right : *left - *right;
-    }
-    --depth_;
-    return left;
-  }
+  std::optional<number> sum();
   static bool starts_factor(char c) {
     return is_digit(c) || c == '.' || c == '(' || (c >= 'a' && c <= 'z') || static_cast<unsigned char>(c) >= 0x80;
   }
-  std::optional<number> product() {
-    std::optional<number> left = signed_power();
-    while (left) {
-      const char c = peek();
-      const bool times = c == '*', over = c == '/';
-      if (!times && !over && !starts_factor(c)) break;
-      if (times || over) ++at_;
-      const std::optional<number> right = signed_power();
-      if (!right) return std::nullopt;
-      left = over ? *left / *right : *left * *right;
-    }
-    return left;
-  }
-  std::optional<number> signed_power() {
-    if (++depth_ > 60) return std::nullopt;
-    std::optional<number> result;
-    if (take("-")) {
-      result = signed_power();
-      if (result) result = -*result;
-    } else if (take("+")) {
-      result = signed_power();
-    } else {
-      result = atom();
-      while (result && take("!")) result = factorial(*result);
-      if (result && (take("**") || take("^"))) {
-        const std::optional<number> exponent = signed_power();
-        result = exponent ? std::optional(power(*result, *exponent)) : std::nullopt;
-      }
-    }
-    --depth_;
-    return result;
-  }
-  static std::optional<number> factorial(number x) {
-    if (x.imag() != 0 || x.real() < 0 || x.real() > 20 || x.real() != std::floor(x.real())) return std::nullopt;
-    double product = 1;
-    for (int k = 2; k <= static_cast<int>(x.real()); ++k) product *= k;  // exact: 20! = 2^18 times a number of 44 bits
-    return number(product);
-  }
-  static number power(number base, number exponent) {
-    const double n = exponent.real();
-    if (exponent.imag() == 0 && n == std::floor(n) && std::abs(n) <= 64) {  // exact where it can be
-      number result = 1;
-      for (int i = 0; i < static_cast<int>(std::abs(n)); ++i) result *= base;
-      return n < 0 ? 1.0 / result : result;
-    }
-    if (exponent == number(0.5)) return std::sqrt(base);
-    return std::pow(base, exponent);
-  }
-  std::optional<number> atom() {
-    const char c = peek();
-    if (take("(")) {
-      const std::optional<number> inside = sum();
-      return inside && take(")") ? inside : std::nullopt;
-    }
-    if (is_digit(c) || c == '.') return literal();
-    for (const std::string_view function : {"sqrt", "ln"})
-      if (text_.substr(at_).starts_with(function) && text_.substr(at_ + function.size()).starts_with("(")) {
-        at_ += function.size() + 1;
-        const std::optional<number> x = sum();
-        if (!x || !take(")")) return std::nullopt;
-        return function == "sqrt" ? std::sqrt(*x) : std::log(*x);
-      }
-    return name();
-  }
-  std::optional<number> literal() {
-    const std::size_t begin = at_;
-    while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
-    if (at_ < text_.size() && text_[at_] == '.') {
-      ++at_;
-      while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
-    }
-    const std::string digits(text_.substr(begin, at_ - begin));
-    if (digits == "." || digits.size() > 300 || (digits.size() > 1 && digits[0] == '0' && is_digit(digits[1])))
-      return std::nullopt;
-    return number(std::strtod(digits.c_str(), nullptr));
-  }
+  std::optional<number> product();
+  std::optional<number> signed_power();
+  static std::optional<number> factorial(number x);
+  static number power(number base, number exponent);
+  std::optional<number> atom();
+  std::optional<number> literal();
   /// pi, or a single letter.
-  std::optional<number> name() {
-    std::size_t end = at_;
-    while (end < text_.size() && ((text_[end] >= 'a' && text_[end] <= 'z') || is_greek(end)))
-      end += static_cast<unsigned char>(text_[end]) >= 0x80 ? 2u : 1u;
-    const std::string_view word = text_.substr(at_, end - at_);
-    if (word.empty()) return std::nullopt;
-    for (const std::string_view other : {"re", "im", "li", "ff", "rf", "oo"})
-      if (word == other) return std::nullopt;  // functions and constants of computer algebra
-    if (word.find("sqrt") != std::string_view::npos ||
-        (end < text_.size() && (is_digit(text_[end]) || text_[end] == '_')))
-      return std::nullopt;
-    if (word == "pi") return at_ = end, number(std::numbers::pi);
-    // One letter; the next ones are further factors, so that a power belongs to the last of them.
-    const std::size_t bytes = static_cast<unsigned char>(word[0]) >= 0x80 ? 2 : 1;
-    std::uint32_t letter = 0;
-    for (const char c : word.substr(0, bytes)) letter = letter << 8 | static_cast<unsigned char>(c);
-    at_ += bytes;
-    return variable(letter);
-  }
+  std::optional<number> name();
   bool is_greek(std::size_t i) const {
     const auto c = static_cast<unsigned char>(text_[i]);
     return (c == 0xCE || c == 0xCF) && i + 1 < text_.size();
@@ -186,7 +75,151 @@ class formula {
 /// undecided in between and where a text is no formula. With decimal fractions computer algebra calculates in rounded
 /// numbers: then only the same value of rational formulas is equal, and what is merely close is undecided. Texts beyond
 /// 1000 bytes are undecided.
-inline sameness compare_formulas(std::string_view a, std::string_view b) {
+sameness compare_formulas(std::string_view a, std::string_view b);
+
+}  // namespace verify
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)
+RLCORE_BEGIN
+namespace verify::detail {
+
+RLCORE_INLINE auto formula::value(std::string_view text, std::uint32_t point) -> std::optional<number> {
+  formula f{text, point};
+  const std::optional<number> result = f.sum();
+  f.skip();
+  return result && f.at_ == text.size() ? result : std::nullopt;
+}
+
+RLCORE_INLINE bool formula::take(std::string_view token) {
+  skip();
+  if (!text_.substr(at_).starts_with(token)) return false;
+  at_ += token.size();
+  return true;
+}
+
+RLCORE_INLINE auto formula::sum() -> std::optional<number> {
+  if (++depth_ > 60) return std::nullopt;
+  std::optional<number> left = product();
+  while (left) {
+    const bool plus = peek() == '+';
+    if (!plus && peek() != '-') break;
+    ++at_;
+    const std::optional<number> right = product();
+    if (!right) return std::nullopt;
+    left = plus ? *left + *right : *left - *right;
+  }
+  --depth_;
+  return left;
+}
+
+RLCORE_INLINE auto formula::product() -> std::optional<number> {
+  std::optional<number> left = signed_power();
+  while (left) {
+    const char c = peek();
+    const bool times = c == '*', over = c == '/';
+    if (!times && !over && !starts_factor(c)) break;
+    if (times || over) ++at_;
+    const std::optional<number> right = signed_power();
+    if (!right) return std::nullopt;
+    left = over ? *left / *right : *left * *right;
+  }
+  return left;
+}
+
+RLCORE_INLINE auto formula::signed_power() -> std::optional<number> {
+  if (++depth_ > 60) return std::nullopt;
+  std::optional<number> result;
+  if (take("-")) {
+    result = signed_power();
+    if (result) result = -*result;
+  } else if (take("+")) {
+    result = signed_power();
+  } else {
+    result = atom();
+    while (result && take("!")) result = factorial(*result);
+    if (result && (take("**") || take("^"))) {
+      const std::optional<number> exponent = signed_power();
+      result = exponent ? std::optional(power(*result, *exponent)) : std::nullopt;
+    }
+  }
+  --depth_;
+  return result;
+}
+
+RLCORE_INLINE auto formula::factorial(number x) -> std::optional<number> {
+  if (x.imag() != 0 || x.real() < 0 || x.real() > 20 || x.real() != std::floor(x.real())) return std::nullopt;
+  double product = 1;
+  for (int k = 2; k <= static_cast<int>(x.real()); ++k) product *= k;  // exact: 20! = 2^18 times a number of 44 bits
+  return number(product);
+}
+
+RLCORE_INLINE auto formula::power(number base, number exponent) -> number {
+  const double n = exponent.real();
+  if (exponent.imag() == 0 && n == std::floor(n) && std::abs(n) <= 64) {  // exact where it can be
+    number result = 1;
+    for (int i = 0; i < static_cast<int>(std::abs(n)); ++i) result *= base;
+    return n < 0 ? 1.0 / result : result;
+  }
+  if (exponent == number(0.5)) return std::sqrt(base);
+  return std::pow(base, exponent);
+}
+
+RLCORE_INLINE auto formula::atom() -> std::optional<number> {
+  const char c = peek();
+  if (take("(")) {
+    const std::optional<number> inside = sum();
+    return inside && take(")") ? inside : std::nullopt;
+  }
+  if (is_digit(c) || c == '.') return literal();
+  for (const std::string_view function : {"sqrt", "ln"})
+    if (text_.substr(at_).starts_with(function) && text_.substr(at_ + function.size()).starts_with("(")) {
+      at_ += function.size() + 1;
+      const std::optional<number> x = sum();
+      if (!x || !take(")")) return std::nullopt;
+      return function == "sqrt" ? std::sqrt(*x) : std::log(*x);
+    }
+  return name();
+}
+
+RLCORE_INLINE auto formula::literal() -> std::optional<number> {
+  const std::size_t begin = at_;
+  while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
+  if (at_ < text_.size() && text_[at_] == '.') {
+    ++at_;
+    while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
+  }
+  const std::string digits(text_.substr(begin, at_ - begin));
+  if (digits == "." || digits.size() > 300 || (digits.size() > 1 && digits[0] == '0' && is_digit(digits[1])))
+    return std::nullopt;
+  return number(std::strtod(digits.c_str(), nullptr));
+}
+
+RLCORE_INLINE auto formula::name() -> std::optional<number> {
+  std::size_t end = at_;
+  while (end < text_.size() && ((text_[end] >= 'a' && text_[end] <= 'z') || is_greek(end)))
+    end += static_cast<unsigned char>(text_[end]) >= 0x80 ? 2u : 1u;
+  const std::string_view word = text_.substr(at_, end - at_);
+  if (word.empty()) return std::nullopt;
+  for (const std::string_view other : {"re", "im", "li", "ff", "rf", "oo"})
+    if (word == other) return std::nullopt;  // functions and constants of computer algebra
+  if (word.find("sqrt") != std::string_view::npos ||
+      (end < text_.size() && (is_digit(text_[end]) || text_[end] == '_')))
+    return std::nullopt;
+  if (word == "pi") return at_ = end, number(std::numbers::pi);
+  // One letter; the next ones are further factors, so that a power belongs to the last of them.
+  const std::size_t bytes = static_cast<unsigned char>(word[0]) >= 0x80 ? 2 : 1;
+  std::uint32_t letter = 0;
+  for (const char c : word.substr(0, bytes)) letter = letter << 8 | static_cast<unsigned char>(c);
+  at_ += bytes;
+  return variable(letter);
+}
+
+}  // namespace verify::detail
+
+namespace verify {
+
+RLCORE_INLINE sameness compare_formulas(std::string_view a, std::string_view b) {
   if (a.size() > 1000 || b.size() > 1000) return sameness::undecided;
   const auto has = [&](std::string_view part) { return detail::contains(a, part) || detail::contains(b, part); };
   const bool decimal = has("."), both = detail::contains(a, ".") && detail::contains(b, ".");
@@ -204,3 +237,4 @@ inline sameness compare_formulas(std::string_view a, std::string_view b) {
 
 }  // namespace verify
 RLCORE_END
+#endif

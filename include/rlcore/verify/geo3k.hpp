@@ -18,7 +18,19 @@ struct geo3k_settings {
 };
 
 /// Whether the text is <think>...</think>...\boxed{...}...
-inline bool has_geo3k_format(std::string_view response) {
+bool has_geo3k_format(std::string_view response);
+
+/// `why` is about the answer: a response can be right and lack the form, or have it and be wrong. Thread safe.
+verdict score_geo3k(std::string_view response, std::string_view ground_truth, const geo3k_settings& settings = {});
+
+}  // namespace verify
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)
+RLCORE_BEGIN
+namespace verify {
+
+RLCORE_INLINE bool has_geo3k_format(std::string_view response) {
   constexpr std::string_view open = "<think>", close = "</think>", box = "\\boxed{";
   if (!response.starts_with(open)) return false;
   const std::size_t thought = response.find(close, open.size());
@@ -27,9 +39,8 @@ inline bool has_geo3k_format(std::string_view response) {
   return boxed != std::string_view::npos && response.find('}', boxed + box.size()) != std::string_view::npos;
 }
 
-/// `why` is about the answer: a response can be right and lack the form, or have it and be wrong. Thread safe.
-inline verdict score_geo3k(std::string_view response, std::string_view ground_truth,
-                           const geo3k_settings& settings = {}) {
+RLCORE_INLINE verdict score_geo3k(std::string_view response, std::string_view ground_truth,
+                                  const geo3k_settings& settings) {
   if (settings.max_bytes != 0 && response.size() > settings.max_bytes) return {0, reason::too_long};
   constexpr std::string_view box = "\\boxed{";
   const std::size_t at = response.rfind(box);
@@ -53,3 +64,4 @@ inline verdict score_geo3k(std::string_view response, std::string_view ground_tr
 
 }  // namespace verify
 RLCORE_END
+#endif

@@ -29,7 +29,64 @@ struct grade_settings {
 namespace detail {
 
 /// Python's float(text); empty where that raises ValueError.
-inline std::optional<double> python_float(std::string_view text) {
+std::optional<double> python_float(std::string_view text);
+inline bool is_near_integer(std::optional<double> x) {
+  return x && std::isfinite(*x) && std::abs(*x - std::nearbyint(*x)) <= 1e-7;
+}
+inline std::string integer_text(double x) {
+  std::array<char, 400> text;
+  std::snprintf(text.data(), text.size(), "%.0f", x == 0 ? 0.0 : x);
+  return text.data();
+}
+
+/// The text inside \text{...} where that is the whole answer.
+std::string_view whole_text(std::string_view s);
+
+/// "1,234,567" -> "1234567": a comma between a digit and three that are not followed by a fourth.
+std::string without_thousands_commas(std::string_view s);
+
+/// unit, es, s, blanks and a power of digits.
+void remove_unit(std::string& s, std::string_view unit);
+
+/// `before` followed by any number of blanks, and perhaps `after`, replaced by `to`.
+void replace_with_blanks(std::string& s, std::string_view before, std::string_view after, std::string_view to);
+
+struct normal_answer {
+  std::string text;
+  bool complete = true;  ///< false: it contains unknown LaTeX
+};
+
+normal_answer normalize_grade(std::string_view answer, const grade_settings& settings);
+
+/// -?digits, perhaps one more character, "/", digits that are not all 0, perhaps one more character.
+bool is_fraction(std::string_view s);
+inline bool is_integer_text(std::string_view s) { return is_near_integer(python_float(without_thousands_commas(s))); }
+
+std::vector<std::string> tuple_parts(std::string_view text);
+
+/// True if the original would hand the difference to computer algebra.
+bool allows_formula(std::string text);
+
+/// True for text that no parser of formulas accepts; the original then finds the answers different. Commas make tuples,
+/// which cannot be subtracted.
+bool is_no_formula(std::string_view s);
+
+}  // namespace detail
+
+/// Two answers are equal if they are the same string after either of two normalisations. Otherwise the parts of tuples
+/// are compared: fractions of the same form, or formulas of equal value; an integer equals only an integer. The
+/// original uses computer algebra; here values at random points decide, and otherwise the result is `undecided`. The
+/// time is linear in the texts' length except for formulas, which are short.
+sameness grade_answer(std::string_view response, std::string_view truth, const grade_settings& settings = {});
+
+}  // namespace verify
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)
+RLCORE_BEGIN
+namespace verify::detail {
+
+RLCORE_INLINE std::optional<double> python_float(std::string_view text) {
   const std::string s(strip(text));
   const std::size_t sign = !s.empty() && (s[0] == '-' || s[0] == '+') ? 1 : 0;
   const std::string word = lower(std::string_view(s).substr(sign));
@@ -45,25 +102,15 @@ inline std::optional<double> python_float(std::string_view text) {
   const double x = std::strtod(digits.c_str(), &end);
   return end == digits.c_str() + digits.size() ? std::optional(x) : std::nullopt;
 }
-inline bool is_near_integer(std::optional<double> x) {
-  return x && std::isfinite(*x) && std::abs(*x - std::nearbyint(*x)) <= 1e-7;
-}
-inline std::string integer_text(double x) {
-  std::array<char, 400> text;
-  std::snprintf(text.data(), text.size(), "%.0f", x == 0 ? 0.0 : x);
-  return text.data();
-}
 
-/// The text inside \text{...} where that is the whole answer.
-inline std::string_view whole_text(std::string_view s) {
+RLCORE_INLINE std::string_view whole_text(std::string_view s) {
   constexpr std::string_view open = "\\text{";
   if (!s.starts_with(open) || !s.ends_with('}') || s.size() < open.size() + 2) return s;
   const std::string_view inside = s.substr(open.size(), s.size() - open.size() - 1);
   return contains(inside, "\n") ? s : inside;
 }
 
-/// "1,234,567" -> "1234567": a comma between a digit and three that are not followed by a fourth.
-inline std::string without_thousands_commas(std::string_view s) {
+RLCORE_INLINE std::string without_thousands_commas(std::string_view s) {
   std::string out;
   for (std::size_t i = 0; i < s.size(); ++i) {
     const auto digit = [&](std::size_t at) { return at < s.size() && is_digit(s[at]); };
@@ -74,8 +121,7 @@ inline std::string without_thousands_commas(std::string_view s) {
   return out;
 }
 
-/// unit, es, s, blanks and a power of digits.
-inline void remove_unit(std::string& s, std::string_view unit) {
+RLCORE_INLINE void remove_unit(std::string& s, std::string_view unit) {
   std::string out;
   std::size_t done = 0;
   for (std::size_t at = s.find(unit); at != std::string::npos; at = s.find(unit, done)) {
@@ -93,8 +139,8 @@ inline void remove_unit(std::string& s, std::string_view unit) {
   s = out.append(s, done);
 }
 
-/// `before` followed by any number of blanks, and perhaps `after`, replaced by `to`.
-inline void replace_with_blanks(std::string& s, std::string_view before, std::string_view after, std::string_view to) {
+RLCORE_INLINE void replace_with_blanks(std::string& s, std::string_view before, std::string_view after,
+                                       std::string_view to) {
   std::string out;
   std::size_t done = 0;
   for (std::size_t at = s.find(before); at != std::string::npos;) {
@@ -111,12 +157,7 @@ inline void replace_with_blanks(std::string& s, std::string_view before, std::st
   s = out.append(s, done);
 }
 
-struct normal_answer {
-  std::string text;
-  bool complete = true;  ///< false: it contains unknown LaTeX
-};
-
-inline normal_answer normalize_grade(std::string_view answer, const grade_settings& settings) {
+RLCORE_INLINE normal_answer normalize_grade(std::string_view answer, const grade_settings& settings) {
   std::string s(whole_text(answer));
   for (const auto& [from, to] : std::initializer_list<std::pair<const char*, const char*>>{{"\\%", "%"},
                                                                                            {"\\$", "$"},
@@ -174,8 +215,7 @@ inline normal_answer normalize_grade(std::string_view answer, const grade_settin
   return {s, complete};
 }
 
-/// -?digits, perhaps one more character, "/", digits that are not all 0, perhaps one more character.
-inline bool is_fraction(std::string_view s) {
+RLCORE_INLINE bool is_fraction(std::string_view s) {
   std::size_t i = s.starts_with('-') ? 1 : 0;
   const std::size_t slash = s.find('/', i);
   if (slash == std::string_view::npos) return false;
@@ -192,9 +232,8 @@ inline bool is_fraction(std::string_view s) {
   if (!all_digits(below)) below = without_last(below);
   return all_digits(below) && below.find_first_not_of('0') != std::string_view::npos;
 }
-inline bool is_integer_text(std::string_view s) { return is_near_integer(python_float(without_thousands_commas(s))); }
 
-inline std::vector<std::string> tuple_parts(std::string_view text) {
+RLCORE_INLINE std::vector<std::string> tuple_parts(std::string_view text) {
   const std::string s = without_thousands_commas(text);
   constexpr std::string_view marks = "()[]";
   const std::string_view inside = s.size() > 2 ? std::string_view(s).substr(1, s.size() - 2) : std::string_view{};
@@ -209,8 +248,7 @@ inline std::vector<std::string> tuple_parts(std::string_view text) {
   return parts;
 }
 
-/// True if the original would hand the difference to computer algebra.
-inline bool allows_formula(std::string text) {
+RLCORE_INLINE bool allows_formula(std::string text) {
   if (contains(text, "^{") || contains(text, "^(")) return false;
   for (std::size_t at = text.find('^'); at != std::string::npos; at = text.find('^', at + 1)) {
     std::size_t end = at + 1;
@@ -230,22 +268,18 @@ inline bool allows_formula(std::string text) {
   return letters.size() <= 2;
 }
 
-/// True for text that no parser of formulas accepts; the original then finds the answers different. Commas make tuples,
-/// which cannot be subtracted.
-inline bool is_no_formula(std::string_view s) {
+RLCORE_INLINE bool is_no_formula(std::string_view s) {
   if (s.empty() || s.find_first_of(",=}{") != std::string_view::npos) return true;
   for (std::size_t i = s.find('.'); i != std::string_view::npos; i = s.find('.', i + 1))
     if (!(i > 0 && is_digit(s[i - 1])) && !(i + 1 < s.size() && is_digit(s[i + 1]))) return true;
   return std::count(s.begin(), s.end(), '(') != std::count(s.begin(), s.end(), ')');
 }
 
-}  // namespace detail
+}  // namespace verify::detail
 
-/// Two answers are equal if they are the same string after either of two normalisations. Otherwise the parts of tuples
-/// are compared: fractions of the same form, or formulas of equal value; an integer equals only an integer. The
-/// original uses computer algebra; here values at random points decide, and otherwise the result is `undecided`. The
-/// time is linear in the texts' length except for formulas, which are short.
-inline sameness grade_answer(std::string_view response, std::string_view truth, const grade_settings& settings = {}) {
+namespace verify {
+
+RLCORE_INLINE sameness grade_answer(std::string_view response, std::string_view truth, const grade_settings& settings) {
   using namespace detail;
   const auto mathd = [](std::string_view answer) {
     const std::string_view inside = strip(whole_text(strip(answer)));
@@ -275,3 +309,4 @@ inline sameness grade_answer(std::string_view response, std::string_view truth, 
 
 }  // namespace verify
 RLCORE_END
+#endif

@@ -77,8 +77,21 @@ constexpr bool equal_without_commas(std::string_view number, std::string_view tr
 /// Scores one response: the answer is found in its last `window` code points and compared with `ground_truth` as a
 /// string ("72." and "72.0" are not "72"); strict drops the answer's commas first, flexible keeps them. Any bytes are
 /// accepted; linear time, thread safe.
-inline verdict score_gsm8k(std::string_view response, std::string_view ground_truth,
-                           const gsm8k_settings& settings = {}) {
+verdict score_gsm8k(std::string_view response, std::string_view ground_truth, const gsm8k_settings& settings = {});
+
+/// The ground truth of a raw GSM8K row: the number after the first "#### " of its solution, commas removed; nothing
+/// when there is none.
+std::optional<std::string> gsm8k_ground_truth(std::string_view solution);
+
+}  // namespace verify
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)
+RLCORE_BEGIN
+namespace verify {
+
+RLCORE_INLINE verdict score_gsm8k(std::string_view response, std::string_view ground_truth,
+                                  const gsm8k_settings& settings) {
   const bool strict = settings.method == gsm8k_method::strict;
   const auto find = [&](std::string_view text) {
     return strict ? detail::last_marked_number(text) : detail::last_number(text);
@@ -94,9 +107,7 @@ inline verdict score_gsm8k(std::string_view response, std::string_view ground_tr
   return v;
 }
 
-/// The ground truth of a raw GSM8K row: the number after the first "#### " of its solution, commas removed; nothing
-/// when there is none.
-inline std::optional<std::string> gsm8k_ground_truth(std::string_view solution) {
+RLCORE_INLINE std::optional<std::string> gsm8k_ground_truth(std::string_view solution) {
   constexpr std::string_view marker = "#### ";
   for (std::size_t at = solution.find(marker); at != std::string_view::npos; at = solution.find(marker, at + 1)) {
     const std::string_view number = detail::number_at(solution, at + marker.size());
@@ -111,3 +122,4 @@ inline std::optional<std::string> gsm8k_ground_truth(std::string_view solution) 
 
 }  // namespace verify
 RLCORE_END
+#endif

@@ -29,7 +29,30 @@ struct solved_question {
 };
 
 /// The lines of a text, empty ones left out.
-inline std::vector<std::string> solution_steps(std::string_view text) {
+std::vector<std::string> solution_steps(std::string_view text);
+
+/// x of each <<...=x>>, without thousands separators.
+std::vector<std::string> calculator_results(std::string_view text);
+
+/// "A: 18" at the start of the last line becomes "#### 18".
+std::string with_answer_mark(std::string text);
+
+/// Throws data_error, starting with `where`, for a row of another form.
+solved_question read_solved_question(const data::row& from, const std::string& where);
+
+/// What each step of a solution is worth. The data judges whole solutions only, so: every step of a right one is good;
+/// in a wrong one, the steps before the first whose calculator result does not occur in the true solution, and the last
+/// line, which holds the answer, never is.
+std::vector<bool> good_steps(const solved_question& q, const judged_solution& s);
+
+}  // namespace verify
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)
+RLCORE_BEGIN
+namespace verify {
+
+RLCORE_INLINE std::vector<std::string> solution_steps(std::string_view text) {
   std::vector<std::string> steps;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -39,8 +62,7 @@ inline std::vector<std::string> solution_steps(std::string_view text) {
   return steps;
 }
 
-/// x of each <<...=x>>, without thousands separators.
-inline std::vector<std::string> calculator_results(std::string_view text) {
+RLCORE_INLINE std::vector<std::string> calculator_results(std::string_view text) {
   std::vector<std::string> results;
   for (std::size_t at = text.find("<<"); at != text.npos; at = text.find("<<", at + 2)) {
     const std::size_t end = text.find(">>", at), equal = text.rfind('=', end);
@@ -54,16 +76,14 @@ inline std::vector<std::string> calculator_results(std::string_view text) {
   return results;
 }
 
-/// "A: 18" at the start of the last line becomes "#### 18".
-inline std::string with_answer_mark(std::string text) {
+RLCORE_INLINE std::string with_answer_mark(std::string text) {
   while (text.ends_with('\n')) text.pop_back();
   const std::size_t line = text.rfind('\n') + 1;
   if (text.compare(line, 3, "A: ") == 0) text.replace(line, 2, "####");
   return text;
 }
 
-/// Throws data_error, starting with `where`, for a row of another form.
-inline solved_question read_solved_question(const data::row& from, const std::string& where) {
+RLCORE_INLINE solved_question read_solved_question(const data::row& from, const std::string& where) {
   solved_question out;
   out.question = data::string_column(from, "question", where);
   const std::string& truth = data::string_column(from, "ground_truth", where);
@@ -84,10 +104,7 @@ inline solved_question read_solved_question(const data::row& from, const std::st
   return out;
 }
 
-/// What each step of a solution is worth. The data judges whole solutions only, so: every step of a right one is good;
-/// in a wrong one, the steps before the first whose calculator result does not occur in the true solution, and the last
-/// line, which holds the answer, never is.
-inline std::vector<bool> good_steps(const solved_question& q, const judged_solution& s) {
+RLCORE_INLINE std::vector<bool> good_steps(const solved_question& q, const judged_solution& s) {
   const std::vector<std::string> steps = solution_steps(s.text);
   std::vector<bool> good(steps.size(), true);
   bool on_the_way = true;
@@ -101,3 +118,4 @@ inline std::vector<bool> good_steps(const solved_question& q, const judged_solut
 
 }  // namespace verify
 RLCORE_END
+#endif

@@ -14,7 +14,16 @@ namespace verify {
 
 /// The last number (digits, perhaps a minus before and a fraction after) of what stands before the next "Question:",
 /// commas dropped, against an integer: correct when the texts are equal or the values differ by less than 1e-6. Linear.
-inline verdict score_last_number(std::string_view response, std::string_view ground_truth) {
+verdict score_last_number(std::string_view response, std::string_view ground_truth);
+
+}  // namespace verify
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)
+RLCORE_BEGIN
+namespace verify {
+
+RLCORE_INLINE verdict score_last_number(std::string_view response, std::string_view ground_truth) {
   std::string text(response.substr(0, response.find("Question:")));
   std::erase(text, ',');
   const auto digit = [&](std::size_t i) { return i < text.size() && detail::is_digit(text[i]); };
@@ -48,3 +57,4 @@ inline verdict score_last_number(std::string_view response, std::string_view gro
 
 }  // namespace verify
 RLCORE_END
+#endif

@@ -19,8 +19,17 @@ struct math_settings {
 /// Scores one response: what stands in its last \boxed{...} (or, if "\boxed " occurs, after the last of those up to the
 /// next `$`) against the ground truth, both normalised. \fbox and a box that is not closed are malformed. Any bytes
 /// are accepted; linear time, thread safe.
-inline verdict score_math(std::string_view response, std::string_view ground_truth,
-                          const math_settings& settings = {}) {
+verdict score_math(std::string_view response, std::string_view ground_truth, const math_settings& settings = {});
+
+}  // namespace verify
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)
+RLCORE_BEGIN
+namespace verify {
+
+RLCORE_INLINE verdict score_math(std::string_view response, std::string_view ground_truth,
+                                 const math_settings& settings) {
   constexpr std::string_view box = "\\boxed", bare_box = "\\boxed ", open_box = "\\boxed{";
   if (settings.max_bytes != 0 && response.size() > settings.max_bytes) return {settings.wrong_score, reason::too_long};
   std::string_view answer;
@@ -46,3 +55,4 @@ inline verdict score_math(std::string_view response, std::string_view ground_tru
 
 }  // namespace verify
 RLCORE_END
+#endif

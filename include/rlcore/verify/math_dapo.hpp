@@ -27,7 +27,52 @@ struct math_dapo_settings {
 namespace detail {
 
 /// Replaces `command`...} by what is between, once per occurrence and within one line, as `command(.*?)}` matches.
-inline void unwrap(std::string& text, std::string_view command) {
+void unwrap(std::string& text, std::string_view command);
+
+/// Calls f(line) -> std::string for each line; the line breaks stay.
+template <class F>
+void for_each_line(std::string& text, F&& f) {
+  std::string out;
+  for (std::size_t begin = 0;;) {
+    const std::size_t end = text.find('\n', begin);
+    out.append(f(std::string_view(text).substr(begin, end == std::string::npos ? end : end - begin)));
+    if (end == std::string::npos) break;
+    out += '\n';
+    begin = end + 1;
+  }
+  text = std::move(out);
+}
+
+/// frac ab -> frac{a}{b} (two arguments) or sqrt a -> sqrt{a} (one), where no brace follows the word.
+void brace_arguments(std::string& text, std::string_view word, bool two);
+
+/// The rest of the line after the last `Answer`, blanks, `:`, blanks and line breaks, in any case of letters; nothing
+/// when there is none. As the leftmost matches of a regular expression follow one another, a match begins only after
+/// the line that the previous one took.
+std::optional<std::string_view> last_answer_line(std::string_view text);
+
+/// What stands in the last closed \boxed{...}; nothing if the last one is not closed or there is none.
+std::optional<std::string_view> last_strict_box(std::string_view text);
+
+}  // namespace detail
+
+/// The normal form of an answer: what is right of the last "=", without units, spaces and TeX dress.
+std::string normalize_math_dapo(std::string_view answer);
+
+/// Scores one response: +1 if the normal forms of its answer and of `ground_truth` are equal, else -1, with `acc` and
+/// `pred`. A response without an answer has the pred "[INVALID]" (nothing with strict_box), as in verl. Any bytes are
+/// accepted; linear time, thread safe.
+verdict score_math_dapo(std::string_view response, std::string_view ground_truth,
+                        const math_dapo_settings& settings = {});
+
+}  // namespace verify
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)
+RLCORE_BEGIN
+namespace verify::detail {
+
+RLCORE_INLINE void unwrap(std::string& text, std::string_view command) {
   std::size_t at = text.find(command);
   if (at == std::string::npos) return;
   std::string out;
@@ -48,22 +93,7 @@ inline void unwrap(std::string& text, std::string_view command) {
   text = std::move(out);
 }
 
-/// Calls f(line) -> std::string for each line; the line breaks stay.
-template <class F>
-void for_each_line(std::string& text, F&& f) {
-  std::string out;
-  for (std::size_t begin = 0;;) {
-    const std::size_t end = text.find('\n', begin);
-    out.append(f(std::string_view(text).substr(begin, end == std::string::npos ? end : end - begin)));
-    if (end == std::string::npos) break;
-    out += '\n';
-    begin = end + 1;
-  }
-  text = std::move(out);
-}
-
-/// frac ab -> frac{a}{b} (two arguments) or sqrt a -> sqrt{a} (one), where no brace follows the word.
-inline void brace_arguments(std::string& text, std::string_view word, bool two) {
+RLCORE_INLINE void brace_arguments(std::string& text, std::string_view word, bool two) {
   std::string out;
   std::size_t done = 0;
   for (std::size_t at = text.find(word); at != std::string::npos;) {
@@ -84,10 +114,7 @@ inline void brace_arguments(std::string& text, std::string_view word, bool two) 
   text = out.append(text, done);
 }
 
-/// The rest of the line after the last `Answer`, blanks, `:`, blanks and line breaks, in any case of letters; nothing
-/// when there is none. As the leftmost matches of a regular expression follow one another, a match begins only after
-/// the line that the previous one took.
-inline std::optional<std::string_view> last_answer_line(std::string_view text) {
+RLCORE_INLINE std::optional<std::string_view> last_answer_line(std::string_view text) {
   constexpr std::string_view word = "answer";
   const auto is_word = [&](std::size_t at) {
     if (text.size() - at < word.size()) return false;
@@ -116,8 +143,7 @@ inline std::optional<std::string_view> last_answer_line(std::string_view text) {
   return found;
 }
 
-/// What stands in the last closed \boxed{...}; nothing if the last one is not closed or there is none.
-inline std::optional<std::string_view> last_strict_box(std::string_view text) {
+RLCORE_INLINE std::optional<std::string_view> last_strict_box(std::string_view text) {
   constexpr std::string_view box = "\\boxed{";
   const std::size_t at = text.rfind(box);
   if (at == std::string_view::npos) return std::nullopt;
@@ -126,10 +152,11 @@ inline std::optional<std::string_view> last_strict_box(std::string_view text) {
   return text.substr(at + box.size(), end - at - box.size());
 }
 
-}  // namespace detail
+}  // namespace verify::detail
 
-/// The normal form of an answer: what is right of the last "=", without units, spaces and TeX dress.
-inline std::string normalize_math_dapo(std::string_view answer) {
+namespace verify {
+
+RLCORE_INLINE std::string normalize_math_dapo(std::string_view answer) {
   using detail::replace_all;
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 10> substitutions{
       {{"an ", ""},
@@ -178,11 +205,8 @@ inline std::string normalize_math_dapo(std::string_view answer) {
   return std::string(detail::strip(s));
 }
 
-/// Scores one response: +1 if the normal forms of its answer and of `ground_truth` are equal, else -1, with `acc` and
-/// `pred`. A response without an answer has the pred "[INVALID]" (nothing with strict_box), as in verl. Any bytes are
-/// accepted; linear time, thread safe.
-inline verdict score_math_dapo(std::string_view response, std::string_view ground_truth,
-                               const math_dapo_settings& settings = {}) {
+RLCORE_INLINE verdict score_math_dapo(std::string_view response, std::string_view ground_truth,
+                                      const math_dapo_settings& settings) {
   const std::string_view window = settings.window == 0 ? response : detail::last_code_points(response, settings.window);
   const std::string_view box_window = detail::last_code_points(window, 100);
   const auto decide = [&](bool equal, std::optional<std::string> pred, reason otherwise) {
@@ -210,3 +234,4 @@ inline verdict score_math_dapo(std::string_view response, std::string_view groun
 
 }  // namespace verify
 RLCORE_END
+#endif

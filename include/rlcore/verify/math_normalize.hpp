@@ -13,7 +13,40 @@ namespace verify {
 namespace detail {
 
 /// The argument of `\sqrt` in braces: \sqrt3 -> \sqrt{3}. Nothing when a root has no argument.
-inline std::optional<std::string> brace_roots(std::string_view text) {
+std::optional<std::string> brace_roots(std::string_view text);
+
+/// Both arguments of `\frac` in braces: \frac12 -> \frac{1}{2}, \frac1{72} -> \frac{1}{72}. Unchanged when one is cut
+/// short; nothing when one has no argument at all.
+std::optional<std::string> brace_fractions(std::string_view text);
+
+/// Whether `text` is an integer as Python prints it (at most the 4300 digits that it converts).
+constexpr bool is_plain_integer(std::string_view text) noexcept {
+  const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
+  if (digits.empty() || digits.size() > 4300 || (digits[0] == '0' && text.size() > 1)) return false;
+  return std::all_of(digits.begin(), digits.end(), is_digit);
+}
+
+}  // namespace detail
+
+/// The normal form of an answer; nothing where the original raises an exception (two `\text` with a blank behind the
+/// brace, a root or fraction without argument). The answer `3 \text{ cm}` becomes `3`, `x = .5` becomes `\frac{1}{2}`,
+/// `10\%` becomes `10`.
+std::optional<std::string> normalize_math(std::string_view answer);
+
+/// Equality of normal forms; of the strings themselves where one has no normal form.
+inline bool equal_math(std::string_view a, std::string_view b) {
+  const auto x = normalize_math(a), y = normalize_math(b);
+  return x && y ? *x == *y : a == b;
+}
+
+}  // namespace verify
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)
+RLCORE_BEGIN
+namespace verify::detail {
+
+RLCORE_INLINE std::optional<std::string> brace_roots(std::string_view text) {
   constexpr std::string_view root = "\\sqrt";
   std::string out;
   for (std::size_t done = 0;;) {
@@ -29,9 +62,7 @@ inline std::optional<std::string> brace_roots(std::string_view text) {
   }
 }
 
-/// Both arguments of `\frac` in braces: \frac12 -> \frac{1}{2}, \frac1{72} -> \frac{1}{72}. Unchanged when one is cut
-/// short; nothing when one has no argument at all.
-inline std::optional<std::string> brace_fractions(std::string_view text) {
+RLCORE_INLINE std::optional<std::string> brace_fractions(std::string_view text) {
   constexpr std::string_view fraction = "\\frac";
   std::string out;
   std::size_t at = text.find(fraction);
@@ -59,19 +90,11 @@ inline std::optional<std::string> brace_fractions(std::string_view text) {
   return out;
 }
 
-/// Whether `text` is an integer as Python prints it (at most the 4300 digits that it converts).
-constexpr bool is_plain_integer(std::string_view text) noexcept {
-  const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
-  if (digits.empty() || digits.size() > 4300 || (digits[0] == '0' && text.size() > 1)) return false;
-  return std::all_of(digits.begin(), digits.end(), is_digit);
-}
+}  // namespace verify::detail
 
-}  // namespace detail
+namespace verify {
 
-/// The normal form of an answer; nothing where the original raises an exception (two `\text` with a blank behind the
-/// brace, a root or fraction without argument). The answer `3 \text{ cm}` becomes `3`, `x = .5` becomes `\frac{1}{2}`,
-/// `10\%` becomes `10`.
-inline std::optional<std::string> normalize_math(std::string_view answer) {
+RLCORE_INLINE std::optional<std::string> normalize_math(std::string_view answer) {
   using namespace detail;
   std::string s(answer);
   replace_all(s, "\n", "");
@@ -111,11 +134,6 @@ inline std::optional<std::string> normalize_math(std::string_view answer) {
   return s;
 }
 
-/// Equality of normal forms; of the strings themselves where one has no normal form.
-inline bool equal_math(std::string_view a, std::string_view b) {
-  const auto x = normalize_math(a), y = normalize_math(b);
-  return x && y ? *x == *y : a == b;
-}
-
 }  // namespace verify
 RLCORE_END
+#endif

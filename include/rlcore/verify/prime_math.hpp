@@ -32,7 +32,47 @@ struct prime_math_answer {
 };
 
 /// The answer of a response, as prime_math_answer says.
-inline prime_math_answer extract_prime_math(std::string_view response) {
+prime_math_answer extract_prime_math(std::string_view response);
+
+namespace detail {
+
+/// A text, or the number that it was evaluated to.
+struct numeric_text {
+  std::string text;
+  std::optional<double> number;
+};
+
+/// `x` as a float, commas or {,} left out.
+std::optional<double> digits_of(const numeric_text& x);
+
+/// $5 and 5% lose their sign, 10_2 its base; with \pi as a number the text is calculated. Nothing where the original
+/// raises an exception.
+std::optional<numeric_text> prepare_numeric(const std::string& answer, double pi);
+
+inline bool is_close(double a, double b) {
+  return a == b ||
+         (std::isfinite(a) && std::isfinite(b) && std::abs(a - b) <= 1e-4 * std::max(std::abs(a), std::abs(b)));
+}
+
+/// The general comparison: texts; numbers to 1e-4, also multiplied or divided by 100; parts of tuples.
+sameness equal_numerically(const std::string& answer, const std::string& truth, double pi, int depth = 0);
+
+}  // namespace detail
+
+/// Scores one response. grade_answer() grades its answer, then the answers are compared as numbers; \pi is tried as
+/// 3.14159... and as 3.14. Answers that only computer algebra could compare are `undecided` and count as wrong. Thread
+/// safe.
+verdict score_prime_math(std::string_view response, std::string_view ground_truth,
+                         const prime_math_settings& settings = {});
+
+}  // namespace verify
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)
+RLCORE_BEGIN
+namespace verify {
+
+RLCORE_INLINE prime_math_answer extract_prime_math(std::string_view response) {
   using detail::strip;
   bool matched = false;
   const auto after = [&](std::string_view mark) {
@@ -65,25 +105,18 @@ inline prime_math_answer extract_prime_math(std::string_view response) {
   return {std::string(response), matched};
 }
 
-namespace detail {
+}  // namespace verify
 
-/// A text, or the number that it was evaluated to.
-struct numeric_text {
-  std::string text;
-  std::optional<double> number;
-};
+namespace verify::detail {
 
-/// `x` as a float, commas or {,} left out.
-inline std::optional<double> digits_of(const numeric_text& x) {
+RLCORE_INLINE std::optional<double> digits_of(const numeric_text& x) {
   if (x.number) return x.number;
   std::string s = x.text;
   replace_all(s, contains(s, "{,}") ? "{,}" : ",", "");
   return python_float(s);
 }
 
-/// $5 and 5% lose their sign, 10_2 its base; with \pi as a number the text is calculated. Nothing where the original
-/// raises an exception.
-inline std::optional<numeric_text> prepare_numeric(const std::string& answer, double pi) {
+RLCORE_INLINE std::optional<numeric_text> prepare_numeric(const std::string& answer, double pi) {
   const auto number_end = [&](std::size_t i) {
     const std::size_t begin = i;
     while (i < answer.size() && is_digit(answer[i])) ++i;
@@ -113,13 +146,7 @@ inline std::optional<numeric_text> prepare_numeric(const std::string& answer, do
   return out;
 }
 
-inline bool is_close(double a, double b) {
-  return a == b ||
-         (std::isfinite(a) && std::isfinite(b) && std::abs(a - b) <= 1e-4 * std::max(std::abs(a), std::abs(b)));
-}
-
-/// The general comparison: texts; numbers to 1e-4, also multiplied or divided by 100; parts of tuples.
-inline sameness equal_numerically(const std::string& answer, const std::string& truth, double pi, int depth = 0) {
+RLCORE_INLINE sameness equal_numerically(const std::string& answer, const std::string& truth, double pi, int depth) {
   const auto a = prepare_numeric(answer, pi), b = prepare_numeric(truth, pi);
   if (!a || !b || depth > 8) return sameness::different;
   const auto bare = [](std::string s, std::string_view without) {
@@ -166,13 +193,12 @@ inline sameness equal_numerically(const std::string& answer, const std::string& 
   return sameness::different;  // here the original uses computer algebra, with a time limit that always fails
 }
 
-}  // namespace detail
+}  // namespace verify::detail
 
-/// Scores one response. grade_answer() grades its answer, then the answers are compared as numbers; \pi is tried as
-/// 3.14159... and as 3.14. Answers that only computer algebra could compare are `undecided` and count as wrong. Thread
-/// safe.
-inline verdict score_prime_math(std::string_view response, std::string_view ground_truth,
-                                const prime_math_settings& settings = {}) {
+namespace verify {
+
+RLCORE_INLINE verdict score_prime_math(std::string_view response, std::string_view ground_truth,
+                                       const prime_math_settings& settings) {
   if (settings.max_bytes != 0 && response.size() > settings.max_bytes) return {settings.wrong_score, reason::too_long};
   const prime_math_answer answer = extract_prime_math(response);
   const std::string truth(ground_truth);
@@ -196,3 +222,4 @@ inline verdict score_prime_math(std::string_view response, std::string_view grou
 
 }  // namespace verify
 RLCORE_END
+#endif

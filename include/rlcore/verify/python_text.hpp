@@ -71,39 +71,15 @@ constexpr std::string_view strip(std::string_view text) noexcept {
 }
 
 /// str.replace: every occurrence of `from`, left to right without overlap.
-inline void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  std::size_t at = text.find(from);
-  if (at == std::string::npos) return;
-  std::string out;
-  std::size_t done = 0;
-  for (; at != std::string::npos; at = text.find(from, done)) {
-    out.append(text, done, at - done).append(to);
-    done = at + from.size();
-  }
-  out.append(text, done);
-  text = std::move(out);
-}
+void replace_all(std::string& text, std::string_view from, std::string_view to);
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 /// str.split(separator)
-inline std::vector<std::string_view> split(std::string_view text, std::string_view separator) {
-  std::vector<std::string_view> parts;
-  for (std::size_t begin = 0;;) {
-    const std::size_t at = text.find(separator, begin);
-    parts.push_back(text.substr(begin, at == std::string_view::npos ? at : at - begin));
-    if (at == std::string_view::npos) return parts;
-    begin = at + separator.size();
-  }
-}
+std::vector<std::string_view> split(std::string_view text, std::string_view separator);
 
 /// Lower case of ASCII letters; others stay.
-inline std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return out;
-}
+std::string lower(std::string_view text);
 
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
@@ -120,3 +96,41 @@ constexpr std::size_t closing_brace(std::string_view text, std::size_t from) noe
 
 }  // namespace verify::detail
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)
+RLCORE_BEGIN
+namespace verify::detail {
+
+RLCORE_INLINE void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  std::size_t at = text.find(from);
+  if (at == std::string::npos) return;
+  std::string out;
+  std::size_t done = 0;
+  for (; at != std::string::npos; at = text.find(from, done)) {
+    out.append(text, done, at - done).append(to);
+    done = at + from.size();
+  }
+  out.append(text, done);
+  text = std::move(out);
+}
+
+RLCORE_INLINE std::vector<std::string_view> split(std::string_view text, std::string_view separator) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0;;) {
+    const std::size_t at = text.find(separator, begin);
+    parts.push_back(text.substr(begin, at == std::string_view::npos ? at : at - begin));
+    if (at == std::string_view::npos) return parts;
+    begin = at + separator.size();
+  }
+}
+
+RLCORE_INLINE std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
+}  // namespace verify::detail
+RLCORE_END
+#endif

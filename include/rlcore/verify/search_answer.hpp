@@ -25,7 +25,39 @@ struct search_settings {
 namespace detail {
 
 /// Lower case of ASCII, Latin-1, Latin Extended-A, Greek and Cyrillic letters; others stay.
-inline std::string lower_letters(std::string_view text) {
+std::string lower_letters(std::string_view text);
+
+/// Whether a code point is a letter, a digit or an underscore; of those outside ASCII all but signs and spaces.
+bool is_word_at(std::string_view text, std::size_t at);
+
+/// The articles a, an, the as whole words become spaces; then words are parted by one space each.
+std::string without_articles(std::string_view text);
+
+inline std::size_t count_of(std::string_view text, std::string_view part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + part.size())) ++count;
+  return count;
+}
+
+}  // namespace detail
+
+/// Lower case, no punctuation (ASCII), no articles, single spaces.
+std::string normalize_answer(std::string_view answer);
+
+/// Scores the last <answer>...</answer> against the accepted answers: `ground_truth` is a text, or JSON: a list of
+/// texts, or {"target": text or list}. More than ten tags of one kind quarter the score of a right answer. Linear,
+/// thread safe.
+verdict score_search_answer(std::string_view response, std::string_view ground_truth,
+                            const search_settings& settings = {});
+
+}  // namespace verify
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)
+RLCORE_BEGIN
+namespace verify::detail {
+
+RLCORE_INLINE std::string lower_letters(std::string_view text) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t bytes = code_point_bytes(text, at);
@@ -65,8 +97,7 @@ inline std::string lower_letters(std::string_view text) {
   return out;
 }
 
-/// Whether a code point is a letter, a digit or an underscore; of those outside ASCII all but signs and spaces.
-inline bool is_word_at(std::string_view text, std::size_t at) {
+RLCORE_INLINE bool is_word_at(std::string_view text, std::size_t at) {
   const auto c = static_cast<unsigned char>(text[at]);
   if (c < 0x80) return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_';
   if (space_bytes(text, at) != 0) return false;
@@ -81,8 +112,7 @@ inline bool is_word_at(std::string_view text, std::size_t at) {
   return true;
 }
 
-/// The articles a, an, the as whole words become spaces; then words are parted by one space each.
-inline std::string without_articles(std::string_view text) {
+RLCORE_INLINE std::string without_articles(std::string_view text) {
   std::string out;
   const auto put_space = [&] {
     if (!out.empty() && out.back() != ' ') out += ' ';
@@ -110,16 +140,11 @@ inline std::string without_articles(std::string_view text) {
   return out;
 }
 
-inline std::size_t count_of(std::string_view text, std::string_view part) {
-  std::size_t count = 0;
-  for (std::size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + part.size())) ++count;
-  return count;
-}
+}  // namespace verify::detail
 
-}  // namespace detail
+namespace verify {
 
-/// Lower case, no punctuation (ASCII), no articles, single spaces.
-inline std::string normalize_answer(std::string_view answer) {
+RLCORE_INLINE std::string normalize_answer(std::string_view answer) {
   std::string s = detail::lower_letters(answer);
   std::erase_if(s, [](char c) {
     return (c >= 0x21 && c <= 0x2F) || (c >= 0x3A && c <= 0x40) || (c >= 0x5B && c <= 0x60) || (c >= 0x7B && c <= 0x7E);
@@ -127,11 +152,8 @@ inline std::string normalize_answer(std::string_view answer) {
   return detail::without_articles(s);
 }
 
-/// Scores the last <answer>...</answer> against the accepted answers: `ground_truth` is a text, or JSON: a list of
-/// texts, or {"target": text or list}. More than ten tags of one kind quarter the score of a right answer. Linear,
-/// thread safe.
-inline verdict score_search_answer(std::string_view response, std::string_view ground_truth,
-                                   const search_settings& settings = {}) {
+RLCORE_INLINE verdict score_search_answer(std::string_view response, std::string_view ground_truth,
+                                          const search_settings& settings) {
   constexpr std::string_view open = "<answer>", close = "</answer>";
   if (settings.max_bytes != 0 && response.size() > settings.max_bytes) return {0, reason::too_long};
   std::optional<std::string_view> answer;
@@ -166,3 +188,4 @@ inline verdict score_search_answer(std::string_view response, std::string_view g
 
 }  // namespace verify
 RLCORE_END
+#endif

@@ -16,7 +16,16 @@ namespace trainer {
 inline bool runs_on_npu(const options& opt) { return opt.get<std::string>("trainer.device").starts_with("npu"); }
 
 /// Throws config_error for what the device lacks; adds notes.
-inline void check_device_options(options& opt) {
+void check_device_options(options& opt);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE void check_device_options(options& opt) {
   check_rank_options(opt, parallel::ranks_of_environment());
   const std::string device = opt.get<std::string>("trainer.device");
   const bool npu = runs_on_npu(opt);
@@ -47,3 +56,4 @@ inline void check_device_options(options& opt) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

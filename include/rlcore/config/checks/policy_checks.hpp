@@ -34,7 +34,57 @@ inline int ranks_of(const options& opt) {
 }
 
 /// Throws config_error for a word of trainer.logger that is none of ours nor a tracker that verl knows.
-inline void check_loggers(const options& opt) {
+void check_loggers(const options& opt);
+
+void check_rollout(options& opt);
+
+/// Checks what estimator and loss ask of each other and of rollout.n.
+void check_algorithm(options& opt);
+
+/// Refuses words that the version of verl which rlcore.verl names does not have, and says where the newest averages
+/// otherwise than the paper.
+void check_verl_version(options& opt);
+
+/// Checks the numbers that single policy losses read.
+void check_policy_loss(options& opt);
+
+/// Says which keys the estimator does not read.
+void note_unused_by_estimator(options& opt);
+
+/// Checks what scripts override in a model's config.json: rates of dropout (0), the router of mixtures of experts, and
+/// which kernel computes attention.
+void check_model_overrides(options& opt);
+
+/// Checks what scripts pass on to the class of the optimizer: where its state is, and nothing that changes a number.
+void check_optimizer_overrides(const options& opt);
+
+void check_sampling_rounds(options& opt);
+
+void check_chat_template(const options& opt);
+
+void check_micro_sizes(const options& opt);
+
+void check_objective(options& opt);
+
+/// Checks where a run goes on from.
+void check_resumption(options& opt);
+
+/// Checks the device, and settings that verl refuses on the devices that the command line names.
+void check_devices(options& opt);
+
+}  // namespace detail
+
+/// Throws config_error for combinations that cannot work; adds notes for those that work differently than they look.
+void check_policy_options(options& opt);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE void check_loggers(const options& opt) {
   const std::vector<std::string> here = {"console", "file", "tensorboard"};
   const std::vector<std::string> elsewhere = {"wandb", "mlflow", "swanlab", "vemlp_wandb", "clearml", "trackio"};
   for (const std::string& name : opt.list("trainer.logger")) {
@@ -47,7 +97,7 @@ inline void check_loggers(const options& opt) {
   }
 }
 
-inline void check_rollout(options& opt) {
+RLCORE_INLINE void check_rollout(options& opt) {
   const std::string rollout = "actor_rollout_ref.rollout.", val = rollout + "val_kwargs.";
   if (opt.get<double>(rollout + "temperature") <= 0)
     throw config_error(rollout + "temperature=0: expected a number > 0; training samples at random");
@@ -88,8 +138,7 @@ inline void check_rollout(options& opt) {
             "sampling");
 }
 
-/// Checks what estimator and loss ask of each other and of rollout.n.
-inline void check_algorithm(options& opt) {
+RLCORE_INLINE void check_algorithm(options& opt) {
   const std::string estimator = opt.get<std::string>("algorithm.adv_estimator"),
                     losses = "actor_rollout_ref.actor.policy_loss.", mode = opt.get<std::string>(losses + "loss_mode");
   const std::string chosen = "algorithm.adv_estimator=" + estimator;
@@ -110,9 +159,7 @@ inline void check_algorithm(options& opt) {
              std::string(estimator == "grpo" ? "GRPO" : estimator) + " learns from n=2 on");
 }
 
-/// Refuses words that the version of verl which rlcore.verl names does not have, and says where the newest averages
-/// otherwise than the paper.
-inline void check_verl_version(options& opt) {
+RLCORE_INLINE void check_verl_version(options& opt) {
   const std::string actor = "actor_rollout_ref.actor.", mode = actor + "policy_loss.loss_mode",
                     average = actor + "loss_agg_mode";
   if (opt.get<std::string>("rlcore.advantages") != "openrlhf")
@@ -130,8 +177,7 @@ inline void check_verl_version(options& opt) {
              ", as in verl 0.9.1; the paper and verl through 0.8.0 have seq-mean-token-mean");
 }
 
-/// Checks the numbers that single policy losses read.
-inline void check_policy_loss(options& opt) {
+RLCORE_INLINE void check_policy_loss(options& opt) {
   const std::string actor = "actor_rollout_ref.actor.", losses = actor + "policy_loss.";
   if (opt.get<std::string>(losses + "loss_mode") == named::clip_cov::word &&
       !(opt.get<double>(losses + "clip_cov_lb") < opt.get<double>(losses + "clip_cov_ub")))
@@ -147,8 +193,7 @@ inline void check_policy_loss(options& opt) {
       throw config_error(name + "=" + inline_text(opt.at(name)) + ": expected a number > 0");
 }
 
-/// Says which keys the estimator does not read.
-inline void note_unused_by_estimator(options& opt) {
+RLCORE_INLINE void note_unused_by_estimator(options& opt) {
   const std::string estimator = opt.get<std::string>("algorithm.adv_estimator"),
                     chosen = "algorithm.adv_estimator=" + estimator;
   if (opt.get<std::string>("rlcore.advantages") != "openrlhf")
@@ -171,9 +216,7 @@ inline void note_unused_by_estimator(options& opt) {
   without_effect("algorithm.norm_adv_by_std_in_grpo", traits.uses.normalize_by_std);
 }
 
-/// Checks what scripts override in a model's config.json: rates of dropout (0), the router of mixtures of experts, and
-/// which kernel computes attention.
-inline void check_model_overrides(options& opt) {
+RLCORE_INLINE void check_model_overrides(options& opt) {
   const std::string map = "actor_rollout_ref.model.override_config";
   for (const member& m : *opt.at(map).as<value::map>()) {
     const std::string setting = map + "." + m.name + "=" + inline_text(m.item);
@@ -194,8 +237,7 @@ inline void check_model_overrides(options& opt) {
                ".megatron.dist_checkpointing_path is not read: the weights are those of actor_rollout_ref.model.path");
 }
 
-/// Checks what scripts pass on to the class of the optimizer: where its state is, and nothing that changes a number.
-inline void check_optimizer_overrides(const options& opt) {
+RLCORE_INLINE void check_optimizer_overrides(const options& opt) {
   const std::vector<std::string> known = {"optimizer_cpu_offload",
                                           "optimizer_offload_fraction",
                                           "overlap_cpu_optimizer_d2h_h2d",
@@ -211,7 +253,7 @@ inline void check_optimizer_overrides(const options& opt) {
   }
 }
 
-inline void check_sampling_rounds(options& opt) {
+RLCORE_INLINE void check_sampling_rounds(options& opt) {
   const std::string filter = "algorithm.filter_groups.";
   if (!opt.get<bool>(filter + "enable")) {
     if (opt.is_set("rlcore.keep_surplus"))
@@ -229,7 +271,7 @@ inline void check_sampling_rounds(options& opt) {
     opt.note(filter + "enable=True has no effect with rlcore.replay: the stored groups are the ones that were kept");
 }
 
-inline void check_chat_template(const options& opt) {
+RLCORE_INLINE void check_chat_template(const options& opt) {
   for (const member& m : *opt.at("data.apply_chat_template_kwargs").as<value::map>()) {
     const std::string name = "data.apply_chat_template_kwargs." + m.name;
     if (m.name != "enable_thinking")
@@ -239,7 +281,7 @@ inline void check_chat_template(const options& opt) {
   }
 }
 
-inline void check_micro_sizes(const options& opt) {
+RLCORE_INLINE void check_micro_sizes(const options& opt) {
   for (const char* name :
        {"critic.ppo_micro_batch_size", "critic.forward_micro_batch_size",
         "actor_rollout_ref.actor.ppo_micro_batch_size", "actor_rollout_ref.rollout.log_prob_micro_batch_size",
@@ -248,7 +290,7 @@ inline void check_micro_sizes(const options& opt) {
       throw config_error("both " + std::string(name) + " and " + name + "_per_gpu are set; keep the latter");
 }
 
-inline void check_objective(options& opt) {
+RLCORE_INLINE void check_objective(options& opt) {
   const std::string actor = "actor_rollout_ref.actor.";
   if (opt.is_set(actor + "clip_ratio"))
     for (const char* side : {"clip_ratio_low", "clip_ratio_high"})
@@ -271,8 +313,7 @@ inline void check_objective(options& opt) {
     opt.note(actor + "ppo_max_token_len_per_gpu has no effect without " + actor + "use_dynamic_bsz=True");
 }
 
-/// Checks where a run goes on from.
-inline void check_resumption(options& opt) {
+RLCORE_INLINE void check_resumption(options& opt) {
   const auto path = opt.find<std::string>("trainer.resume_from_path");
   const std::string mode = opt.get<std::string>("trainer.resume_mode");
   if (mode == "resume_path" && !path)
@@ -284,8 +325,7 @@ inline void check_resumption(options& opt) {
              mode);
 }
 
-/// Checks the device, and settings that verl refuses on the devices that the command line names.
-inline void check_devices(options& opt) {
+RLCORE_INLINE void check_devices(options& opt) {
   check_device_options(opt);
   note_rollout_ranks(opt, ranks_of(opt));
   const std::int64_t world = asked_ranks(opt);
@@ -297,10 +337,11 @@ inline void check_devices(options& opt) {
              " needs use_remove_padding=True");
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// Throws config_error for combinations that cannot work; adds notes for those that work differently than they look.
-inline void check_policy_options(options& opt) {
+namespace trainer {
+
+RLCORE_INLINE void check_policy_options(options& opt) {
   detail::check_devices(opt);
   detail::check_loggers(opt);
   detail::check_objective(opt);
@@ -331,3 +372,4 @@ inline void check_policy_options(options& opt) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -14,7 +14,19 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// The two decay rates of --adam_betas. Throws config_error.
-inline std::pair<double, double> adam_betas(const options& opt) {
+std::pair<double, double> adam_betas(const options& opt);
+
+/// Makes OpenRLHF's checks, and those that it would make late. Throws config_error; adds notes.
+void check_preference_options(options& opt);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::pair<double, double> adam_betas(const options& opt) {
   const value& setting = opt.at("adam_betas");
   double betas[2] = {-1, -1};
   if (const auto* items = setting.as<value::list>(); items != nullptr && items->size() == 2)
@@ -29,8 +41,7 @@ inline std::pair<double, double> adam_betas(const options& opt) {
   return {betas[0], betas[1]};
 }
 
-/// Makes OpenRLHF's checks, and those that it would make late. Throws config_error; adds notes.
-inline void check_preference_options(options& opt) {
+RLCORE_INLINE void check_preference_options(options& opt) {
   check_device_options(opt);
   check_image_options(opt);
   for (const char* name : {"pretrain", "dataset"})
@@ -60,3 +71,4 @@ inline void check_preference_options(options& opt) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

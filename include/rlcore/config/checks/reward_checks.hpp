@@ -12,7 +12,26 @@ namespace trainer {
 
 namespace detail {
 
-inline void check_overlong(options& opt) {
+void check_overlong(options& opt);
+
+void check_reward_source(options& opt);
+
+}  // namespace detail
+
+/// Throws config_error for reward settings that cannot work; adds notes for those without effect.
+inline void check_reward_options(options& opt) {
+  detail::check_overlong(opt);
+  detail::check_reward_source(opt);
+}
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE void check_overlong(options& opt) {
   const std::string name = "reward_model.overlong_buffer.";
   if (!opt.get<bool>(name + "enable")) return;
   if (opt.get<std::string>("reward_model.reward_manager") != "dapo") {
@@ -30,7 +49,7 @@ inline void check_overlong(options& opt) {
     opt.note(name + "penalty_factor=0: the overlong penalty is 0 for every response");
 }
 
-inline void check_reward_source(options& opt) {
+RLCORE_INLINE void check_reward_source(options& opt) {
   const auto path = opt.find<std::string>("custom_reward_function.path"),
              command = opt.find<std::string>("rlcore.reward_command");
   const bool model = opt.get<bool>("reward_model.enable");
@@ -57,13 +76,6 @@ inline void check_reward_source(options& opt) {
         "both reward_model.micro_batch_size and reward_model.micro_batch_size_per_gpu are set; keep the latter");
 }
 
-}  // namespace detail
-
-/// Throws config_error for reward settings that cannot work; adds notes for those without effect.
-inline void check_reward_options(options& opt) {
-  detail::check_overlong(opt);
-  detail::check_reward_source(opt);
-}
-
-}  // namespace trainer
+}  // namespace trainer::detail
 RLCORE_END
+#endif

@@ -15,7 +15,29 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// The parts of a dotted path.
-inline std::vector<std::string_view> path_parts(std::string_view path) {
+std::vector<std::string_view> path_parts(std::string_view path);
+
+/// The node at a dotted path, or nullptr. An empty path is the root.
+const value* select(const value& root, std::string_view path);
+
+/// A map is merged into a map, member by member; anything else replaces.
+void merge(value& target, const value& source, bool may_add, const std::string& path);
+
+/// Sets `path`; missing maps on the way are created when `may_add`.
+void assign(value& root, std::string_view path, const value& item, bool may_add);
+
+/// Applies one override to a configuration. Throws config_error: unknown key (=), an item is already there (+), nothing
+/// to delete or another value there (~).
+void apply(value& root, const override_setting& setting);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::vector<std::string_view> path_parts(std::string_view path) {
   std::vector<std::string_view> parts;
   for (std::size_t first = 0; first <= path.size();) {
     const std::size_t end = std::min(path.find('.', first), path.size());
@@ -25,8 +47,7 @@ inline std::vector<std::string_view> path_parts(std::string_view path) {
   return parts;
 }
 
-/// The node at a dotted path, or nullptr. An empty path is the root.
-inline const value* select(const value& root, std::string_view path) {
+RLCORE_INLINE const value* select(const value& root, std::string_view path) {
   const value* node = &root;
   if (!path.empty())
     for (const std::string_view part : path_parts(path))
@@ -34,8 +55,7 @@ inline const value* select(const value& root, std::string_view path) {
   return node;
 }
 
-/// A map is merged into a map, member by member; anything else replaces.
-inline void merge(value& target, const value& source, bool may_add, const std::string& path) {
+RLCORE_INLINE void merge(value& target, const value& source, bool may_add, const std::string& path) {
   if (!source.is_map() || !target.is_map()) {
     target = source;
     return;
@@ -53,8 +73,7 @@ inline void merge(value& target, const value& source, bool may_add, const std::s
   }
 }
 
-/// Sets `path`; missing maps on the way are created when `may_add`.
-inline void assign(value& root, std::string_view path, const value& item, bool may_add) {
+RLCORE_INLINE void assign(value& root, std::string_view path, const value& item, bool may_add) {
   value* node = &root;
   std::string walked;
   for (const std::string_view part : path_parts(path)) {
@@ -72,9 +91,7 @@ inline void assign(value& root, std::string_view path, const value& item, bool m
   merge(*node, item, may_add, walked);
 }
 
-/// Applies one override to a configuration. Throws config_error: unknown key (=), an item is already there (+), nothing
-/// to delete or another value there (~).
-inline void apply(value& root, const override_setting& setting) {
+RLCORE_INLINE void apply(value& root, const override_setting& setting) {
   const value* old = select(root, setting.key);
   switch (setting.kind) {
     case override_kind::change:
@@ -105,3 +122,4 @@ inline void apply(value& root, const override_setting& setting) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

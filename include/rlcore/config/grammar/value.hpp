@@ -17,30 +17,7 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// Shortest decimal that reads back as `x`, in the spelling of Python's repr: 1.0, 0.001, 1e-06, 1e+16, inf, nan.
-inline std::string real_text(double x) {
-  if (std::isnan(x)) return "nan";
-  if (std::isinf(x)) return x < 0 ? "-inf" : "inf";
-  char buffer[40];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, x, std::chars_format::scientific).ptr;
-  std::string_view written(buffer, static_cast<std::size_t>(end - buffer));
-  std::string sign;
-  if (written.front() == '-') sign = "-", written.remove_prefix(1);
-  const std::size_t mark = written.find('e');
-  int exponent = 0;
-  std::from_chars(written.data() + mark + (written[mark + 1] == '+' ? 2 : 1), written.data() + written.size(),
-                  exponent);
-  std::string digits(1, written.front());
-  if (mark > 2) digits += written.substr(2, mark - 2);
-  if (exponent < -4 || exponent >= 16) {
-    const std::string power = std::to_string(exponent < 0 ? -exponent : exponent);
-    return sign + digits.substr(0, 1) + (digits.size() > 1 ? "." + digits.substr(1) : "") +
-           (exponent < 0 ? "e-" : "e+") + (power.size() < 2 ? "0" : "") + power;
-  }
-  if (exponent < 0) return sign + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
-  const auto whole = static_cast<std::size_t>(exponent) + 1;
-  if (digits.size() < whole) digits.append(whole - digits.size(), '0');
-  return sign + digits.substr(0, whole) + "." + (digits.size() > whole ? digits.substr(whole) : "0");
-}
+std::string real_text(double x);
 
 struct member;
 
@@ -101,25 +78,12 @@ inline value::value(map x) : held(std::move(x)) {}
 /// True for values of one kind with the same content: 1 is not 1.0, and maps have the same order.
 inline bool operator==(const value& a, const value& b) { return a.held == b.held; }
 
-inline const value* value::find(std::string_view name) const noexcept {
-  if (const map* members = as<map>())
-    for (const member& m : *members)
-      if (m.name == name) return &m.item;
-  return nullptr;
-}
 inline value* value::find(std::string_view name) noexcept {
   return const_cast<value*>(static_cast<const value*>(this)->find(name));
 }
 
 /// A scalar as Python's str() prints it: None, True, 3, 1e-06, text. Empty for a list or a map.
-inline std::string scalar_text(const value& v) {
-  if (v.is_null()) return "None";
-  if (const bool* x = v.as<bool>()) return *x ? "True" : "False";
-  if (const std::int64_t* x = v.as<std::int64_t>()) return std::to_string(*x);
-  if (const double* x = v.as<double>()) return real_text(*x);
-  if (const std::string* x = v.as<std::string>()) return *x;
-  return {};
-}
+std::string scalar_text(const value& v);
 
 /// What the value is, in words, for messages.
 inline std::string_view kind_of(const value& v) noexcept {
@@ -129,3 +93,52 @@ inline std::string_view kind_of(const value& v) noexcept {
 
 }  // namespace trainer
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::string real_text(double x) {
+  if (std::isnan(x)) return "nan";
+  if (std::isinf(x)) return x < 0 ? "-inf" : "inf";
+  char buffer[40];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, x, std::chars_format::scientific).ptr;
+  std::string_view written(buffer, static_cast<std::size_t>(end - buffer));
+  std::string sign;
+  if (written.front() == '-') sign = "-", written.remove_prefix(1);
+  const std::size_t mark = written.find('e');
+  int exponent = 0;
+  std::from_chars(written.data() + mark + (written[mark + 1] == '+' ? 2 : 1), written.data() + written.size(),
+                  exponent);
+  std::string digits(1, written.front());
+  if (mark > 2) digits += written.substr(2, mark - 2);
+  if (exponent < -4 || exponent >= 16) {
+    const std::string power = std::to_string(exponent < 0 ? -exponent : exponent);
+    return sign + digits.substr(0, 1) + (digits.size() > 1 ? "." + digits.substr(1) : "") +
+           (exponent < 0 ? "e-" : "e+") + (power.size() < 2 ? "0" : "") + power;
+  }
+  if (exponent < 0) return sign + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
+  const auto whole = static_cast<std::size_t>(exponent) + 1;
+  if (digits.size() < whole) digits.append(whole - digits.size(), '0');
+  return sign + digits.substr(0, whole) + "." + (digits.size() > whole ? digits.substr(whole) : "0");
+}
+
+RLCORE_INLINE const value* value::find(std::string_view name) const noexcept {
+  if (const map* members = as<map>())
+    for (const member& m : *members)
+      if (m.name == name) return &m.item;
+  return nullptr;
+}
+
+RLCORE_INLINE std::string scalar_text(const value& v) {
+  if (v.is_null()) return "None";
+  if (const bool* x = v.as<bool>()) return *x ? "True" : "False";
+  if (const std::int64_t* x = v.as<std::int64_t>()) return std::to_string(*x);
+  if (const double* x = v.as<double>()) return real_text(*x);
+  if (const std::string* x = v.as<std::string>()) return *x;
+  return {};
+}
+
+}  // namespace trainer
+RLCORE_END
+#endif

@@ -31,7 +31,30 @@ inline bool lies_in(std::string_view name, std::string_view topic) {
 
 /// Where a key that no topic lists belongs: the longest topic that begins its name, the one that takes the rest, or a
 /// new one named after its first word.
-inline help_group& group_of(std::vector<help_group>& groups, const registry& known, const key& k) {
+help_group& group_of(std::vector<help_group>& groups, const registry& known, const key& k);
+
+/// Every key in its group, in the order of the topics.
+std::vector<help_group> groups_of(const registry& known);
+
+/// `--name VALUE VALUE`: a flag with a word for each value that follows.
+std::string flag_usage(const flag& f);
+
+/// What is typed for a key, with its default: `name=value`, or its flag of the same name. A default of more than
+/// `longest` columns is left out.
+std::string typed(const registry& known, const key& k, std::string_view topic, std::size_t longest = std::string::npos);
+
+/// The line of a key: what is typed, what it means, and further flags that set it.
+help_entry entry_of(const registry& known, const key& k, std::string_view topic);
+
+}  // namespace detail
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE help_group& group_of(std::vector<help_group>& groups, const registry& known, const key& k) {
   std::size_t best = groups.size();
   for (std::size_t i = 0; i < groups.size(); ++i)
     if (lies_in(k.name, groups[i].name) && (best == groups.size() || groups[best].name.size() < groups[i].name.size()))
@@ -47,8 +70,7 @@ inline help_group& group_of(std::vector<help_group>& groups, const registry& kno
   return groups.back();
 }
 
-/// Every key in its group, in the order of the topics.
-inline std::vector<help_group> groups_of(const registry& known) {
+RLCORE_INLINE std::vector<help_group> groups_of(const registry& known) {
   std::vector<help_group> groups;
   std::vector<bool> placed(known.size(), false);
   for (const help_topic& topic : known.topics) {
@@ -68,8 +90,7 @@ inline std::vector<help_group> groups_of(const registry& known) {
   return groups;
 }
 
-/// `--name VALUE VALUE`: a flag with a word for each value that follows.
-inline std::string flag_usage(const flag& f) {
+RLCORE_INLINE std::string flag_usage(const flag& f) {
   std::string out = "--" + std::string(f.name);
   if (f.count == flag::any_count) return out + " [VALUE ...]";
   if (f.count == flag::append) return out + " VALUE ...";
@@ -77,10 +98,7 @@ inline std::string flag_usage(const flag& f) {
   return out;
 }
 
-/// What is typed for a key, with its default: `name=value`, or its flag of the same name. A default of more than
-/// `longest` columns is left out.
-inline std::string typed(const registry& known, const key& k, std::string_view topic,
-                         std::size_t longest = std::string::npos) {
+RLCORE_INLINE std::string typed(const registry& known, const key& k, std::string_view topic, std::size_t longest) {
   const std::string name(lies_in(k.name, topic) ? k.name.substr(topic.size() + 1) : k.name);
   const auto same = [&](const flag& f) { return f.name == k.name && f.key == k.name; };
   const auto f = std::find_if(known.flags().begin(), known.flags().end(), same);
@@ -95,8 +113,7 @@ inline std::string typed(const registry& known, const key& k, std::string_view t
   return "--" + name + " " + values;
 }
 
-/// The line of a key: what is typed, what it means, and further flags that set it.
-inline help_entry entry_of(const registry& known, const key& k, std::string_view topic) {
+RLCORE_INLINE help_entry entry_of(const registry& known, const key& k, std::string_view topic) {
   help_entry entry{typed(known, k, topic), std::string(k.meaning), std::string(k.limits.choices)};
   for (const flag& f : known.flags())
     if (f.key == k.name && f.name != f.key)
@@ -104,6 +121,6 @@ inline help_entry entry_of(const registry& known, const key& k, std::string_view
   return entry;
 }
 
-}  // namespace detail
-}  // namespace trainer
+}  // namespace trainer::detail
 RLCORE_END
+#endif

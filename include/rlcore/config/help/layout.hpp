@@ -20,13 +20,7 @@ namespace trainer {
 
 /// Columns that --help fills: $COLUMNS, else those of the terminal, else 80; from 60 to 120, as longer lines are hard
 /// to read.
-inline std::size_t help_width() {
-  const char* given = std::getenv("COLUMNS");
-  long columns = given != nullptr ? std::strtol(given, nullptr, 10) : 0;
-  winsize size{};
-  if (columns <= 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
-  return static_cast<std::size_t>(columns <= 0 ? 80 : std::clamp(columns, 60L, 120L));
-}
+std::size_t help_width();
 
 namespace detail {
 
@@ -37,7 +31,42 @@ inline std::size_t columns_of(std::string_view text) {
 }
 
 /// The words of a text between its blanks.
-inline std::vector<std::string> blank_words(std::string_view text) {
+std::vector<std::string> blank_words(std::string_view text);
+
+/// The words with `between` between them, in lines of `width` columns at most. The first line goes on from `column`,
+/// the others begin with `indent` blanks.
+std::string filled(std::span<const std::string> words, std::string_view between, std::size_t column, std::size_t indent,
+                   std::size_t width);
+
+/// A line of a list: what is typed, and what it means.
+struct help_entry {
+  std::string head, text, choices;
+};
+
+/// A list in two columns. The text of a head that is too long begins on the next line.
+std::string entries_text(std::span<const help_entry> entries, std::size_t width);
+
+}  // namespace detail
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::size_t help_width() {
+  const char* given = std::getenv("COLUMNS");
+  long columns = given != nullptr ? std::strtol(given, nullptr, 10) : 0;
+  winsize size{};
+  if (columns <= 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
+  return static_cast<std::size_t>(columns <= 0 ? 80 : std::clamp(columns, 60L, 120L));
+}
+
+}  // namespace trainer
+
+namespace trainer::detail {
+
+RLCORE_INLINE std::vector<std::string> blank_words(std::string_view text) {
   std::vector<std::string> words;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find(' '), text.size());
@@ -47,10 +76,8 @@ inline std::vector<std::string> blank_words(std::string_view text) {
   return words;
 }
 
-/// The words with `between` between them, in lines of `width` columns at most. The first line goes on from `column`,
-/// the others begin with `indent` blanks.
-inline std::string filled(std::span<const std::string> words, std::string_view between, std::size_t column,
-                          std::size_t indent, std::size_t width) {
+RLCORE_INLINE std::string filled(std::span<const std::string> words, std::string_view between, std::size_t column,
+                                 std::size_t indent, std::size_t width) {
   std::string out;
   bool first = true;
   for (const std::string& word : words) {
@@ -67,13 +94,7 @@ inline std::string filled(std::span<const std::string> words, std::string_view b
   return out;
 }
 
-/// A line of a list: what is typed, and what it means.
-struct help_entry {
-  std::string head, text, choices;
-};
-
-/// A list in two columns. The text of a head that is too long begins on the next line.
-inline std::string entries_text(std::span<const help_entry> entries, std::size_t width) {
+RLCORE_INLINE std::string entries_text(std::span<const help_entry> entries, std::size_t width) {
   std::size_t longest = 0;
   for (const help_entry& e : entries) longest = std::max(longest, columns_of(e.head));
   const std::size_t column = std::min(longest, width * 2 / 5) + 4;
@@ -89,6 +110,6 @@ inline std::string entries_text(std::span<const help_entry> entries, std::size_t
   return out;
 }
 
-}  // namespace detail
-}  // namespace trainer
+}  // namespace trainer::detail
 RLCORE_END
+#endif

@@ -7,7 +7,16 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// Its two runs, which metrics to compare over which steps, and the threshold.
-inline registry compare_runs_registry() {
+registry compare_runs_registry();
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE registry compare_runs_registry() {
   using namespace keys;
   static constexpr key runs[] = {
       {"run_a", text, "null", honoured, "the run: a metrics.jsonl, the folder of a run, or a console log", not_empty},
@@ -36,3 +45,4 @@ inline registry compare_runs_registry() {
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -7,7 +7,16 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// The file of judged solutions, where the data sets go, what is held out, and how steps are labelled.
-inline registry gsm8k_solutions_registry() {
+registry gsm8k_solutions_registry();
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE registry gsm8k_solutions_registry() {
   using namespace keys;
   static constexpr key table[] = {
       {"input", text, "null", honoured, "example_model_solutions.jsonl; nothing is downloaded", not_empty},
@@ -17,8 +26,7 @@ inline registry gsm8k_solutions_registry() {
       {"messages", boolean, "False", honoured, "prompts and solutions as message lists, for --apply_chat_template"},
       {"mixed", boolean, "False", honoured, "unpaired rows and steps only of questions with right and wrong solutions"},
       {"step_labels", text, "first_error", honoured,
-       "first_error: see above; solution: every step is as good as its solution",
-       words("first_error|solution")},
+       "first_error: see above; solution: every step is as good as its solution", words("first_error|solution")},
       {"placeholder", text, "'ки'", honoured, "the mark after a step; it has to be one token of the model", not_empty},
   };
   registry r;
@@ -38,3 +46,4 @@ occur in the true solution.
 
 }  // namespace trainer
 RLCORE_END
+#endif

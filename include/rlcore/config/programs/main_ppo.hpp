@@ -33,47 +33,10 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// For the table of another trainer, copy this, change `program`, and add() sections that replace or extend keys.
-inline registry main_ppo_registry() {
-  registry known;
-  known.program = "grpo_trainer";
-  known.summary = "group relative policy optimization of a language model on rewards";
-  known.config_name = "ppo_trainer";
-  known.config_names = {"ppo_trainer", "ppo_megatron_trainer"};
-  known.later_config_names = {"dapo_trainer", "dapo_megatron_trainer", "sft_trainer"};
-  known.spellings = keys::spellings;
-  known.topics = keys::verl_topics;
-  known.check = check_policy_options;
-  known.add(keys::data).add(keys::model).add(keys::actor).add(keys::rollout).add(keys::reference);
-  known.add(keys::algorithm)
-      .add(keys::reward)
-      .add(keys::critic)
-      .add(keys::trainer)
-      .add(keys::ranks)
-      .add(keys::sharing)
-      .add(keys::device)
-      .add(keys::own_run)
-      .add(keys::own_reward)
-      .add(keys::images)
-      .add(keys::image_pixels);
-  known.add(keys::megatron).add(keys::further).add(keys::newer);
-  known.add_flags(keys::own_flags).add_flags(keys::policy_flags);
-  return known;
-}
+registry main_ppo_registry();
 
 /// The same for a trainer of `program` with `estimator` as default, with the flags of OpenRLHF's train_ppo_ray.
-inline registry main_ppo_registry(std::string program, std::string summary, const key& estimator) {
-  registry known = main_ppo_registry();
-  known.program = std::move(program), known.summary = std::move(summary);
-  known.add(std::span(&estimator, 1));
-  known.add_as_flags(keys::openrlhf_ppo).add_as_flags(keys::openrlhf_machine);
-  constexpr flag pairs[] = {{"reward_clip_range", "reward_clip_range", 2}, {"adam_betas", "adam_betas", 2}};
-  known.add_flags(pairs).add_flags(keys::openrlhf_ppo_flags);
-  known.check = [](options& opt) {
-    apply_openrlhf_flags(opt);
-    check_policy_options(opt);
-  };
-  return known;
-}
+registry main_ppo_registry(std::string program, std::string summary, const key& estimator);
 
 /// See trainer_registries.hpp.
 template <std::same_as<registry> Registry>
@@ -119,3 +82,52 @@ Registry reinforce_plus_plus_trainer_registry() {
 
 }  // namespace trainer
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE registry main_ppo_registry() {
+  registry known;
+  known.program = "grpo_trainer";
+  known.summary = "group relative policy optimization of a language model on rewards";
+  known.config_name = "ppo_trainer";
+  known.config_names = {"ppo_trainer", "ppo_megatron_trainer"};
+  known.later_config_names = {"dapo_trainer", "dapo_megatron_trainer", "sft_trainer"};
+  known.spellings = keys::spellings;
+  known.topics = keys::verl_topics;
+  known.check = check_policy_options;
+  known.add(keys::data).add(keys::model).add(keys::actor).add(keys::rollout).add(keys::reference);
+  known.add(keys::algorithm)
+      .add(keys::reward)
+      .add(keys::critic)
+      .add(keys::trainer)
+      .add(keys::ranks)
+      .add(keys::sharing)
+      .add(keys::device)
+      .add(keys::own_run)
+      .add(keys::own_reward)
+      .add(keys::images)
+      .add(keys::image_pixels);
+  known.add(keys::megatron).add(keys::further).add(keys::newer);
+  known.add_flags(keys::own_flags).add_flags(keys::policy_flags);
+  return known;
+}
+
+RLCORE_INLINE registry main_ppo_registry(std::string program, std::string summary, const key& estimator) {
+  registry known = main_ppo_registry();
+  known.program = std::move(program), known.summary = std::move(summary);
+  known.add(std::span(&estimator, 1));
+  known.add_as_flags(keys::openrlhf_ppo).add_as_flags(keys::openrlhf_machine);
+  constexpr flag pairs[] = {{"reward_clip_range", "reward_clip_range", 2}, {"adam_betas", "adam_betas", 2}};
+  known.add_flags(pairs).add_flags(keys::openrlhf_ppo_flags);
+  known.check = [](options& opt) {
+    apply_openrlhf_flags(opt);
+    check_policy_options(opt);
+  };
+  return known;
+}
+
+}  // namespace trainer
+RLCORE_END
+#endif

@@ -7,7 +7,16 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// The words merge and test, the folders, the type of the written weights and the adapter's treatment.
-inline registry model_merger_registry() {
+registry model_merger_registry();
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE registry model_merger_registry() {
   using namespace keys;
   static constexpr key table[] = {
       {"backend", text, "null", honoured, "what wrote the checkpoint", words("fsdp|megatron")},
@@ -57,3 +66,4 @@ inline registry model_merger_registry() {
 
 }  // namespace trainer
 RLCORE_END
+#endif

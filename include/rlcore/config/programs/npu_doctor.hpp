@@ -9,7 +9,16 @@ namespace trainer {
 
 /// Which machine and device to look at, and what to write; the check refuses --report beside --timings or --json,
 /// and --cann where nothing would read it.
-inline registry npu_doctor_registry() {
+registry npu_doctor_registry();
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE registry npu_doctor_registry() {
   using namespace keys;
   static constexpr key table[] = {
       {"emulator", boolean, "False", honoured, "the emulated machine instead of this one"},
@@ -43,3 +52,4 @@ Exit code: 0 if trainer.device=npu can work, otherwise 1.
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -7,7 +7,16 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// record or replay, the folder, and which provider runs the operators.
-inline registry npu_golden_registry() {
+registry npu_golden_registry();
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE registry npu_golden_registry() {
   using namespace keys;
   static constexpr key places[] = {
       {"operation", text, "null", honoured, "write files, or compare with what they hold", words("record|replay")},
@@ -36,3 +45,4 @@ Exit code of replay: 0 if every case that could run is within its bound, 2 other
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -154,7 +154,26 @@ inline constexpr key server_refused[] = {
 
 /// An integer as vLLM's command line takes it: 22528, 22k (22000), 22K (22528), 25.6k. -1 and auto are null. Throws
 /// config_error that names the flag.
-inline value human_integer(const char* flag, const value& written) {
+value human_integer(const char* flag, const value& written);
+
+/// The words of a command line as registry flags have them: dashes in the place of underscores, long names in the place
+/// of short ones.
+std::vector<std::string> vllm_arguments(std::vector<std::string> words);
+
+/// Throws config_error where an NPU is to share a model with others, or to add up as they do.
+void check_server_ranks(const options& opt);
+
+/// vLLM's flags, and the keys of the device.
+registry openai_server_registry();
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE value human_integer(const char* flag, const value& written) {
   const std::string text = scalar_text(written);
   if (text == "-1" || text == "auto") return {};
   double number = 0;
@@ -175,9 +194,7 @@ inline value human_integer(const char* flag, const value& written) {
   return value(static_cast<std::int64_t>(product));
 }
 
-/// The words of a command line as registry flags have them: dashes in the place of underscores, long names in the place
-/// of short ones.
-inline std::vector<std::string> vllm_arguments(std::vector<std::string> words) {
+RLCORE_INLINE std::vector<std::string> vllm_arguments(std::vector<std::string> words) {
   for (std::string& word : words) {
     if (word == "-tp") word = "--tensor-parallel-size";
     if (word == "-pp") word = "--pipeline-parallel-size";
@@ -190,8 +207,7 @@ inline std::vector<std::string> vllm_arguments(std::vector<std::string> words) {
   return words;
 }
 
-/// Throws config_error where an NPU is to share a model with others, or to add up as they do.
-inline void check_server_ranks(const options& opt) {
+RLCORE_INLINE void check_server_ranks(const options& opt) {
   const std::int64_t ranks = opt.get<std::int64_t>("rlcore-ranks");
   if (ranks > 1 && runs_on_npu(opt))
     throw config_error("--rlcore-ranks " + std::to_string(ranks) +
@@ -200,8 +216,7 @@ inline void check_server_ranks(const options& opt) {
     throw config_error("rlcore.row_chunks: not on the NPU; expected 0");
 }
 
-/// vLLM's flags, and the keys of the device.
-inline registry openai_server_registry() {
+RLCORE_INLINE registry openai_server_registry() {
   static constexpr flag human[] = {
       {"max-model-len", "max-model-len", 1, "", [](const value& v) { return human_integer("--max-model-len", v); }},
       {"max-num-batched-tokens", "max-num-batched-tokens", 1, "",
@@ -250,3 +265,4 @@ inline registry openai_server_registry() {
 
 }  // namespace trainer
 RLCORE_END
+#endif

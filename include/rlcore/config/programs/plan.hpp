@@ -8,7 +8,19 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// The model, the devices, the parts of the layout that are fixed, and one step of the workload.
-inline registry plan_registry() {
+registry plan_registry();
+
+/// plan calibrate.
+registry calibrate_registry();
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE registry plan_registry() {
   using namespace keys;
   static constexpr key table[] = {
       {"model", texts, "null", honoured,
@@ -66,8 +78,7 @@ inline registry plan_registry() {
   return r.add(table);
 }
 
-/// plan calibrate.
-inline registry calibrate_registry() {
+RLCORE_INLINE registry calibrate_registry() {
   using namespace keys;
   static constexpr key table[] = {
       {"out", text, "cluster.json", honoured, "file to be written"},
@@ -85,3 +96,4 @@ inline registry calibrate_registry() {
 
 }  // namespace trainer
 RLCORE_END
+#endif

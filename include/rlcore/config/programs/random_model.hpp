@@ -10,7 +10,16 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// The tokenizer, the folder to write, the sizes of the model and the seed of its weights.
-inline registry random_model_registry() {
+registry random_model_registry();
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE registry random_model_registry() {
   using namespace keys;
   static const std::string families = nn::family_names("|", "|");
   static const key table[] = {
@@ -38,3 +47,4 @@ inline registry random_model_registry() {
 
 }  // namespace trainer
 RLCORE_END
+#endif

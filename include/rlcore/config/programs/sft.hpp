@@ -29,7 +29,47 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// Throws config_error for combinations that cannot work, adds notes for those that work differently than they look.
-inline void check_sft_options(options& opt) {
+void check_sft_options(options& opt);
+
+/// The table of keys of sft_trainer.
+registry sft_registry();
+
+/// Throws config_error for combinations that cannot work, adds notes for those that work differently than they look.
+void check_openrlhf_sft(options& opt);
+
+/// OpenRLHF's flags, at least one of which is on the command line.
+registry openrlhf_sft_registry();
+
+/// See trainer_registries.hpp.
+template <std::same_as<registry> Registry>
+Registry sft_registry(int argc, const char* const* argv) {
+  const registry verl = sft_registry(), openrlhf = openrlhf_sft_registry();
+  const auto shared = [&](std::string_view word) {
+    return std::any_of(verl.flags().begin(), verl.flags().end(), [&](const flag& f) { return f.name == word; });
+  };
+  for (int i = 1; i < argc; ++i) {
+    std::string_view word = argv[i];
+    const bool dashes = word.starts_with("--");
+    if (dashes) word.remove_prefix(2);
+    word = word.substr(0, word.find('='));
+    if (word.find('.') != word.npos || shared(word)) continue;
+    const bool asked =
+        std::string_view(argv[i - 1]) == "--help" && verl.find(word) == nullptr && !verl.is_section(word);
+    for (const key& k : openrlhf.keys())
+      if (k.name == word && (dashes || asked || std::string_view(argv[i]).find('=') != std::string_view::npos))
+        return openrlhf;
+  }
+  return verl;
+}
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE void check_sft_options(options& opt) {
   check_device_options(opt);
   check_image_options(opt);
   detail::check_loggers(opt);
@@ -61,8 +101,7 @@ inline void check_sft_options(options& opt) {
              "; here ranks may differ");
 }
 
-/// The table of keys of sft_trainer.
-inline registry sft_registry() {
+RLCORE_INLINE registry sft_registry() {
   registry known;
   known.program = "sft_trainer";
   known.summary =
@@ -83,8 +122,7 @@ inline registry sft_registry() {
   return known.add_flags(keys::own_flags).add_flags(keys::show_mask);
 }
 
-/// Throws config_error for combinations that cannot work, adds notes for those that work differently than they look.
-inline void check_openrlhf_sft(options& opt) {
+RLCORE_INLINE void check_openrlhf_sft(options& opt) {
   check_preference_options(opt);
   const bool chat = opt.get<bool>("apply_chat_template"), text = opt.get<bool>("pretrain_mode");
   const bool output = !opt.find<std::string>("output_key").value_or("").empty();
@@ -98,8 +136,7 @@ inline void check_openrlhf_sft(options& opt) {
     if (text && opt.is_set(name)) opt.note("--" + std::string(name) + " has no effect with --pretrain_mode");
 }
 
-/// OpenRLHF's flags, at least one of which is on the command line.
-inline registry openrlhf_sft_registry() {
+RLCORE_INLINE registry openrlhf_sft_registry() {
   registry known;
   known.program = "sft_trainer";
   known.summary = "supervised fine-tuning of a language model on written answers, with OpenRLHF's flags";
@@ -112,27 +149,6 @@ inline registry openrlhf_sft_registry() {
   return known.add_flags(keys::openrlhf_flags).add_flags(keys::show_mask).add_flags(keys::image_flags);
 }
 
-/// See trainer_registries.hpp.
-template <std::same_as<registry> Registry>
-Registry sft_registry(int argc, const char* const* argv) {
-  const registry verl = sft_registry(), openrlhf = openrlhf_sft_registry();
-  const auto shared = [&](std::string_view word) {
-    return std::any_of(verl.flags().begin(), verl.flags().end(), [&](const flag& f) { return f.name == word; });
-  };
-  for (int i = 1; i < argc; ++i) {
-    std::string_view word = argv[i];
-    const bool dashes = word.starts_with("--");
-    if (dashes) word.remove_prefix(2);
-    word = word.substr(0, word.find('='));
-    if (word.find('.') != word.npos || shared(word)) continue;
-    const bool asked =
-        std::string_view(argv[i - 1]) == "--help" && verl.find(word) == nullptr && !verl.is_section(word);
-    for (const key& k : openrlhf.keys())
-      if (k.name == word && (dashes || asked || std::string_view(argv[i]).find('=') != std::string_view::npos))
-        return openrlhf;
-  }
-  return verl;
-}
-
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -7,7 +7,16 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// The algorithms and seeds to compare, steps and warm start of each run, and settings for all of them.
-inline registry variants_registry() {
+registry variants_registry();
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE registry variants_registry() {
   using namespace keys;
   static constexpr key settings[] = {{"setting", texts, "null", honoured,
                                       "key=value: any setting of grpo_trainer that is not the algorithm's, for all "
@@ -37,3 +46,4 @@ is taken over by the next call of the same program with the same settings.
 
 }  // namespace trainer
 RLCORE_END
+#endif

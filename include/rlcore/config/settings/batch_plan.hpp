@@ -59,14 +59,47 @@ inline std::int64_t micro_size(const options& opt, const std::string& name, std:
 }
 
 /// <prefix>lr_warmup_steps; if that is negative, the share <prefix>lr_warmup_steps_ratio of all steps.
-inline std::int64_t warmup_steps(const options& opt, const std::string& prefix, std::int64_t total) {
+std::int64_t warmup_steps(const options& opt, const std::string& prefix, std::int64_t total);
+
+void warn_about_mini_batch(batch_plan& plan, const options& opt, std::int64_t ranks);
+
+/// "name=value", as messages say it.
+inline std::string setting_text(const options& opt, const std::string& name) {
+  return name + "=" + std::to_string(opt.get<std::int64_t>(name));
+}
+
+/// Prompts, trajectories and updates of a step.
+void plan_step(batch_plan& plan, const options& opt);
+
+/// The size of a forward. A global setting is divided by `ranks`; a token limit is for `sequence` ranks together.
+void plan_micro_batches(batch_plan& plan, const options& opt, std::int64_t ranks, std::int64_t sequence);
+
+/// Epochs, steps and the learning rate's schedule. Throws config_error if the data set does not fill one step.
+void plan_steps(batch_plan& plan, const options& opt);
+
+void warn_about_long_trajectories(batch_plan& plan, const options& opt);
+
+}  // namespace detail
+
+/// Plans for `ranks_here` ranks, or for those of the command line. Throws config_error if the data set does not fill
+/// one step.
+batch_plan make_batch_plan(const options& opt, std::int64_t dataset_prompts, std::int64_t ranks_here = 1);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE std::int64_t warmup_steps(const options& opt, const std::string& prefix, std::int64_t total) {
   const std::int64_t steps = opt.get<std::int64_t>(prefix + "lr_warmup_steps");
   if (steps >= 0) return steps;
   const double share = opt.get<double>(prefix + "lr_warmup_steps_ratio") * static_cast<double>(total);
   return static_cast<std::int64_t>(opt.get<bool>("rlcore.round_warmup_up") ? std::ceil(share - 1e-9) : share);
 }
 
-inline void warn_about_mini_batch(batch_plan& plan, const options& opt, std::int64_t ranks) {
+RLCORE_INLINE void warn_about_mini_batch(batch_plan& plan, const options& opt, std::int64_t ranks) {
   const std::int64_t wanted = opt.get<std::int64_t>("actor_rollout_ref.actor.ppo_mini_batch_size");
   const std::int64_t micro = plan.micro_batch_trajectories, n = plan.samples_per_prompt;
   const bool is_set = opt.is_set("actor_rollout_ref.actor.ppo_mini_batch_size");
@@ -99,13 +132,7 @@ inline void warn_about_mini_batch(batch_plan& plan, const options& opt, std::int
         "; verl would refuse this, here it is an upper bound and the loss is divided by the true count");
 }
 
-/// "name=value", as messages say it.
-inline std::string setting_text(const options& opt, const std::string& name) {
-  return name + "=" + std::to_string(opt.get<std::int64_t>(name));
-}
-
-/// Prompts, trajectories and updates of a step.
-inline void plan_step(batch_plan& plan, const options& opt) {
+RLCORE_INLINE void plan_step(batch_plan& plan, const options& opt) {
   const std::string actor = "actor_rollout_ref.actor.", samples = "actor_rollout_ref.rollout.n";
   plan.dynamic_sampling = opt.get<bool>("algorithm.filter_groups.enable");
   plan.prompts_per_round = opt.get<std::int64_t>("data.gen_batch_size");
@@ -120,8 +147,7 @@ inline void plan_step(batch_plan& plan, const options& opt) {
                                   opt.get<std::int64_t>(actor + "ppo_epochs"), setting_text(opt, actor + "ppo_epochs"));
 }
 
-/// The size of a forward. A global setting is divided by `ranks`; a token limit is for `sequence` ranks together.
-inline void plan_micro_batches(batch_plan& plan, const options& opt, std::int64_t ranks, std::int64_t sequence) {
+RLCORE_INLINE void plan_micro_batches(batch_plan& plan, const options& opt, std::int64_t ranks, std::int64_t sequence) {
   const std::string actor = "actor_rollout_ref.actor.", rollout = "actor_rollout_ref.rollout.",
                     ref = "actor_rollout_ref.ref.";
   const auto chunk = [&](const std::string& micro, const std::string& dynamic, const std::string& tokens,
@@ -143,8 +169,7 @@ inline void plan_micro_batches(batch_plan& plan, const options& opt, std::int64_
         plan.micro_batch_trajectories == 0 ? 1 : ceil_div(plan.trajectories_per_update, plan.micro_batch_trajectories);
 }
 
-/// Epochs, steps and the learning rate's schedule. Throws config_error if the data set does not fill one step.
-inline void plan_steps(batch_plan& plan, const options& opt) {
+RLCORE_INLINE void plan_steps(batch_plan& plan, const options& opt) {
   plan.steps_per_epoch = plan.dataset_prompts / plan.prompts_per_round;
   if (plan.steps_per_epoch == 0)
     throw config_error((opt.is_set("data.gen_batch_size") ? "data.gen_batch_size=" : "data.train_batch_size=") +
@@ -167,7 +192,7 @@ inline void plan_steps(batch_plan& plan, const options& opt) {
   plan.warmup_steps = warmup_steps(opt, "actor_rollout_ref.actor.optim.", plan.scheduled_steps);
 }
 
-inline void warn_about_long_trajectories(batch_plan& plan, const options& opt) {
+RLCORE_INLINE void warn_about_long_trajectories(batch_plan& plan, const options& opt) {
   const std::int64_t width =
       opt.get<std::int64_t>("data.max_prompt_length") + opt.get<std::int64_t>("data.max_response_length");
   if (plan.micro_batch_tokens > 0 && plan.micro_batch_tokens < width)
@@ -176,11 +201,11 @@ inline void warn_about_long_trajectories(batch_plan& plan, const options& opt) {
                             "; verl would refuse this, here a longer trajectory goes alone");
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// Plans for `ranks_here` ranks, or for those of the command line. Throws config_error if the data set does not fill
-/// one step.
-inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_prompts, std::int64_t ranks_here = 1) {
+namespace trainer {
+
+RLCORE_INLINE batch_plan make_batch_plan(const options& opt, std::int64_t dataset_prompts, std::int64_t ranks_here) {
   batch_plan plan;
   plan.dataset_prompts = dataset_prompts;
   detail::plan_step(plan, opt);
@@ -196,7 +221,7 @@ inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_promp
   return plan;
 }
 
-inline std::string batch_plan::table() const {
+RLCORE_INLINE std::string batch_plan::table() const {
   const auto number = [](std::int64_t n) { return std::to_string(n); };
   std::vector<std::pair<std::string, std::pair<std::string, std::string>>> rows;
   const auto row = [&](std::string name, std::string count, std::string remark) {
@@ -232,3 +257,4 @@ inline std::string batch_plan::table() const {
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -29,30 +29,63 @@ struct image_options {
   std::string limits_from = "data.mm_processor_kwargs";        ///< what sets min_pixels and max_pixels, for messages
 
   /// The settings of a model's processor as this command line changes them. Throws config_error where no size fits.
-  image::processor_settings of(image::processor_settings model) const {
-    if (min_pixels) model.min_pixels = *min_pixels;
-    if (max_pixels) model.max_pixels = *max_pixels;
-    if (model.min_pixels > model.max_pixels)
-      throw config_error(limits_from + ": at least " + std::to_string(model.min_pixels) + " pixels and at most " +
-                         std::to_string(model.max_pixels) + "; expected min_pixels <= max_pixels");
-    model.resample = resample;
-    model.decode.opacity = opacity;
-    return model;
-  }
+  image::processor_settings of(image::processor_settings model) const;
 };
 
 namespace detail {
 
 /// A number of pixels in data.mm_processor_kwargs; anything else throws config_error.
-inline std::int64_t pixels_of(const member& m, const std::string& name) {
+std::int64_t pixels_of(const member& m, const std::string& name);
+
+/// min_pixels and max_pixels count more than size, which has other names for both.
+void read_processor_kwargs(image_options& o, const options& opt);
+
+}  // namespace detail
+
+/// What keys::image_pixels say.
+inline void read_image_pixels(image_options& o, const options& opt) {
+  o.resample = opt.get<std::string>("rlcore.image_resampling") == "pillow" ? image::resampling::pillow
+                                                                           : image::resampling::torchvision;
+  o.opacity = opt.get<std::string>("rlcore.image_alpha") == "white" ? image::alpha::white : image::alpha::drop;
+}
+
+/// The settings of pictures, for programs that have keys::images and keys::image_pixels; the flags of OpenRLHF count
+/// once one of them is given. Throws config_error.
+image_options read_image_options(const options& opt);
+
+/// Throws config_error for settings of pictures that cannot be; says which settings of other engines do nothing.
+void check_image_options(options& opt);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE image::processor_settings image_options::of(image::processor_settings model) const {
+  if (min_pixels) model.min_pixels = *min_pixels;
+  if (max_pixels) model.max_pixels = *max_pixels;
+  if (model.min_pixels > model.max_pixels)
+    throw config_error(limits_from + ": at least " + std::to_string(model.min_pixels) + " pixels and at most " +
+                       std::to_string(model.max_pixels) + "; expected min_pixels <= max_pixels");
+  model.resample = resample;
+  model.decode.opacity = opacity;
+  return model;
+}
+
+}  // namespace trainer
+
+namespace trainer::detail {
+
+RLCORE_INLINE std::int64_t pixels_of(const member& m, const std::string& name) {
   const auto* number = m.item.as<std::int64_t>();
   if (number == nullptr || *number < 1)
     throw config_error(name + "." + m.name + "=" + inline_text(m.item) + ": expected a number of pixels, 1 or more");
   return *number;
 }
 
-/// min_pixels and max_pixels count more than size, which has other names for both.
-inline void read_processor_kwargs(image_options& o, const options& opt) {
+RLCORE_INLINE void read_processor_kwargs(image_options& o, const options& opt) {
   const std::string name = o.limits_from;
   const auto* members = opt.at(name).as<value::map>();
   if (members == nullptr) return;
@@ -83,18 +116,11 @@ inline void read_processor_kwargs(image_options& o, const options& opt) {
   }
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// What keys::image_pixels say.
-inline void read_image_pixels(image_options& o, const options& opt) {
-  o.resample = opt.get<std::string>("rlcore.image_resampling") == "pillow" ? image::resampling::pillow
-                                                                           : image::resampling::torchvision;
-  o.opacity = opt.get<std::string>("rlcore.image_alpha") == "white" ? image::alpha::white : image::alpha::drop;
-}
+namespace trainer {
 
-/// The settings of pictures, for programs that have keys::images and keys::image_pixels; the flags of OpenRLHF count
-/// once one of them is given. Throws config_error.
-inline image_options read_image_options(const options& opt) {
+RLCORE_INLINE image_options read_image_options(const options& opt) {
   image_options o;
   o.image_key = opt.get<std::string>("data.image_key");
   o.video_key = opt.get<std::string>("data.video_key");
@@ -108,8 +134,7 @@ inline image_options read_image_options(const options& opt) {
   return o;
 }
 
-/// Throws config_error for settings of pictures that cannot be; says which settings of other engines do nothing.
-inline void check_image_options(options& opt) {
+RLCORE_INLINE void check_image_options(options& opt) {
   read_image_options(opt);
   const std::string engines = "actor_rollout_ref.rollout.engine_kwargs";
   if (opt.known().find(engines) == nullptr) return;
@@ -124,3 +149,4 @@ inline void check_image_options(options& opt) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

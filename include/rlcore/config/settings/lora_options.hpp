@@ -19,7 +19,23 @@ namespace trainer {
 /// exclude_modules: names of projections or ends of them, or one regular expression that has to match a whole name, as
 /// in PEFT. What has a character that names do not have is taken for an expression. Throws config_error for one that
 /// is none, and for one beside other entries.
-inline void read_excluded(const std::vector<std::string>& entries, nn::lora_settings& s) {
+void read_excluded(const std::vector<std::string>& entries, nn::lora_settings& s);
+
+/// Nothing for a rank of 0. `section` ends in a dot, e.g. "critic.model."; `seed` is A's. Throws config_error naming
+/// the section for a rank, alpha or module that cannot be.
+std::optional<nn::lora_settings> read_lora(const options& opt, const std::string& section, std::uint64_t seed);
+
+/// A note for LoRA keys of `section` that say something while the rank is 0.
+void note_unused_lora(options& opt, const std::string& section);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE void read_excluded(const std::vector<std::string>& entries, nn::lora_settings& s) {
   constexpr std::string_view of_names = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
   for (const std::string& entry : entries)
     if (entry.find_first_not_of(of_names) != std::string::npos) {
@@ -40,9 +56,8 @@ inline void read_excluded(const std::vector<std::string>& entries, nn::lora_sett
   s.exclude = entries;
 }
 
-/// Nothing for a rank of 0. `section` ends in a dot, e.g. "critic.model."; `seed` is A's. Throws config_error naming
-/// the section for a rank, alpha or module that cannot be.
-inline std::optional<nn::lora_settings> read_lora(const options& opt, const std::string& section, std::uint64_t seed) {
+RLCORE_INLINE std::optional<nn::lora_settings> read_lora(const options& opt, const std::string& section,
+                                                         std::uint64_t seed) {
   nn::lora_settings s{opt.get<std::int64_t>(section + "lora_rank"), opt.get<double>(section + "lora_alpha"),
                       opt.list(section + "target_modules"), seed};
   if (s.rank == 0) return std::nullopt;
@@ -55,8 +70,7 @@ inline std::optional<nn::lora_settings> read_lora(const options& opt, const std:
   return s;
 }
 
-/// A note for LoRA keys of `section` that say something while the rank is 0.
-inline void note_unused_lora(options& opt, const std::string& section) {
+RLCORE_INLINE void note_unused_lora(options& opt, const std::string& section) {
   if (opt.get<std::int64_t>(section + "lora_rank") != 0) return;
   for (const char* name : {"lora_alpha", "target_modules", "exclude_modules"})
     if ((name[0] != 'e' || section == "actor_rollout_ref.model.") && opt.is_set(section + name))
@@ -65,3 +79,4 @@ inline void note_unused_lora(options& opt, const std::string& section) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -31,15 +31,41 @@ struct media_options {
 namespace detail {
 
 /// The members of a flag's JSON object. Throws config_error.
-inline nlohmann::ordered_json object_of(const std::string& flag, const std::string& text) {
+nlohmann::ordered_json object_of(const std::string& flag, const std::string& text);
+
+/// A whole number that is at least `least`. Throws config_error.
+std::int64_t whole_number(const std::string& name, const nlohmann::ordered_json& found, std::int64_t least);
+
+/// {"image": 4}, or vLLM's older image=4,video=0, as an object. Throws config_error.
+nlohmann::ordered_json read_media_limits(const std::string& text);
+
+/// The limit of pictures; those of videos and audio are checked, and none is ever read. Throws config_error.
+std::size_t most_images_of(const nlohmann::ordered_json& limits);
+
+/// {"min_pixels": N, "max_pixels": N}. Throws config_error.
+void read_pixel_limits(const std::string& text, image_options& o);
+
+}  // namespace detail
+
+/// Reads the flags of keys::server_media, and keys::image_pixels. Throws config_error.
+media_options read_media_options(const options& opt);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE nlohmann::ordered_json object_of(const std::string& flag, const std::string& text) {
   auto object = text::parse_json<config_error, nlohmann::ordered_json>(text, flag);
   if (!object.is_object())
     throw config_error(flag + ": expected a JSON object, found " + std::string(object.type_name()));
   return object;
 }
 
-/// A whole number that is at least `least`. Throws config_error.
-inline std::int64_t whole_number(const std::string& name, const nlohmann::ordered_json& found, std::int64_t least) {
+RLCORE_INLINE std::int64_t whole_number(const std::string& name, const nlohmann::ordered_json& found,
+                                        std::int64_t least) {
   const bool whole = found.is_number_integer() && found <= std::int64_t{1} << 50;
   if (!whole || found.get<std::int64_t>() < least)
     throw config_error(name + "=" + text::json_text(found) + ": expected a whole number, " + std::to_string(least) +
@@ -47,8 +73,7 @@ inline std::int64_t whole_number(const std::string& name, const nlohmann::ordere
   return found.get<std::int64_t>();
 }
 
-/// {"image": 4}, or vLLM's older image=4,video=0, as an object. Throws config_error.
-inline nlohmann::ordered_json read_media_limits(const std::string& text) {
+RLCORE_INLINE nlohmann::ordered_json read_media_limits(const std::string& text) {
   const std::string flag = "--limit-mm-per-prompt";
   if (text.find('{') != text.npos || text.find('=') == text.npos) return object_of(flag, text);
   nlohmann::ordered_json object;
@@ -66,8 +91,7 @@ inline nlohmann::ordered_json read_media_limits(const std::string& text) {
   return object;
 }
 
-/// The limit of pictures; those of videos and audio are checked, and none is ever read. Throws config_error.
-inline std::size_t most_images_of(const nlohmann::ordered_json& limits) {
+RLCORE_INLINE std::size_t most_images_of(const nlohmann::ordered_json& limits) {
   static constexpr std::array<std::string_view, 3> kinds{"image", "video", "audio"};
   std::size_t most = media_options().most_images;
   for (const auto& [kind, limit] : limits.items()) {
@@ -80,8 +104,7 @@ inline std::size_t most_images_of(const nlohmann::ordered_json& limits) {
   return most;
 }
 
-/// {"min_pixels": N, "max_pixels": N}. Throws config_error.
-inline void read_pixel_limits(const std::string& text, image_options& o) {
+RLCORE_INLINE void read_pixel_limits(const std::string& text, image_options& o) {
   static constexpr std::array<std::string_view, 2> known{"min_pixels", "max_pixels"};
   const nlohmann::ordered_json limits = object_of(o.limits_from, text);
   for (const auto& [name, limit] : limits.items()) {
@@ -92,10 +115,11 @@ inline void read_pixel_limits(const std::string& text, image_options& o) {
   }
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// Reads the flags of keys::server_media, and keys::image_pixels. Throws config_error.
-inline media_options read_media_options(const options& opt) {
+namespace trainer {
+
+RLCORE_INLINE media_options read_media_options(const options& opt) {
   media_options o;
   if (const auto text = opt.find<std::string>("limit-mm-per-prompt"))
     o.most_images = detail::most_images_of(detail::read_media_limits(*text));
@@ -114,3 +138,4 @@ inline media_options read_media_options(const options& opt) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -26,7 +26,64 @@ struct asked_size {
 
 /// Reads `rlcore_key` if it has a value, which may come from a flag of OpenRLHF. Otherwise reads `strategy_key` if this
 /// program has it.
-inline asked_size asked(const options& opt, const std::string& rlcore_key, const std::string& strategy_key) {
+asked_size asked(const options& opt, const std::string& rlcore_key, const std::string& strategy_key);
+
+/// The keys of verl's policy trainers, of its sft trainer, or of OpenRLHF.
+struct strategy_keys {
+  std::string strategy;  ///< "fsdp", "fsdp2", "megatron" or "zero"
+  std::string fsdp;      ///< prefix of fsdp_config
+  asked_size tensor, context, expert, pipeline;
+};
+
+strategy_keys read_strategy(const options& opt);
+
+/// True if ranks have NPUs, real or emulated.
+inline bool on_npus(const options& opt) { return opt.get<std::string>("trainer.device").starts_with("npu"); }
+
+/// Throws config_error for a ring on the NPU: a ring needs an attention that can stop between keys.
+parallel::context_kind context_kind_of(const options& opt, const strategy_keys& k);
+
+int zero_of(const options& opt, const strategy_keys& k);
+
+/// Throws config_error if another model of the run asks for a layout that differs from the actor's.
+void check_other_models(const options& opt, const strategy_keys& actor);
+
+/// OpenRLHF's names of the two keys, for programs that take its flags.
+inline std::string rank_flags(const options& opt) {
+  for (const flag& f : opt.known().flags())
+    if (f.key == "trainer.nnodes") return " (--actor_num_nodes, --actor_num_gpus_per_node)";
+  return {};
+}
+
+}  // namespace detail
+
+/// The number of ranks that the command line asks for; 0 if it does not say.
+std::int64_t asked_ranks(const options& opt);
+
+/// The number of ranks to run as threads of this process. mpirun has started `started` ranks (1: it did not run).
+/// Throws config_error if the two disagree.
+int thread_ranks(const options& opt, int started);
+
+/// Reads how `ranks` ranks share the work. For one rank all sizes are 1, whatever the keys say. Throws config_error if
+/// the keys do not fit the ranks or each other.
+parallel::parallel_settings read_parallel(const options& opt, int ranks);
+
+/// rlcore.deadline_s: how long a rank waits in a collective.
+inline std::chrono::milliseconds rank_deadline(const options& opt) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(opt.get<double>("rlcore.deadline_s") * 1000));
+}
+
+/// Adds notes about keys that have no effect with this strategy or with one rank.
+void check_rank_options(options& opt, int started);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE asked_size asked(const options& opt, const std::string& rlcore_key, const std::string& strategy_key) {
   if (const auto size = opt.find<std::int64_t>(rlcore_key)) {
     const std::string flag = rlcore_key == "rlcore.tensor_parallel_size"    ? "ds_tensor_parallel_size"
                              : rlcore_key == "rlcore.context_parallel_size" ? "ring_attn_size"
@@ -39,14 +96,7 @@ inline asked_size asked(const options& opt, const std::string& rlcore_key, const
   return {1, rlcore_key};
 }
 
-/// The keys of verl's policy trainers, of its sft trainer, or of OpenRLHF.
-struct strategy_keys {
-  std::string strategy;  ///< "fsdp", "fsdp2", "megatron" or "zero"
-  std::string fsdp;      ///< prefix of fsdp_config
-  asked_size tensor, context, expert, pipeline;
-};
-
-inline strategy_keys read_strategy(const options& opt) {
+RLCORE_INLINE strategy_keys read_strategy(const options& opt) {
   const auto has = [&](const char* name) { return opt.known().find(name) != nullptr; };
   strategy_keys k;
   std::string tensor, context, expert;
@@ -72,11 +122,7 @@ inline strategy_keys read_strategy(const options& opt) {
   return k;
 }
 
-/// True if ranks have NPUs, real or emulated.
-inline bool on_npus(const options& opt) { return opt.get<std::string>("trainer.device").starts_with("npu"); }
-
-/// Throws config_error for a ring on the NPU: a ring needs an attention that can stop between keys.
-inline parallel::context_kind context_kind_of(const options& opt, const strategy_keys& k) {
+RLCORE_INLINE parallel::context_kind context_kind_of(const options& opt, const strategy_keys& k) {
   const std::string name = opt.find<std::string>("rlcore.context_kind")
                                .value_or(k.strategy == "zero"       ? "gather_kv"
                                          : k.strategy != "megatron" ? "ulysses"
@@ -87,7 +133,7 @@ inline parallel::context_kind context_kind_of(const options& opt, const strategy
   return parallel::named<parallel::context_kind>(parallel::context_kind_names, name);
 }
 
-inline int zero_of(const options& opt, const strategy_keys& k) {
+RLCORE_INLINE int zero_of(const options& opt, const strategy_keys& k) {
   if (const auto stage = opt.find<std::int64_t>("rlcore.zero_stage")) return static_cast<int>(*stage);
   if (k.strategy == "zero")
     return opt.known().find("zero_stage") != nullptr ? static_cast<int>(opt.get<std::int64_t>("zero_stage")) : 0;
@@ -95,8 +141,7 @@ inline int zero_of(const options& opt, const strategy_keys& k) {
   return opt.get<bool>("actor_rollout_ref.actor.megatron.use_distributed_optimizer") ? 1 : 0;
 }
 
-/// Throws config_error if another model of the run asks for a layout that differs from the actor's.
-inline void check_other_models(const options& opt, const strategy_keys& actor) {
+RLCORE_INLINE void check_other_models(const options& opt, const strategy_keys& actor) {
   if (opt.known().find("critic.strategy") == nullptr) return;
   const auto refuse = [](const std::string& theirs, const std::string& ours) {
     throw config_error(theirs + ": another layout than the actor's (" + ours +
@@ -121,26 +166,18 @@ inline void check_other_models(const options& opt, const strategy_keys& actor) {
   }
 }
 
-/// OpenRLHF's names of the two keys, for programs that take its flags.
-inline std::string rank_flags(const options& opt) {
-  for (const flag& f : opt.known().flags())
-    if (f.key == "trainer.nnodes") return " (--actor_num_nodes, --actor_num_gpus_per_node)";
-  return {};
-}
+}  // namespace trainer::detail
 
-}  // namespace detail
+namespace trainer {
 
-/// The number of ranks that the command line asks for; 0 if it does not say.
-inline std::int64_t asked_ranks(const options& opt) {
+RLCORE_INLINE std::int64_t asked_ranks(const options& opt) {
   if (!opt.is_set("trainer.nnodes") && !opt.is_set("trainer.n_gpus_per_node")) return 0;
   if (!opt.is_set("trainer.n_gpus_per_node") && opt.get<std::int64_t>("trainer.nnodes") == 1) return 0;
   return opt.get<std::int64_t>("trainer.nnodes") *
          (opt.is_set("trainer.n_gpus_per_node") ? opt.get<std::int64_t>("trainer.n_gpus_per_node") : 1);
 }
 
-/// The number of ranks to run as threads of this process. mpirun has started `started` ranks (1: it did not run).
-/// Throws config_error if the two disagree.
-inline int thread_ranks(const options& opt, int started) {
+RLCORE_INLINE int thread_ranks(const options& opt, int started) {
   const std::int64_t asked = asked_ranks(opt), nodes = opt.get<std::int64_t>("trainer.nnodes");
   if (started > 1) {
     if (asked > 0 && asked != started)
@@ -159,9 +196,7 @@ inline int thread_ranks(const options& opt, int started) {
   return asked > 0 ? static_cast<int>(asked) : 1;
 }
 
-/// Reads how `ranks` ranks share the work. For one rank all sizes are 1, whatever the keys say. Throws config_error if
-/// the keys do not fit the ranks or each other.
-inline parallel::parallel_settings read_parallel(const options& opt, int ranks) {
+RLCORE_INLINE parallel::parallel_settings read_parallel(const options& opt, int ranks) {
   const detail::strategy_keys k = detail::read_strategy(opt);
   parallel::parallel_settings s;
   s.zero = detail::zero_of(opt, k);
@@ -213,13 +248,7 @@ inline parallel::parallel_settings read_parallel(const options& opt, int ranks) 
   return s;
 }
 
-/// rlcore.deadline_s: how long a rank waits in a collective.
-inline std::chrono::milliseconds rank_deadline(const options& opt) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(opt.get<double>("rlcore.deadline_s") * 1000));
-}
-
-/// Adds notes about keys that have no effect with this strategy or with one rank.
-inline void check_rank_options(options& opt, int started) {
+RLCORE_INLINE void check_rank_options(options& opt, int started) {
   if (opt.known().find("rlcore.zero_stage") == nullptr) return;
   const detail::strategy_keys k = detail::read_strategy(opt);
   for (const std::string size : {"tensor_model", "pipeline_model", "context", "expert_model"})
@@ -239,3 +268,4 @@ inline void check_rank_options(options& opt, int started) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

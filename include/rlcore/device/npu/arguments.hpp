@@ -141,22 +141,7 @@ class tensor_argument : public argument<aclTensor, &meta_calls::aclDestroyTensor
         transposed_(shape.size() >= 2 && strides.size() == shape.size() && strides[shape.size() - 1] != 1 &&
                     strides[shape.size() - 2] == 1) {}
   static aclTensor* make(const calls& table, const void* data, data_type type, std::size_t element,
-                         const dimensions& shape, dimensions strides, std::int64_t offset) {
-    if (strides.size() == 0) strides = shape.row_major();
-    if (strides.size() != shape.size())
-      throw std::invalid_argument("rlcore: a tensor of shape " + shape.written() + " with strides " +
-                                  strides.written());
-    const auto address = reinterpret_cast<std::uintptr_t>(data);
-    const std::uintptr_t before = address % 32;
-    if (before % element != 0)
-      throw std::invalid_argument("rlcore: a tensor of " + std::string(name_of(type)) + " at an address that is no " +
-                                  "multiple of " + std::to_string(element));
-    offset += static_cast<std::int64_t>(before / element);
-    std::int64_t storage = shape.elements() == 0 ? 0 : offset + 1;
-    for (std::size_t i = 0; storage > 0 && i < shape.size(); ++i) storage += (shape[i] - 1) * strides[i];
-    return table.nn.aclCreateTensor(shape.data(), shape.size(), type, strides.data(), offset, format::nd, &storage, 1,
-                                    reinterpret_cast<void*>(address - before));
-  }
+                         const dimensions& shape, dimensions strides, std::int64_t offset);
 
   data_type type_;
   dimensions shape_;
@@ -176,14 +161,7 @@ inline ints_argument make_ints(const calls& table, std::span<const std::int64_t>
   return {table, table.nn.aclCreateIntArray(values.data(), values.size()), "aclCreateIntArray"};
 }
 /// Takes the tensors, which the list then owns.
-inline list_argument make_list(const calls& table, std::span<tensor_argument> tensors) {
-  std::vector<const aclTensor*> pointers;
-  pointers.reserve(tensors.size());
-  for (tensor_argument& t : tensors) pointers.push_back(t);
-  list_argument list(table, table.nn.aclCreateTensorList(pointers.data(), pointers.size()), "aclCreateTensorList");
-  for (tensor_argument& t : tensors) (void)t.take();
-  return list;
-}
+list_argument make_list(const calls& table, std::span<tensor_argument> tensors);
 
 /// How an argument is written in an error message.
 inline std::string argument_text(const tensor_argument& t) {
@@ -206,3 +184,38 @@ requires std::integral<T> || std::floating_point<T> std::string argument_text(T 
 
 }  // namespace ascend
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend {
+
+RLCORE_INLINE aclTensor* tensor_argument::make(const calls& table, const void* data, data_type type,
+                                               std::size_t element, const dimensions& shape, dimensions strides,
+                                               std::int64_t offset) {
+  if (strides.size() == 0) strides = shape.row_major();
+  if (strides.size() != shape.size())
+    throw std::invalid_argument("rlcore: a tensor of shape " + shape.written() + " with strides " + strides.written());
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  const std::uintptr_t before = address % 32;
+  if (before % element != 0)
+    throw std::invalid_argument("rlcore: a tensor of " + std::string(name_of(type)) + " at an address that is no " +
+                                "multiple of " + std::to_string(element));
+  offset += static_cast<std::int64_t>(before / element);
+  std::int64_t storage = shape.elements() == 0 ? 0 : offset + 1;
+  for (std::size_t i = 0; storage > 0 && i < shape.size(); ++i) storage += (shape[i] - 1) * strides[i];
+  return table.nn.aclCreateTensor(shape.data(), shape.size(), type, strides.data(), offset, format::nd, &storage, 1,
+                                  reinterpret_cast<void*>(address - before));
+}
+
+RLCORE_INLINE list_argument make_list(const calls& table, std::span<tensor_argument> tensors) {
+  std::vector<const aclTensor*> pointers;
+  pointers.reserve(tensors.size());
+  for (tensor_argument& t : tensors) pointers.push_back(t);
+  list_argument list(table, table.nn.aclCreateTensorList(pointers.data(), pointers.size()), "aclCreateTensorList");
+  for (tensor_argument& t : tensors) (void)t.take();
+  return list;
+}
+
+}  // namespace ascend
+RLCORE_END
+#endif

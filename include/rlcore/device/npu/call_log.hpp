@@ -39,15 +39,7 @@ class call_log {
   /// stay valid. Throws device_error if another table is being logged.
   const calls& start(const calls& table, sink to);
   /// Ends the log. Calls through its table still reach the functions.
-  void stop() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    to_ = nullptr;
-    threads_.clear();
-    objects_.clear();
-    handles_.clear();
-    memory_.clear();
-    counts_.clear();
-  }
+  void stop();
   const calls& target() const noexcept { return *target_; }
   const calls& table() const noexcept { return table_; }
   /// Are calls of `table` logged?
@@ -57,12 +49,7 @@ class call_log {
   }
 
   /// Writes one line, behind the number of the calling thread; nothing after stop().
-  void line(const std::string& message) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!to_) return;
-    const auto [at, added] = threads_.try_emplace(std::this_thread::get_id(), threads_.size());
-    to_("t" + std::to_string(at->second) + " " + message);
-  }
+  void line(const std::string& message);
 
   /// From now on the log prints an object (tensor, executor) or a handle (stream, communicator) as `label`.
   void name(const void* object, std::string label, bool handle = false) {
@@ -80,35 +67,11 @@ class call_log {
     return kind + "#" + std::to_string(counts_[kind]++);
   }
   /// Notes a new allocation, so that addresses in it are printed by its number.
-  void allocated(const void* memory, std::size_t bytes) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto first = reinterpret_cast<std::uintptr_t>(memory);
-    // Freed memory is forgotten when its addresses come back.
-    auto at = memory_.lower_bound(first);
-    if (at != memory_.begin() && std::prev(at)->first + std::prev(at)->second.bytes > first) --at;
-    while (at != memory_.end() && at->first < first + bytes) at = memory_.erase(at);
-    memory_[first] = {bytes, counts_["memory"]++};
-  }
+  void allocated(const void* memory, std::size_t bytes);
   /// An object in the log: its label, "null", or "unknown".
-  std::string object(const void* p) {
-    if (p == nullptr) return "null";
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto known = objects_.find(p);
-    return known == objects_.end() ? "unknown" : known->second;
-  }
+  std::string object(const void* p);
   /// An address in the log: "#5+96", the label of a handle, "host" or "null".
-  std::string memory(const void* p) {
-    if (p == nullptr) return "null";
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (const auto known = handles_.find(p); known != handles_.end()) return known->second;
-    const auto address = reinterpret_cast<std::uintptr_t>(p);
-    auto at = memory_.upper_bound(address);
-    if (at == memory_.begin()) return "host";
-    --at;
-    const std::uintptr_t offset = address - at->first;
-    if (offset >= at->second.bytes) return "host";
-    return "#" + std::to_string(at->second.number) + (offset == 0 ? "" : "+" + std::to_string(offset));
-  }
+  std::string memory(const void* p);
 
  private:
   struct allocation {
@@ -126,3 +89,58 @@ class call_log {
 
 }  // namespace ascend
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend {
+
+RLCORE_INLINE void call_log::stop() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  to_ = nullptr;
+  threads_.clear();
+  objects_.clear();
+  handles_.clear();
+  memory_.clear();
+  counts_.clear();
+}
+
+RLCORE_INLINE void call_log::line(const std::string& message) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!to_) return;
+  const auto [at, added] = threads_.try_emplace(std::this_thread::get_id(), threads_.size());
+  to_("t" + std::to_string(at->second) + " " + message);
+}
+
+RLCORE_INLINE void call_log::allocated(const void* memory, std::size_t bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto first = reinterpret_cast<std::uintptr_t>(memory);
+  // Freed memory is forgotten when its addresses come back.
+  auto at = memory_.lower_bound(first);
+  if (at != memory_.begin() && std::prev(at)->first + std::prev(at)->second.bytes > first) --at;
+  while (at != memory_.end() && at->first < first + bytes) at = memory_.erase(at);
+  memory_[first] = {bytes, counts_["memory"]++};
+}
+
+RLCORE_INLINE std::string call_log::object(const void* p) {
+  if (p == nullptr) return "null";
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto known = objects_.find(p);
+  return known == objects_.end() ? "unknown" : known->second;
+}
+
+RLCORE_INLINE std::string call_log::memory(const void* p) {
+  if (p == nullptr) return "null";
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (const auto known = handles_.find(p); known != handles_.end()) return known->second;
+  const auto address = reinterpret_cast<std::uintptr_t>(p);
+  auto at = memory_.upper_bound(address);
+  if (at == memory_.begin()) return "host";
+  --at;
+  const std::uintptr_t offset = address - at->first;
+  if (offset >= at->second.bytes) return "host";
+  return "#" + std::to_string(at->second.number) + (offset == 0 ? "" : "+" + std::to_string(offset));
+}
+
+}  // namespace ascend
+RLCORE_END
+#endif

@@ -30,18 +30,7 @@ struct capability_error : npu_error {
 };
 
 /// `source` with every run of white space and control characters made one space, at most `limit` bytes of it.
-inline std::string one_line(std::string_view source, std::size_t limit = 600) {
-  std::string line;
-  for (const char c : source) {
-    if (static_cast<unsigned char>(c) > ' ' && c != '\x7f')
-      line += c;
-    else if (!line.empty() && line.back() != ' ')
-      line += ' ';
-    if (line.size() >= limit) return line + " ...";
-  }
-  if (!line.empty() && line.back() == ' ') line.pop_back();
-  return line;
-}
+std::string one_line(std::string_view source, std::size_t limit = 600);
 
 /// Drops CANN's messages for this thread. A message stays until it is read, even if later calls succeed. So the message
 /// of an ignored failure would appear in the text of the next reported one.
@@ -58,8 +47,40 @@ inline bool ignore(const calls& table, int number) {
 /// "npu: aclrtMalloc returned 207001 (out of device memory): what CANN says; hint". CANN returns all messages of this
 /// thread since the last query, the latest first, so several lines may belong to several failures. `about` follows the
 /// name of the call.
-inline std::string failure_text(const calls& table, domain where, int number, std::string_view call,
-                                std::string_view about = {}) {
+std::string failure_text(const calls& table, domain where, int number, std::string_view call,
+                         std::string_view about = {});
+
+/// Throws npu_error unless `number` is 0.
+inline void check(const calls& table, domain where, int number, const char* call, std::string_view about = {}) {
+  if (number != 0) [[unlikely]]
+    throw npu_error(failure_text(table, where, number, call, about), where, number, call);
+}
+inline void check(const calls& table, aclError number, const char* call, std::string_view about = {}) {
+  check(table, domain::runtime, number, call, about);
+}
+
+}  // namespace ascend
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend {
+
+RLCORE_INLINE std::string one_line(std::string_view source, std::size_t limit) {
+  std::string line;
+  for (const char c : source) {
+    if (static_cast<unsigned char>(c) > ' ' && c != '\x7f')
+      line += c;
+    else if (!line.empty() && line.back() != ' ')
+      line += ' ';
+    if (line.size() >= limit) return line + " ...";
+  }
+  if (!line.empty() && line.back() == ' ') line.pop_back();
+  return line;
+}
+
+RLCORE_INLINE std::string failure_text(const calls& table, domain where, int number, std::string_view call,
+                                       std::string_view about) {
   const char* recent = table.rt.aclGetRecentErrMsg != nullptr ? table.rt.aclGetRecentErrMsg() : nullptr;
   const code known = describe(where, number);
   std::string line = "npu: " + std::string(call) + std::string(about) + " returned " + std::to_string(number) + " (" +
@@ -74,14 +95,6 @@ inline std::string failure_text(const calls& table, domain where, int number, st
   return line;
 }
 
-/// Throws npu_error unless `number` is 0.
-inline void check(const calls& table, domain where, int number, const char* call, std::string_view about = {}) {
-  if (number != 0) [[unlikely]]
-    throw npu_error(failure_text(table, where, number, call, about), where, number, call);
-}
-inline void check(const calls& table, aclError number, const char* call, std::string_view about = {}) {
-  check(table, domain::runtime, number, call, about);
-}
-
 }  // namespace ascend
 RLCORE_END
+#endif

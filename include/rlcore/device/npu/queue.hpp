@@ -44,12 +44,7 @@ class queue {
   queue(const queue&) = delete;
   queue& operator=(const queue&) = delete;
   /// Waits; a failure that nobody waited for is lost.
-  ~queue() {
-    device_.leave("aclrtSynchronizeStream",
-                  [this](const calls& c) { return c.rt.aclrtSynchronizeStream(stream_.get()); });
-    memory_->release(workspace_);
-    memory_->forget(stream_.get());
-  }
+  ~queue();
 
   const calls& table() const noexcept { return device_.table(); }
   const device_handle& device() const noexcept { return device_; }
@@ -59,14 +54,7 @@ class queue {
   const allocator& memory() const noexcept { return *memory_; }
 
   /// Device memory for use on this queue; null for 0 bytes.
-  void* allocate(std::size_t bytes) {
-    try {
-      return memory_->allocate(bytes, stream_.get(), settings_.exact_memory);
-    } catch (const npu_error& e) {
-      if (e.code == 207001) throw;
-      throw suspecting(e);  // it waited for the device to give up its cache, and heard of a failure
-    }
-  }
+  void* allocate(std::size_t bytes);
   /// What was enqueued before may still use it.
   void release(void* data) noexcept { memory_->release(data); }
   /// Returns when the host memory may be reused.
@@ -74,15 +62,7 @@ class queue {
     if (bytes != 0) put("upload", [&] { staging_.upload(device, host, bytes); });
   }
   /// Returns when the data is there; throws npu_error for what went wrong before.
-  void download(void* host, const void* device, std::size_t bytes) {
-    if (bytes == 0) return;
-    try {
-      staging_.download(host, device, bytes);
-    } catch (const npu_error& e) {
-      throw suspecting(e);
-    }
-    recent_.clear();
-  }
+  void download(void* host, const void* device, std::size_t bytes);
   /// Sets bytes of device memory to 0.
   void zero(void* data, std::size_t bytes) {
     if (bytes == 0) return;
@@ -90,22 +70,9 @@ class queue {
         [&] { check(table(), table().rt.aclrtMemsetAsync(data, bytes, 0, bytes, stream_.get()), "aclrtMemsetAsync"); });
   }
   /// From device memory to device memory.
-  void copy(void* to, const void* from, std::size_t bytes) {
-    if (bytes == 0) return;
-    put("copy", [&] {
-      check(table(), table().rt.aclrtMemcpyAsync(to, bytes, from, bytes, copy_kind::device_to_device, stream_.get()),
-            "aclrtMemcpyAsync", " on the device");
-    });
-  }
+  void copy(void* to, const void* from, std::size_t bytes);
   /// Until everything is done; throws npu_error for what went wrong, with the names of what was asked for last.
-  void wait() {
-    try {
-      stream_.synchronize();
-    } catch (const npu_error& e) {
-      throw suspecting(e);
-    }
-    recent_.clear();
-  }
+  void wait();
   /// What is enqueued here from now on starts after what is enqueued in `other` so far. Memory that both use has to be
   /// kept until both are done with it: wait, or allocator::used_until.
   void after(queue& other) { other.mark().block(stream_); }
@@ -191,28 +158,9 @@ class queue {
     ((line += (line.empty() ? "; arguments: " : ", ") + argument_text(arguments)), ...);
     return line;
   }
-  void enqueue(const char* name, phase_two second, std::uint64_t bytes, aclOpExecutor* executor) {
-    if (bytes > workspace_bytes_) {
-      try {
-        grow(static_cast<std::size_t>(bytes));
-      } catch (...) {  // the second phase would have freed it
-        if (!ignore(table(), table().nn.aclSetAclOpExecutorRepeatable(executor)))
-          ignore(table(), table().nn.aclDestroyAclOpExecutor(executor));
-        throw;
-      }
-    }
-    const aclnnStatus status = second(bytes == 0 ? nullptr : workspace_, bytes, executor, stream_.get());
-    if (status != 0) [[unlikely]]
-      refused({failure_text(table(), domain::operators, status, name), domain::operators, status, name});
-    recent_.add(name);
-  }
+  void enqueue(const char* name, phase_two second, std::uint64_t bytes, aclOpExecutor* executor);
   /// The workspace only grows. The old block goes back in the stream's order.
-  void grow(std::size_t bytes) {
-    memory_->release(std::exchange(workspace_, nullptr));
-    workspace_bytes_ = 0;
-    workspace_ = allocate(bytes);
-    workspace_bytes_ = bytes;
-  }
+  void grow(std::size_t bytes);
   [[noreturn]] void missing(const char* name) const {
     throw capability_error(
         lack_text(device_.session()->provider(), name, feature_of(name)) + "; npu_doctor lists what else is missing",
@@ -220,16 +168,7 @@ class queue {
   }
 
   /// A stream that has stopped at a failure refuses everything; the failure is what there is to tell.
-  [[noreturn]] void refused(const npu_error& e) {
-    try {
-      stream_.synchronize();
-    } catch (const npu_error& cause) {
-      throw npu_error(cause.what() + recent_.written() + "; " + e.call + " was refused with " + std::to_string(e.code),
-                      cause.domain, cause.code, recent_.only() != nullptr ? recent_.only() : cause.call);
-    }
-    recent_.clear();
-    throw e;
-  }
+  [[noreturn]] void refused(const npu_error& e);
   npu_error suspecting(const npu_error& e) const {
     return {e.what() + recent_.written(), e.domain, e.code, recent_.only() != nullptr ? recent_.only() : e.call};
   }
@@ -281,3 +220,88 @@ scratch<T> queue::take(extent_t size) {
 
 }  // namespace ascend
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend {
+
+RLCORE_INLINE queue::~queue() {
+  device_.leave("aclrtSynchronizeStream",
+                [this](const calls& c) { return c.rt.aclrtSynchronizeStream(stream_.get()); });
+  memory_->release(workspace_);
+  memory_->forget(stream_.get());
+}
+
+RLCORE_INLINE void* queue::allocate(std::size_t bytes) {
+  try {
+    return memory_->allocate(bytes, stream_.get(), settings_.exact_memory);
+  } catch (const npu_error& e) {
+    if (e.code == 207001) throw;
+    throw suspecting(e);  // it waited for the device to give up its cache, and heard of a failure
+  }
+}
+
+RLCORE_INLINE void queue::download(void* host, const void* device, std::size_t bytes) {
+  if (bytes == 0) return;
+  try {
+    staging_.download(host, device, bytes);
+  } catch (const npu_error& e) {
+    throw suspecting(e);
+  }
+  recent_.clear();
+}
+
+RLCORE_INLINE void queue::copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  put("copy", [&] {
+    check(table(), table().rt.aclrtMemcpyAsync(to, bytes, from, bytes, copy_kind::device_to_device, stream_.get()),
+          "aclrtMemcpyAsync", " on the device");
+  });
+}
+
+RLCORE_INLINE void queue::wait() {
+  try {
+    stream_.synchronize();
+  } catch (const npu_error& e) {
+    throw suspecting(e);
+  }
+  recent_.clear();
+}
+
+RLCORE_INLINE void queue::enqueue(const char* name, phase_two second, std::uint64_t bytes, aclOpExecutor* executor) {
+  if (bytes > workspace_bytes_) {
+    try {
+      grow(static_cast<std::size_t>(bytes));
+    } catch (...) {  // the second phase would have freed it
+      if (!ignore(table(), table().nn.aclSetAclOpExecutorRepeatable(executor)))
+        ignore(table(), table().nn.aclDestroyAclOpExecutor(executor));
+      throw;
+    }
+  }
+  const aclnnStatus status = second(bytes == 0 ? nullptr : workspace_, bytes, executor, stream_.get());
+  if (status != 0) [[unlikely]]
+    refused({failure_text(table(), domain::operators, status, name), domain::operators, status, name});
+  recent_.add(name);
+}
+
+RLCORE_INLINE void queue::grow(std::size_t bytes) {
+  memory_->release(std::exchange(workspace_, nullptr));
+  workspace_bytes_ = 0;
+  workspace_ = allocate(bytes);
+  workspace_bytes_ = bytes;
+}
+
+RLCORE_INLINE void queue::refused(const npu_error& e) {
+  try {
+    stream_.synchronize();
+  } catch (const npu_error& cause) {
+    throw npu_error(cause.what() + recent_.written() + "; " + e.call + " was refused with " + std::to_string(e.code),
+                    cause.domain, cause.code, recent_.only() != nullptr ? recent_.only() : cause.call);
+  }
+  recent_.clear();
+  throw e;
+}
+
+}  // namespace ascend
+RLCORE_END
+#endif

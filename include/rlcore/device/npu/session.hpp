@@ -32,7 +32,70 @@ struct capabilities {
 };
 
 /// 80300 for "8.3.RC1", 80501 for "8.5.1"; 0 for anything else.
-inline int version_number(std::string_view source) {
+int version_number(std::string_view source);
+
+/// The version and the SoC that the functions of `table` tell; none of them needs aclInit.
+capabilities ask_capabilities(const calls& table);
+
+/// Everything that owns an object of Ascend's keeps a session, so the runtime ends after the last of them. There is one
+/// session per table; it finalises what it initialised and nothing else. Thread-safe.
+class session {
+ public:
+  /// The session of `table`, which must stay valid as long as the session; `provider` is its name for messages. Throws
+  /// npu_error if the runtime does not start.
+  static std::shared_ptr<session> open(const calls& table, std::string provider);
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+  ~session() {
+    for (const opened_device& d : devices_) ignore(table_, table_.rt.aclrtResetDevice(d.index));
+    if (initialised_) (void)table_.rt.aclFinalize();
+  }
+
+  const calls& table() const noexcept { return table_; }
+  const std::string& provider() const noexcept { return provider_; }
+  const capabilities& known() const noexcept { return known_; }
+  int device_count() const noexcept { return device_count_; }
+  /// False if another part of the process had initialised the runtime before.
+  bool initialised() const noexcept { return initialised_; }
+
+  /// A device with its context, which is made at the first call and then current in the calling thread. Throws
+  /// npu_error, also if there is no such device.
+  opened_device& device(int index);
+  /// Notes that an object could not be destroyed, which its destructor must not throw.
+  void note(const char* call, int code) noexcept {
+    const std::lock_guard hold(lock_);
+    if (first_loss_.first == nullptr) first_loss_ = {call, code};
+  }
+  /// The first object that could not be destroyed: "aclrtFree returned 507899"; empty if there is none.
+  std::string first_loss() const {
+    const std::lock_guard hold(lock_);
+    if (first_loss_.first == nullptr) return {};
+    return std::string(first_loss_.first) + " returned " + std::to_string(first_loss_.second);
+  }
+
+ private:
+  session(const calls& table, std::string provider);
+
+  friend class allocator;
+  const calls& table_;
+  std::string provider_;
+  capabilities known_;
+  int device_count_ = 0;
+  bool initialised_ = false;
+  mutable std::mutex lock_;
+  std::deque<opened_device> devices_;
+  std::pair<const char*, int> first_loss_{nullptr, 0};
+  std::map<int, std::weak_ptr<allocator>> allocators_;
+};
+
+}  // namespace ascend
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend {
+
+RLCORE_INLINE int version_number(std::string_view source) {
   int parts[3] = {0, 0, 0};
   std::size_t part = 0, digits = 0;
   for (const char c : source) {
@@ -49,8 +112,7 @@ inline int version_number(std::string_view source) {
   return part == 0 || parts[0] == 0 ? 0 : 10000 * parts[0] + 100 * parts[1] + (digits > 0 ? parts[2] : 0);
 }
 
-/// The version and the SoC that the functions of `table` tell; none of them needs aclInit.
-inline capabilities ask_capabilities(const calls& table) {
+RLCORE_INLINE capabilities ask_capabilities(const calls& table) {
   capabilities known;
   const char* soc = table.rt.aclrtGetSocName != nullptr ? table.rt.aclrtGetSocName() : nullptr;
   if (soc != nullptr) known.soc = soc;
@@ -70,113 +132,70 @@ inline capabilities ask_capabilities(const calls& table) {
   return known;
 }
 
-/// Everything that owns an object of Ascend's keeps a session, so the runtime ends after the last of them. There is one
-/// session per table; it finalises what it initialised and nothing else. Thread-safe.
-class session {
- public:
-  /// The session of `table`, which must stay valid as long as the session; `provider` is its name for messages. Throws
-  /// npu_error if the runtime does not start.
-  static std::shared_ptr<session> open(const calls& table, std::string provider) {
-    struct place {
-      std::weak_ptr<session> known;
-      std::atomic<bool> lives = false;  // until it has ended, which is later than that nobody has it any more
-    };
-    static std::mutex lock;
-    static auto& places = *new std::map<const calls*, place>;  // outlives whatever has a session at exit
-    std::unique_lock hold(lock);
-    place& here = places[&table];
-    for (;;) {
-      if (auto alive = here.known.lock()) return alive;
-      if (!here.lives) break;
-      hold.unlock();
-      here.lives.wait(true);
-      hold.lock();
-    }
-    std::shared_ptr<session> opened(new session(table, std::move(provider)), [&here](session* ended) {
-      delete ended;
-      here.lives = false;
-      here.lives.notify_all();
-    });
-    here.known = opened;
-    here.lives = true;
-    return opened;
+RLCORE_INLINE std::shared_ptr<session> session::open(const calls& table, std::string provider) {
+  struct place {
+    std::weak_ptr<session> known;
+    std::atomic<bool> lives = false;  // until it has ended, which is later than that nobody has it any more
+  };
+  static std::mutex lock;
+  static auto& places = *new std::map<const calls*, place>;  // outlives whatever has a session at exit
+  std::unique_lock hold(lock);
+  place& here = places[&table];
+  for (;;) {
+    if (auto alive = here.known.lock()) return alive;
+    if (!here.lives) break;
+    hold.unlock();
+    here.lives.wait(true);
+    hold.lock();
   }
-  session(const session&) = delete;
-  session& operator=(const session&) = delete;
-  ~session() {
-    for (const opened_device& d : devices_) ignore(table_, table_.rt.aclrtResetDevice(d.index));
+  std::shared_ptr<session> opened(new session(table, std::move(provider)), [&here](session* ended) {
+    delete ended;
+    here.lives = false;
+    here.lives.notify_all();
+  });
+  here.known = opened;
+  here.lives = true;
+  return opened;
+}
+
+RLCORE_INLINE opened_device& session::device(int index) {
+  const std::lock_guard hold(lock_);
+  for (opened_device& d : devices_)
+    if (d.index == index) return d;
+  const std::string about = "(" + std::to_string(index) + "), the machine has " + std::to_string(device_count_) +
+                            (device_count_ == 1 ? " device," : " devices,");
+  check(table_, table_.rt.aclrtSetDevice(index), "aclrtSetDevice", about);
+  aclrtContext made = nullptr;
+  try {
+    check(table_, table_.rt.aclrtGetCurrentContext(&made), "aclrtGetCurrentContext");
+    drop_messages(table_);  // the runtime empties them only where a context is current
+    opened_device& d = devices_.emplace_back();
+    d.index = index;
+    d.context = made;
+    return d;
+  } catch (...) {
+    ignore(table_, table_.rt.aclrtResetDevice(index));
+    throw;
+  }
+}
+
+RLCORE_INLINE session::session(const calls& table, std::string provider)
+    : table_(table), provider_(std::move(provider)) {
+  const aclError status = table_.rt.aclInit(nullptr);
+  if (status != 100002) check(table_, status, "aclInit", " of " + provider_);
+  initialised_ = status == 0;
+  drop_messages(table_);
+  try {
+    std::uint32_t count = 0;
+    check(table_, table_.rt.aclrtGetDeviceCount(&count), "aclrtGetDeviceCount");
+    device_count_ = static_cast<int>(count);
+    known_ = ask_capabilities(table_);
+  } catch (...) {
     if (initialised_) (void)table_.rt.aclFinalize();
+    throw;
   }
-
-  const calls& table() const noexcept { return table_; }
-  const std::string& provider() const noexcept { return provider_; }
-  const capabilities& known() const noexcept { return known_; }
-  int device_count() const noexcept { return device_count_; }
-  /// False if another part of the process had initialised the runtime before.
-  bool initialised() const noexcept { return initialised_; }
-
-  /// A device with its context, which is made at the first call and then current in the calling thread. Throws
-  /// npu_error, also if there is no such device.
-  opened_device& device(int index) {
-    const std::lock_guard hold(lock_);
-    for (opened_device& d : devices_)
-      if (d.index == index) return d;
-    const std::string about = "(" + std::to_string(index) + "), the machine has " + std::to_string(device_count_) +
-                              (device_count_ == 1 ? " device," : " devices,");
-    check(table_, table_.rt.aclrtSetDevice(index), "aclrtSetDevice", about);
-    aclrtContext made = nullptr;
-    try {
-      check(table_, table_.rt.aclrtGetCurrentContext(&made), "aclrtGetCurrentContext");
-      drop_messages(table_);  // the runtime empties them only where a context is current
-      opened_device& d = devices_.emplace_back();
-      d.index = index;
-      d.context = made;
-      return d;
-    } catch (...) {
-      ignore(table_, table_.rt.aclrtResetDevice(index));
-      throw;
-    }
-  }
-  /// Notes that an object could not be destroyed, which its destructor must not throw.
-  void note(const char* call, int code) noexcept {
-    const std::lock_guard hold(lock_);
-    if (first_loss_.first == nullptr) first_loss_ = {call, code};
-  }
-  /// The first object that could not be destroyed: "aclrtFree returned 507899"; empty if there is none.
-  std::string first_loss() const {
-    const std::lock_guard hold(lock_);
-    if (first_loss_.first == nullptr) return {};
-    return std::string(first_loss_.first) + " returned " + std::to_string(first_loss_.second);
-  }
-
- private:
-  session(const calls& table, std::string provider) : table_(table), provider_(std::move(provider)) {
-    const aclError status = table_.rt.aclInit(nullptr);
-    if (status != 100002) check(table_, status, "aclInit", " of " + provider_);
-    initialised_ = status == 0;
-    drop_messages(table_);
-    try {
-      std::uint32_t count = 0;
-      check(table_, table_.rt.aclrtGetDeviceCount(&count), "aclrtGetDeviceCount");
-      device_count_ = static_cast<int>(count);
-      known_ = ask_capabilities(table_);
-    } catch (...) {
-      if (initialised_) (void)table_.rt.aclFinalize();
-      throw;
-    }
-  }
-
-  friend class allocator;
-  const calls& table_;
-  std::string provider_;
-  capabilities known_;
-  int device_count_ = 0;
-  bool initialised_ = false;
-  mutable std::mutex lock_;
-  std::deque<opened_device> devices_;
-  std::pair<const char*, int> first_loss_{nullptr, 0};
-  std::map<int, std::weak_ptr<allocator>> allocators_;
-};
+}
 
 }  // namespace ascend
 RLCORE_END
+#endif

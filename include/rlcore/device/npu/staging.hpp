@@ -22,45 +22,10 @@ class staging {
       : stream_(&s), slot_bytes_(slot_bytes) {}
 
   /// Enqueues the copy of host memory, which may be reused at once.
-  void upload(void* device, const void* host, std::size_t bytes) {
-    const auto* from = static_cast<const std::byte*>(host);
-    auto* to = static_cast<std::byte*>(device);
-    for (std::size_t done = 0; done < bytes;) {
-      const std::size_t n = std::min(bytes - done, slot_bytes_);
-      std::byte* pinned = reserve(n);
-      std::memcpy(pinned, from + done, n);
-      copy(to + done, pinned, n, copy_kind::host_to_device);
-      done += n;
-    }
-  }
+  void upload(void* device, const void* host, std::size_t bytes);
   /// Waits for everything enqueued before and for the copy; throws npu_error if any of it failed. While the host
   /// empties a piece of the ring, the device fills the next.
-  void download(void* host, const void* device, std::size_t bytes) {
-    auto* to = static_cast<std::byte*>(host);
-    const auto* from = static_cast<const std::byte*>(device);
-    struct piece {
-      std::byte *to = nullptr, *pinned = nullptr;
-      std::size_t bytes = 0, slot = 0;
-    } before;
-    for (std::size_t done = 0; done < bytes;) {
-      piece now;
-      now.to = to + done;
-      now.bytes = std::min(bytes - done, slot_bytes_);
-      now.pinned = reserve(now.bytes);
-      now.slot = current_;
-      copy(now.pinned, from + done, now.bytes, copy_kind::device_to_host);
-      if (before.bytes != 0) {
-        // The ring moved on from that slot, since a whole one was asked for, and marked it.
-        slots_[before.slot].mark.synchronize();
-        slots_[before.slot].pending = false;
-        std::memcpy(before.to, before.pinned, before.bytes);
-      }
-      before = now;
-      done += now.bytes;
-    }
-    stream_->synchronize();
-    if (before.bytes != 0) std::memcpy(before.to, before.pinned, before.bytes);
-  }
+  void download(void* host, const void* device, std::size_t bytes);
 
  private:
   static constexpr std::size_t slots = 4;
@@ -71,33 +36,8 @@ class staging {
   };
 
   /// `bytes` of the ring that no copy uses any more.
-  std::byte* reserve(std::size_t bytes) {
-    if (slots_.empty() || used_ + bytes > slot_bytes_) {
-      if (!slots_.empty()) {
-        slots_[current_].mark.record(*stream_);
-        slots_[current_].pending = true;
-      }
-      if (slots_.size() < slots) {
-        const device_handle& device = stream_->device();
-        slots_.push_back({pinned_buffer(device, slot_bytes_), event(device), false});
-        current_ = slots_.size() - 1;
-      } else {
-        current_ = (current_ + 1) % slots_.size();
-        if (slots_[current_].pending) slots_[current_].mark.synchronize();
-        slots_[current_].pending = false;
-      }
-      used_ = 0;
-    }
-    std::byte* p = slots_[current_].memory.data() + used_;
-    used_ += (bytes + 63) / 64 * 64;
-    return p;
-  }
-  void copy(void* to, const void* from, std::size_t bytes, copy_kind kind) {
-    const calls& table = stream_->device().table();
-    const auto guard = stream_->device().enter();
-    check(table, table.rt.aclrtMemcpyAsync(to, bytes, from, bytes, kind, stream_->get()), "aclrtMemcpyAsync",
-          kind == copy_kind::host_to_device ? " to the device" : " to the host");
-  }
+  std::byte* reserve(std::size_t bytes);
+  void copy(void* to, const void* from, std::size_t bytes, copy_kind kind);
 
   const stream* stream_;
   std::size_t slot_bytes_;
@@ -107,3 +47,79 @@ class staging {
 
 }  // namespace ascend
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend {
+
+RLCORE_INLINE void staging::upload(void* device, const void* host, std::size_t bytes) {
+  const auto* from = static_cast<const std::byte*>(host);
+  auto* to = static_cast<std::byte*>(device);
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t n = std::min(bytes - done, slot_bytes_);
+    std::byte* pinned = reserve(n);
+    std::memcpy(pinned, from + done, n);
+    copy(to + done, pinned, n, copy_kind::host_to_device);
+    done += n;
+  }
+}
+
+RLCORE_INLINE void staging::download(void* host, const void* device, std::size_t bytes) {
+  auto* to = static_cast<std::byte*>(host);
+  const auto* from = static_cast<const std::byte*>(device);
+  struct piece {
+    std::byte *to = nullptr, *pinned = nullptr;
+    std::size_t bytes = 0, slot = 0;
+  } before;
+  for (std::size_t done = 0; done < bytes;) {
+    piece now;
+    now.to = to + done;
+    now.bytes = std::min(bytes - done, slot_bytes_);
+    now.pinned = reserve(now.bytes);
+    now.slot = current_;
+    copy(now.pinned, from + done, now.bytes, copy_kind::device_to_host);
+    if (before.bytes != 0) {
+      // The ring moved on from that slot, since a whole one was asked for, and marked it.
+      slots_[before.slot].mark.synchronize();
+      slots_[before.slot].pending = false;
+      std::memcpy(before.to, before.pinned, before.bytes);
+    }
+    before = now;
+    done += now.bytes;
+  }
+  stream_->synchronize();
+  if (before.bytes != 0) std::memcpy(before.to, before.pinned, before.bytes);
+}
+
+RLCORE_INLINE std::byte* staging::reserve(std::size_t bytes) {
+  if (slots_.empty() || used_ + bytes > slot_bytes_) {
+    if (!slots_.empty()) {
+      slots_[current_].mark.record(*stream_);
+      slots_[current_].pending = true;
+    }
+    if (slots_.size() < slots) {
+      const device_handle& device = stream_->device();
+      slots_.push_back({pinned_buffer(device, slot_bytes_), event(device), false});
+      current_ = slots_.size() - 1;
+    } else {
+      current_ = (current_ + 1) % slots_.size();
+      if (slots_[current_].pending) slots_[current_].mark.synchronize();
+      slots_[current_].pending = false;
+    }
+    used_ = 0;
+  }
+  std::byte* p = slots_[current_].memory.data() + used_;
+  used_ += (bytes + 63) / 64 * 64;
+  return p;
+}
+
+RLCORE_INLINE void staging::copy(void* to, const void* from, std::size_t bytes, copy_kind kind) {
+  const calls& table = stream_->device().table();
+  const auto guard = stream_->device().enter();
+  check(table, table.rt.aclrtMemcpyAsync(to, bytes, from, bytes, kind, stream_->get()), "aclrtMemcpyAsync",
+        kind == copy_kind::host_to_device ? " to the device" : " to the host");
+}
+
+}  // namespace ascend
+RLCORE_END
+#endif

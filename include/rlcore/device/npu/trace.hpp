@@ -96,45 +96,9 @@ struct argument {
   }
 
   /// The text before the call; "_" stands for a result.
-  RLCORE_NOINLINE std::string before() const {
-    switch (is) {
-      case integer:
-        return std::to_string(number);
-      case real:
-        return decimal(value);
-      case type:
-        return name_of(static_cast<data_type>(number));
-      case truth:
-        return number != 0 ? "true" : "false";
-      case characters:
-        return pointer == nullptr ? "null" : '"' + one_line(static_cast<const char*>(pointer)) + '"';
-      case object:
-        return call_log::instance().object(pointer);
-      case memory:
-        return call_log::instance().memory(pointer);
-      default:
-        return pointer == nullptr ? "null" : "_";
-    }
-  }
+  RLCORE_NOINLINE std::string before() const;
   /// The text of a result after a successful call, as far as two runs agree about it.
-  RLCORE_NOINLINE std::string after(std::string_view call) const {
-    if (is == out_i32) return std::to_string(*static_cast<const std::int32_t*>(pointer));
-    if (is == out_u32) return std::to_string(*static_cast<const std::uint32_t*>(pointer));
-    if (is != out_handle || call.find("Malloc") != call.npos) return {};
-    const void* made = *static_cast<const void* const*>(pointer);
-    if (made == nullptr) return {};
-    call_log& log = call_log::instance();
-    std::string known = log.memory(made);
-    if (call != "aclrtGetCurrentContext" || known == "host") {
-      const auto has = [&](std::string_view part) { return call.find(part) != call.npos; };
-      known = log.number(has("Stream")    ? "stream"
-                         : has("Event")   ? "event"
-                         : has("Context") ? "context"
-                                          : "communicator");
-      log.name(made, known, true);
-    }
-    return known;
-  }
+  RLCORE_NOINLINE std::string after(std::string_view call) const;
 };
 using argument_list = std::initializer_list<argument>;  ///< of one call
 
@@ -147,63 +111,16 @@ RLCORE_NOINLINE inline void log_call(const char* name, const char* phase, argume
 }
 
 /// Logs the line of an answer, if it is more than success, and records new objects and allocations.
-RLCORE_NOINLINE inline void log_answer(std::string_view call, int status, argument_list arguments) {
-  call_log& log = call_log::instance();
-  if (status != 0) return log.line("  -> " + std::to_string(status));
-  const argument* const a = arguments.begin();
-  if (call == "aclrtMalloc" || call == "aclrtMallocHost")
-    log.allocated(*static_cast<const void* const*>(a[0].pointer), static_cast<std::size_t>(a[1].number));
-  if (call.find("Destroy") != call.npos) log.forget(a[0].pointer);
-  if (call == "HcclCommInitAll")
-    for (std::int64_t i = 1; i < a[0].number; ++i)
-      log.name(static_cast<const HcclComm*>(a[2].pointer)[i], log.number("communicator"), true);
-  std::string line;
-  for (const argument& one : arguments)
-    if (const std::string filled = one.after(call); !filled.empty()) line += (line.empty() ? "" : ", ") + filled;
-  if (!line.empty()) log.line("  -> " + line);
-}
+RLCORE_NOINLINE void log_answer(std::string_view call, int status, argument_list arguments);
 /// Logs the answer of an operator's first phase: an error, or the workspace unless it is 0.
-RLCORE_NOINLINE inline void log_plan(const char* name, int status, const std::uint64_t* workspace,
-                                     aclOpExecutor* const* executor) {
-  call_log& log = call_log::instance();
-  if (status != 0) return log.line("  -> " + std::to_string(status));
-  if (workspace == nullptr || executor == nullptr) return;
-  log.name(*executor, std::string(name) + " planned");
-  if (*workspace != 0) log.line("  -> workspace " + std::to_string(*workspace));
-}
+RLCORE_NOINLINE void log_plan(const char* name, int status, const std::uint64_t* workspace,
+                              aclOpExecutor* const* executor);
 
 /// A tensor, a scalar, an array or a list in the log, from the arguments of the function that makes it.
-inline std::string made_text(const std::int64_t* shape, std::uint64_t rank, data_type type, const std::int64_t* strides,
-                             std::int64_t offset, format layout, const std::int64_t* storage,
-                             std::uint64_t storage_rank, void* data) {
-  std::string line = name_of(type);
-  line += "[" + list_text(shape, rank) + "]";
-  std::int64_t step = 1, elements = 1;
-  bool contiguous = true;
-  for (std::uint64_t i = rank; i-- > 0; step *= shape[i])
-    if (strides != nullptr && shape[i] != 1) contiguous = contiguous && strides[i] == step;
-  for (std::uint64_t i = 0; i < storage_rank && storage != nullptr; ++i) elements *= storage[i];
-  if (!contiguous) line += " strides " + list_text(strides, rank);
-  if (elements != step) line += " of " + std::to_string(elements);
-  if (layout != format::nd) line += " format " + std::to_string(static_cast<int>(layout));
-  return line + "@" + call_log::instance().memory(data) + (offset == 0 ? "" : "[" + std::to_string(offset) + "]");
-}
-inline std::string made_text(void* value, data_type type) {
-  switch (type) {
-    case data_type::float32:
-      return decimal(static_cast<double>(*static_cast<float*>(value)));
-    case data_type::float64:
-      return decimal(*static_cast<double*>(value));
-    case data_type::int64:
-      return std::to_string(*static_cast<std::int64_t*>(value));
-    case data_type::int32:
-      return std::to_string(*static_cast<std::int32_t*>(value));
-    case data_type::boolean:
-      return *static_cast<bool*>(value) ? "true" : "false";
-    default:
-      return name_of(type);
-  }
-}
+std::string made_text(const std::int64_t* shape, std::uint64_t rank, data_type type, const std::int64_t* strides,
+                      std::int64_t offset, format layout, const std::int64_t* storage, std::uint64_t storage_rank,
+                      void* data);
+std::string made_text(void* value, data_type type);
 inline std::string made_text(const std::int64_t* values, std::uint64_t size) {
   return "{" + list_text(values, size) + "}";
 }
@@ -273,7 +190,118 @@ void redirect(const char* name, const Table& from, Table& to) {
 
 }  // namespace traced
 
-inline const calls& call_log::start(const calls& from, sink to) {
+/// `table` itself, or a logged one if `name`, or else the environment variable RLCORE_NPU_TRACE, names a file to write
+/// the log to. Every line is flushed before its call, so the last line before a crash names the failing call or a later
+/// one. Throws file_error if the file cannot be written.
+const calls& traced_if_asked(const calls& table, const std::string& name = {});
+
+}  // namespace ascend
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend::traced {
+
+RLCORE_INLINE std::string argument::before() const {
+  switch (is) {
+    case integer:
+      return std::to_string(number);
+    case real:
+      return decimal(value);
+    case type:
+      return name_of(static_cast<data_type>(number));
+    case truth:
+      return number != 0 ? "true" : "false";
+    case characters:
+      return pointer == nullptr ? "null" : '"' + one_line(static_cast<const char*>(pointer)) + '"';
+    case object:
+      return call_log::instance().object(pointer);
+    case memory:
+      return call_log::instance().memory(pointer);
+    default:
+      return pointer == nullptr ? "null" : "_";
+  }
+}
+
+RLCORE_INLINE std::string argument::after(std::string_view call) const {
+  if (is == out_i32) return std::to_string(*static_cast<const std::int32_t*>(pointer));
+  if (is == out_u32) return std::to_string(*static_cast<const std::uint32_t*>(pointer));
+  if (is != out_handle || call.find("Malloc") != call.npos) return {};
+  const void* made = *static_cast<const void* const*>(pointer);
+  if (made == nullptr) return {};
+  call_log& log = call_log::instance();
+  std::string known = log.memory(made);
+  if (call != "aclrtGetCurrentContext" || known == "host") {
+    const auto has = [&](std::string_view part) { return call.find(part) != call.npos; };
+    known = log.number(has("Stream") ? "stream" : has("Event") ? "event" : has("Context") ? "context" : "communicator");
+    log.name(made, known, true);
+  }
+  return known;
+}
+
+RLCORE_INLINE void log_answer(std::string_view call, int status, argument_list arguments) {
+  call_log& log = call_log::instance();
+  if (status != 0) return log.line("  -> " + std::to_string(status));
+  const argument* const a = arguments.begin();
+  if (call == "aclrtMalloc" || call == "aclrtMallocHost")
+    log.allocated(*static_cast<const void* const*>(a[0].pointer), static_cast<std::size_t>(a[1].number));
+  if (call.find("Destroy") != call.npos) log.forget(a[0].pointer);
+  if (call == "HcclCommInitAll")
+    for (std::int64_t i = 1; i < a[0].number; ++i)
+      log.name(static_cast<const HcclComm*>(a[2].pointer)[i], log.number("communicator"), true);
+  std::string line;
+  for (const argument& one : arguments)
+    if (const std::string filled = one.after(call); !filled.empty()) line += (line.empty() ? "" : ", ") + filled;
+  if (!line.empty()) log.line("  -> " + line);
+}
+
+RLCORE_INLINE void log_plan(const char* name, int status, const std::uint64_t* workspace,
+                            aclOpExecutor* const* executor) {
+  call_log& log = call_log::instance();
+  if (status != 0) return log.line("  -> " + std::to_string(status));
+  if (workspace == nullptr || executor == nullptr) return;
+  log.name(*executor, std::string(name) + " planned");
+  if (*workspace != 0) log.line("  -> workspace " + std::to_string(*workspace));
+}
+
+RLCORE_INLINE std::string made_text(const std::int64_t* shape, std::uint64_t rank, data_type type,
+                                    const std::int64_t* strides, std::int64_t offset, format layout,
+                                    const std::int64_t* storage, std::uint64_t storage_rank, void* data) {
+  std::string line = name_of(type);
+  line += "[" + list_text(shape, rank) + "]";
+  std::int64_t step = 1, elements = 1;
+  bool contiguous = true;
+  for (std::uint64_t i = rank; i-- > 0; step *= shape[i])
+    if (strides != nullptr && shape[i] != 1) contiguous = contiguous && strides[i] == step;
+  for (std::uint64_t i = 0; i < storage_rank && storage != nullptr; ++i) elements *= storage[i];
+  if (!contiguous) line += " strides " + list_text(strides, rank);
+  if (elements != step) line += " of " + std::to_string(elements);
+  if (layout != format::nd) line += " format " + std::to_string(static_cast<int>(layout));
+  return line + "@" + call_log::instance().memory(data) + (offset == 0 ? "" : "[" + std::to_string(offset) + "]");
+}
+
+RLCORE_INLINE std::string made_text(void* value, data_type type) {
+  switch (type) {
+    case data_type::float32:
+      return decimal(static_cast<double>(*static_cast<float*>(value)));
+    case data_type::float64:
+      return decimal(*static_cast<double*>(value));
+    case data_type::int64:
+      return std::to_string(*static_cast<std::int64_t*>(value));
+    case data_type::int32:
+      return std::to_string(*static_cast<std::int32_t*>(value));
+    case data_type::boolean:
+      return *static_cast<bool*>(value) ? "true" : "false";
+    default:
+      return name_of(type);
+  }
+}
+
+}  // namespace ascend::traced
+
+namespace ascend {
+
+RLCORE_INLINE const calls& call_log::start(const calls& from, sink to) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (to_ && target_ != &from) throw device_error("rlcore: npu: two providers of Ascend's functions in one trace");
   to_ = std::move(to);
@@ -295,10 +323,7 @@ inline const calls& call_log::start(const calls& from, sink to) {
   return table_;
 }
 
-/// `table` itself, or a logged one if `name`, or else the environment variable RLCORE_NPU_TRACE, names a file to write
-/// the log to. Every line is flushed before its call, so the last line before a crash names the failing call or a later
-/// one. Throws file_error if the file cannot be written.
-inline const calls& traced_if_asked(const calls& table, const std::string& name = {}) {
+RLCORE_INLINE const calls& traced_if_asked(const calls& table, const std::string& name) {
   call_log& log = call_log::instance();
   const char* path = name.empty() ? std::getenv("RLCORE_NPU_TRACE") : name.c_str();
   if (path == nullptr || *path == '\0' || &table == &log.table()) return table;
@@ -315,3 +340,4 @@ inline const calls& traced_if_asked(const calls& table, const std::string& name 
 
 }  // namespace ascend
 RLCORE_END
+#endif

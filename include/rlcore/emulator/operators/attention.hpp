@@ -61,49 +61,12 @@ struct attention_values {
 /// rows' maxima and sums eight times each, in float32, and in an order that their shape does not show: sequence after
 /// sequence, in each of them head after head, in each of these row after row. softmaxOut is not written. See
 /// numerics/flash_attention.hpp for the order.
-inline kernel aclnnFlashAttentionVarLenScore(planner& p, input query, input key, input value, input shift,
-                                             input drop_mask, input padding_mask, input mask, ints prefix,
-                                             ints query_ends, ints key_ends, double scale, double keep_probability,
-                                             std::int64_t before, std::int64_t after, std::int64_t heads, text layout,
-                                             std::int64_t inner_precise, std::int64_t sparse_mode, output softmax_max,
-                                             output softmax_sum, output, output attention_out) {
-  const auto a = packed_attention::plan(p, query, key, value,
-                                        {shift, drop_mask, padding_mask, mask, prefix, query_ends, key_ends, scale,
-                                         keep_probability, before, after, heads, layout, inner_precise, sparse_mode});
-  const tensor top = p.out(softmax_max, {data_type::float32}), total = p.out(softmax_sum, {data_type::float32});
-  const tensor out = p.out(attention_out, {a.q.type});
-  p.require_shape(top, {a.rows(), a.heads(), 8}, "softmaxMax");
-  p.require_shape(total, {a.rows(), a.heads(), 8}, "softmaxSum");
-  p.require_shape(out, {a.rows(), a.heads(), a.value_width()}, "attentionOut");
-  p.workspace = static_cast<std::uint64_t>(a.rows() * a.heads() * a.value_width()) * 4;
-  return in_working_precision(p.machine, [=](execution& e, auto kind) {
-    using real = decltype(kind);
-    const attention_values<real> in{e.read<real>(a.q), e.read<real>(a.k), e.read<real>(a.v), a.load_mask(e)};
-    const std::int64_t n = a.heads(), vw = a.value_width();
-    const auto values = static_cast<std::size_t>(a.rows() * n);
-    real* y = e.take<real>(values * static_cast<std::size_t>(vw));
-    real *m = e.take<real>(8 * values), *l = e.take<real>(8 * values);
-    for (std::size_t b = 0; b < a.query_ends.size(); ++b)
-      for (std::int64_t h = 0; h < (in.mask.of_head > 0 ? n : 1); ++h)
-        a.check_mask(a.visible(in.mask, b, h), b, e.machine.strict);
-    a.for_each_head(e.machine.threads, n, [&](std::size_t b, std::int64_t h) {
-      const attention_head<real> head = in.head(a, b, h, e.overflow);
-      const std::int64_t row = a.first_row(b), rows = head.queries;
-      std::vector<real> result(static_cast<std::size_t>(rows * vw)), tops(static_cast<std::size_t>(rows)), totals(tops);
-      attention_forward(head, result.data(), tops.data(), totals.data(), machine_exp{e});
-      for (std::int64_t i = 0; i < rows; ++i) {
-        const std::int64_t to = (row + i) * n + h;
-        std::copy_n(result.data() + i * vw, vw, y + to * vw);
-        const std::int64_t statistic = 8 * (row * n + h * rows + i);
-        std::fill_n(m + statistic, 8, tops[static_cast<std::size_t>(i)]);
-        std::fill_n(l + statistic, 8, totals[static_cast<std::size_t>(i)]);
-      }
-    });
-    e.store(out, std::span<const real>(y, values * static_cast<std::size_t>(vw)), rounding::nearest_away);
-    e.store(top, std::span<const real>(m, 8 * values));
-    e.store(total, std::span<const real>(l, 8 * values));
-  });
-}
+kernel aclnnFlashAttentionVarLenScore(planner& p, input query, input key, input value, input shift, input drop_mask,
+                                      input padding_mask, input mask, ints prefix, ints query_ends, ints key_ends,
+                                      double scale, double keep_probability, std::int64_t before, std::int64_t after,
+                                      std::int64_t heads, text layout, std::int64_t inner_precise,
+                                      std::int64_t sparse_mode, output softmax_max, output softmax_sum, output,
+                                      output attention_out);
 
 /// What the gradient reads: the results of the forward pass too, and the slopes of its output.
 template <class Real>
@@ -176,8 +139,74 @@ class attention_gradient_group {
 };
 
 /// 0..count-1 in a random order that the key, sequence and head alone decide.
-inline std::vector<std::uint32_t> shuffled_blocks(std::size_t count, const random_key& key, std::uint32_t sequence,
-                                                  std::uint32_t head) {
+std::vector<std::uint32_t> shuffled_blocks(std::size_t count, const random_key& key, std::uint32_t sequence,
+                                           std::uint32_t head);
+
+/// dq, dk, dv of the same attention; softmaxMax, softmaxSum and attentionIn are the results of the forward pass. Unless
+/// the context is deterministic, the blocks of each group of heads arrive in an order drawn from the machine's seed;
+/// see numerics/flash_attention_gradient.hpp. softmaxIn is not read, dpse not written.
+kernel aclnnFlashAttentionUnpaddingScoreGrad(planner& p, input query, input key, input value, input dy, input shift,
+                                             input drop_mask, input padding_mask, input mask, input softmax_max,
+                                             input softmax_sum, input, input attention_in, ints prefix, ints query_ends,
+                                             ints key_ends, double scale, double keep_probability, std::int64_t before,
+                                             std::int64_t after, std::int64_t heads, text layout,
+                                             std::int64_t inner_precise, std::int64_t sparse_mode, output dq_out,
+                                             output dk_out, output dv_out, output);
+
+}  // namespace ascend::emulated::plans
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated::plans {
+
+RLCORE_INLINE kernel aclnnFlashAttentionVarLenScore(planner& p, input query, input key, input value, input shift,
+                                                    input drop_mask, input padding_mask, input mask, ints prefix,
+                                                    ints query_ends, ints key_ends, double scale,
+                                                    double keep_probability, std::int64_t before, std::int64_t after,
+                                                    std::int64_t heads, text layout, std::int64_t inner_precise,
+                                                    std::int64_t sparse_mode, output softmax_max, output softmax_sum,
+                                                    output, output attention_out) {
+  const auto a = packed_attention::plan(p, query, key, value,
+                                        {shift, drop_mask, padding_mask, mask, prefix, query_ends, key_ends, scale,
+                                         keep_probability, before, after, heads, layout, inner_precise, sparse_mode});
+  const tensor top = p.out(softmax_max, {data_type::float32}), total = p.out(softmax_sum, {data_type::float32});
+  const tensor out = p.out(attention_out, {a.q.type});
+  p.require_shape(top, {a.rows(), a.heads(), 8}, "softmaxMax");
+  p.require_shape(total, {a.rows(), a.heads(), 8}, "softmaxSum");
+  p.require_shape(out, {a.rows(), a.heads(), a.value_width()}, "attentionOut");
+  p.workspace = static_cast<std::uint64_t>(a.rows() * a.heads() * a.value_width()) * 4;
+  return in_working_precision(p.machine, [=](execution& e, auto kind) {
+    using real = decltype(kind);
+    const attention_values<real> in{e.read<real>(a.q), e.read<real>(a.k), e.read<real>(a.v), a.load_mask(e)};
+    const std::int64_t n = a.heads(), vw = a.value_width();
+    const auto values = static_cast<std::size_t>(a.rows() * n);
+    real* y = e.take<real>(values * static_cast<std::size_t>(vw));
+    real *m = e.take<real>(8 * values), *l = e.take<real>(8 * values);
+    for (std::size_t b = 0; b < a.query_ends.size(); ++b)
+      for (std::int64_t h = 0; h < (in.mask.of_head > 0 ? n : 1); ++h)
+        a.check_mask(a.visible(in.mask, b, h), b, e.machine.strict);
+    a.for_each_head(e.machine.threads, n, [&](std::size_t b, std::int64_t h) {
+      const attention_head<real> head = in.head(a, b, h, e.overflow);
+      const std::int64_t row = a.first_row(b), rows = head.queries;
+      std::vector<real> result(static_cast<std::size_t>(rows * vw)), tops(static_cast<std::size_t>(rows)), totals(tops);
+      attention_forward(head, result.data(), tops.data(), totals.data(), machine_exp{e});
+      for (std::int64_t i = 0; i < rows; ++i) {
+        const std::int64_t to = (row + i) * n + h;
+        std::copy_n(result.data() + i * vw, vw, y + to * vw);
+        const std::int64_t statistic = 8 * (row * n + h * rows + i);
+        std::fill_n(m + statistic, 8, tops[static_cast<std::size_t>(i)]);
+        std::fill_n(l + statistic, 8, totals[static_cast<std::size_t>(i)]);
+      }
+    });
+    e.store(out, std::span<const real>(y, values * static_cast<std::size_t>(vw)), rounding::nearest_away);
+    e.store(top, std::span<const real>(m, 8 * values));
+    e.store(total, std::span<const real>(l, 8 * values));
+  });
+}
+
+RLCORE_INLINE std::vector<std::uint32_t> shuffled_blocks(std::size_t count, const random_key& key,
+                                                         std::uint32_t sequence, std::uint32_t head) {
   std::vector<std::uint32_t> order(count);
   std::iota(order.begin(), order.end(), 0u);
   for (auto i = static_cast<std::uint32_t>(count); i > 1; --i)
@@ -185,17 +214,12 @@ inline std::vector<std::uint32_t> shuffled_blocks(std::size_t count, const rando
   return order;
 }
 
-/// dq, dk, dv of the same attention; softmaxMax, softmaxSum and attentionIn are the results of the forward pass. Unless
-/// the context is deterministic, the blocks of each group of heads arrive in an order drawn from the machine's seed;
-/// see numerics/flash_attention_gradient.hpp. softmaxIn is not read, dpse not written.
-inline kernel aclnnFlashAttentionUnpaddingScoreGrad(planner& p, input query, input key, input value, input dy,
-                                                    input shift, input drop_mask, input padding_mask, input mask,
-                                                    input softmax_max, input softmax_sum, input, input attention_in,
-                                                    ints prefix, ints query_ends, ints key_ends, double scale,
-                                                    double keep_probability, std::int64_t before, std::int64_t after,
-                                                    std::int64_t heads, text layout, std::int64_t inner_precise,
-                                                    std::int64_t sparse_mode, output dq_out, output dk_out,
-                                                    output dv_out, output) {
+RLCORE_INLINE kernel aclnnFlashAttentionUnpaddingScoreGrad(
+    planner& p, input query, input key, input value, input dy, input shift, input drop_mask, input padding_mask,
+    input mask, input softmax_max, input softmax_sum, input, input attention_in, ints prefix, ints query_ends,
+    ints key_ends, double scale, double keep_probability, std::int64_t before, std::int64_t after, std::int64_t heads,
+    text layout, std::int64_t inner_precise, std::int64_t sparse_mode, output dq_out, output dk_out, output dv_out,
+    output) {
   const auto a = packed_attention::plan(p, query, key, value,
                                         {shift, drop_mask, padding_mask, mask, prefix, query_ends, key_ends, scale,
                                          keep_probability, before, after, heads, layout, inner_precise, sparse_mode});
@@ -239,3 +263,4 @@ inline kernel aclnnFlashAttentionUnpaddingScoreGrad(planner& p, input query, inp
 
 }  // namespace ascend::emulated::plans
 RLCORE_END
+#endif

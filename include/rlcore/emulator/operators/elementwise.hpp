@@ -13,37 +13,13 @@ RLCORE_BEGIN
 namespace ascend::emulated::plans {
 
 /// Maps f over one float tensor.
-inline kernel float_map(planner& p, input self, output out, const element_loops& loops) {
-  auto x = p.in(self, float_types);
-  auto y = p.out(out, float_types);
-  const auto type = x.type;
-  return map_elements(p, std::move(x), std::nullopt, std::move(y), type, loops);
-}
+kernel float_map(planner& p, input self, output out, const element_loops& loops);
 /// f(x, y) of two inputs of any type, in the promoted one.
-inline kernel any_map(planner& p, input self, input other, output out, const element_loops& loops,
-                      const coefficients& c = {}) {
-  auto a = p.in(self, any_type), b = p.in(other, any_type);
-  auto y = p.out(out, any_type);
-  const auto type = promoted(p, a.type, b.type);
-  p.require(floating(y.type) || !floating(type), "an output of integers for a result of floats");
-  return map_elements(p, std::move(a), std::move(b), std::move(y), type, loops, c);
-}
+kernel any_map(planner& p, input self, input other, output out, const element_loops& loops, const coefficients& c = {});
 /// A comparison: values are compared exactly, the output is 0 or 1.
-inline kernel compare(planner& p, input self, input other, output out, const element_loops& loops) {
-  auto a = p.in(self, any_type), b = p.in(other, any_type);
-  auto y = p.out(out, any_type);
-  const auto type = floating(promoted(p, a.type, b.type)) ? data_type::float32 : data_type::int64;
-  return map_elements(p, std::move(a), std::move(b), std::move(y), type, loops);
-}
+kernel compare(planner& p, input self, input other, output out, const element_loops& loops);
 /// A comparison with a scalar, which is rounded to the promoted type of both first: the output is 0 or 1.
-inline kernel compare_scalar(planner& p, input self, scalar other, output out, const element_loops& loops) {
-  auto a = p.in(self, any_type);
-  const double bound = p.value(other);
-  const auto type = promoted_scalar(a.type, p.type_of(other));
-  auto y = p.out(out, any_type);
-  return map_elements(p, std::move(a), std::nullopt, std::move(y),
-                      floating(type) ? data_type::float32 : data_type::int64, loops, {scalar_as(bound, type)});
-}
+kernel compare_scalar(planner& p, input self, scalar other, output out, const element_loops& loops);
 
 /// self + alpha other.
 inline kernel aclnnAdd(planner& p, input self, input other, scalar alpha, output out) {
@@ -62,34 +38,11 @@ inline kernel aclnnMul(planner& p, input self, input other, output out) {
   return any_map(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x * y; }));
 }
 /// self times other, a scalar that is not rounded to the type of self.
-inline kernel aclnnMuls(planner& p, input self, scalar other, output out) {
-  auto x = p.in(self, any_type);
-  const double factor = p.value(other);
-  const auto type = promoted_scalar(x.type, p.type_of(other));
-  auto y = p.out(out, any_type);
-  return map_elements(p, std::move(x), std::nullopt, std::move(y), type,
-                      of_all([](auto&, auto& c, auto v) { return v * static_cast<decltype(v)>(c.a); }), {factor});
-}
+kernel aclnnMuls(planner& p, input self, scalar other, output out);
 /// self + alpha other, a scalar.
-inline kernel aclnnAdds(planner& p, input self, scalar other, scalar alpha, output out) {
-  auto x = p.in(self, any_type);
-  const double term = p.value(other), factor = p.value(alpha);
-  const auto type = promoted_scalar(x.type, p.type_of(other));
-  auto y = p.out(out, any_type);
-  return map_elements(p, std::move(x), std::nullopt, std::move(y), type, of_all([](auto&, auto& c, auto v) {
-                        using Real = decltype(v);
-                        return v + static_cast<Real>(c.b) * static_cast<Real>(c.a);
-                      }),
-                      {scalar_as(term, type), factor});
-}
+kernel aclnnAdds(planner& p, input self, scalar other, scalar alpha, output out);
 /// Integers are divided as floats.
-inline kernel aclnnDiv(planner& p, input self, input other, output out) {
-  auto a = p.in(self, any_type), b = p.in(other, any_type);
-  auto y = p.out(out, float_types);
-  const auto both = promoted(p, a.type, b.type);
-  return map_elements(p, std::move(a), std::move(b), std::move(y), floating(both) ? both : data_type::float32,
-                      of_floats([](auto&, auto&, auto x, auto z) { return x / z; }));
-}
+kernel aclnnDiv(planner& p, input self, input other, output out);
 /// e^self.
 inline kernel aclnnExp(planner& p, input self, output out) {
   return float_map(p, self, out, of_floats([](auto& e, auto&, auto x) { return e.exp(x); }));
@@ -99,13 +52,7 @@ inline kernel aclnnLog(planner& p, input self, output out) {
   return float_map(p, self, out, of_floats([](auto& e, auto&, auto x) { return e.log(x); }));
 }
 /// -self.
-inline kernel aclnnNeg(planner& p, input self, output out) {
-  auto x = p.in(self, any_type);
-  auto y = p.out(out, any_type);
-  const auto type = x.type;
-  return map_elements(p, std::move(x), std::nullopt, std::move(y), type,
-                      of_all([](auto&, auto&, auto v) { return -v; }));
-}
+kernel aclnnNeg(planner& p, input self, output out);
 /// The square root of self.
 inline kernel aclnnSqrt(planner& p, input self, output out) {
   return float_map(p, self, out, of_floats([](auto&, auto&, auto x) { return std::sqrt(x); }));
@@ -124,41 +71,13 @@ inline kernel aclnnSilu(planner& p, input self, output out) {
   return float_map(p, self, out, of_floats([](auto& e, auto&, auto x) { return x / (decltype(x){1} + e.exp(-x)); }));
 }
 /// dy s (1 + x (1 - s)), s = sigmoid(x).
-inline kernel aclnnSiluBackward(planner& p, input dy, input self, output dx) {
-  auto g = p.in(dy, float_types), x = p.in(self, float_types);
-  auto out = p.out(dx, float_types);
-  p.require(g.type == x.type, "gradient and input have different types");
-  const auto type = x.type;
-  return map_elements(p, std::move(g), std::move(x), std::move(out), type,
-                      of_floats([](auto& e, auto&, auto d, auto v) {
-                        using Real = decltype(v);
-                        const Real s = sigmoid(e, v);
-                        return d * (s * (Real{1} + v * (Real{1} - s)));
-                      }));
-}
+kernel aclnnSiluBackward(planner& p, input dy, input self, output dx);
 /// NaN if one of the two is NaN.
 inline kernel aclnnMaximum(planner& p, input self, input other, output out) {
   return any_map(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x > y || x != x ? x : y; }));
 }
 /// Either bound may be null, not both. NaN stays.
-inline kernel aclnnClamp(planner& p, input self, scalar min, scalar max, output out) {
-  auto x = p.in(self, any_type);
-  if (!min && !max) p.refuse(null_pointer, "both bounds are null");
-  coefficients c;
-  c.first = min != nullptr;
-  c.second = max != nullptr;
-  if (c.first) c.a = scalar_as(p.value(min), x.type);
-  if (c.second) c.b = scalar_as(p.value(max), x.type);
-  auto y = p.out(out, any_type);
-  const auto type = x.type;
-  return map_elements(p, std::move(x), std::nullopt, std::move(y), type, of_all([](auto&, auto& bounds, auto v) {
-                        using Real = decltype(v);
-                        if (bounds.first && v < static_cast<Real>(bounds.a)) v = static_cast<Real>(bounds.a);
-                        if (bounds.second && v > static_cast<Real>(bounds.b)) v = static_cast<Real>(bounds.b);
-                        return v;
-                      }),
-                      c);
-}
+kernel aclnnClamp(planner& p, input self, scalar min, scalar max, output out);
 /// self < other, a scalar.
 inline kernel aclnnLtScalar(planner& p, input self, scalar other, output out) {
   return compare_scalar(p, self, other, out,
@@ -187,15 +106,129 @@ inline kernel aclnnLogicalAnd(planner& p, input self, input other, output out) {
   return compare(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x != 0 && y != 0; }));
 }
 /// Neither infinite nor NaN; true for integers.
-inline kernel aclnnIsFinite(planner& p, input self, output out) {
+kernel aclnnIsFinite(planner& p, input self, output out);
+/// condition ? self : other.
+kernel aclnnSWhere(planner& p, input condition, input self, input other, output out);
+/// self = mask ? value : self, in place; the mask is repeated to the shape of self.
+kernel aclnnInplaceMaskedFillScalar(planner& p, output self, input mask, scalar value);
+
+}  // namespace ascend::emulated::plans
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated::plans {
+
+RLCORE_INLINE kernel float_map(planner& p, input self, output out, const element_loops& loops) {
+  auto x = p.in(self, float_types);
+  auto y = p.out(out, float_types);
+  const auto type = x.type;
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type, loops);
+}
+
+RLCORE_INLINE kernel any_map(planner& p, input self, input other, output out, const element_loops& loops,
+                             const coefficients& c) {
+  auto a = p.in(self, any_type), b = p.in(other, any_type);
+  auto y = p.out(out, any_type);
+  const auto type = promoted(p, a.type, b.type);
+  p.require(floating(y.type) || !floating(type), "an output of integers for a result of floats");
+  return map_elements(p, std::move(a), std::move(b), std::move(y), type, loops, c);
+}
+
+RLCORE_INLINE kernel compare(planner& p, input self, input other, output out, const element_loops& loops) {
+  auto a = p.in(self, any_type), b = p.in(other, any_type);
+  auto y = p.out(out, any_type);
+  const auto type = floating(promoted(p, a.type, b.type)) ? data_type::float32 : data_type::int64;
+  return map_elements(p, std::move(a), std::move(b), std::move(y), type, loops);
+}
+
+RLCORE_INLINE kernel compare_scalar(planner& p, input self, scalar other, output out, const element_loops& loops) {
+  auto a = p.in(self, any_type);
+  const double bound = p.value(other);
+  const auto type = promoted_scalar(a.type, p.type_of(other));
+  auto y = p.out(out, any_type);
+  return map_elements(p, std::move(a), std::nullopt, std::move(y),
+                      floating(type) ? data_type::float32 : data_type::int64, loops, {scalar_as(bound, type)});
+}
+
+RLCORE_INLINE kernel aclnnMuls(planner& p, input self, scalar other, output out) {
+  auto x = p.in(self, any_type);
+  const double factor = p.value(other);
+  const auto type = promoted_scalar(x.type, p.type_of(other));
+  auto y = p.out(out, any_type);
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type,
+                      of_all([](auto&, auto& c, auto v) { return v * static_cast<decltype(v)>(c.a); }), {factor});
+}
+
+RLCORE_INLINE kernel aclnnAdds(planner& p, input self, scalar other, scalar alpha, output out) {
+  auto x = p.in(self, any_type);
+  const double term = p.value(other), factor = p.value(alpha);
+  const auto type = promoted_scalar(x.type, p.type_of(other));
+  auto y = p.out(out, any_type);
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type, of_all([](auto&, auto& c, auto v) {
+                        using Real = decltype(v);
+                        return v + static_cast<Real>(c.b) * static_cast<Real>(c.a);
+                      }),
+                      {scalar_as(term, type), factor});
+}
+
+RLCORE_INLINE kernel aclnnDiv(planner& p, input self, input other, output out) {
+  auto a = p.in(self, any_type), b = p.in(other, any_type);
+  auto y = p.out(out, float_types);
+  const auto both = promoted(p, a.type, b.type);
+  return map_elements(p, std::move(a), std::move(b), std::move(y), floating(both) ? both : data_type::float32,
+                      of_floats([](auto&, auto&, auto x, auto z) { return x / z; }));
+}
+
+RLCORE_INLINE kernel aclnnNeg(planner& p, input self, output out) {
+  auto x = p.in(self, any_type);
+  auto y = p.out(out, any_type);
+  const auto type = x.type;
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type,
+                      of_all([](auto&, auto&, auto v) { return -v; }));
+}
+
+RLCORE_INLINE kernel aclnnSiluBackward(planner& p, input dy, input self, output dx) {
+  auto g = p.in(dy, float_types), x = p.in(self, float_types);
+  auto out = p.out(dx, float_types);
+  p.require(g.type == x.type, "gradient and input have different types");
+  const auto type = x.type;
+  return map_elements(p, std::move(g), std::move(x), std::move(out), type,
+                      of_floats([](auto& e, auto&, auto d, auto v) {
+                        using Real = decltype(v);
+                        const Real s = sigmoid(e, v);
+                        return d * (s * (Real{1} + v * (Real{1} - s)));
+                      }));
+}
+
+RLCORE_INLINE kernel aclnnClamp(planner& p, input self, scalar min, scalar max, output out) {
+  auto x = p.in(self, any_type);
+  if (!min && !max) p.refuse(null_pointer, "both bounds are null");
+  coefficients c;
+  c.first = min != nullptr;
+  c.second = max != nullptr;
+  if (c.first) c.a = scalar_as(p.value(min), x.type);
+  if (c.second) c.b = scalar_as(p.value(max), x.type);
+  auto y = p.out(out, any_type);
+  const auto type = x.type;
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type, of_all([](auto&, auto& bounds, auto v) {
+                        using Real = decltype(v);
+                        if (bounds.first && v < static_cast<Real>(bounds.a)) v = static_cast<Real>(bounds.a);
+                        if (bounds.second && v > static_cast<Real>(bounds.b)) v = static_cast<Real>(bounds.b);
+                        return v;
+                      }),
+                      c);
+}
+
+RLCORE_INLINE kernel aclnnIsFinite(planner& p, input self, output out) {
   auto x = p.in(self, any_type);
   auto y = p.out(out, {data_type::boolean});
   const auto type = floating(x.type) ? data_type::float32 : data_type::int64;
   return map_elements(p, std::move(x), std::nullopt, std::move(y), type,
                       of_all([](auto&, auto&, auto v) { return v - v == 0; }));
 }
-/// condition ? self : other.
-inline kernel aclnnSWhere(planner& p, input condition, input self, input other, output out) {
+
+RLCORE_INLINE kernel aclnnSWhere(planner& p, input condition, input self, input other, output out) {
   auto c = p.in(condition, {data_type::boolean, data_type::uint8});
   auto a = p.in(self, any_type), b = p.in(other, any_type);
   auto y = p.out(out, any_type);
@@ -215,8 +248,8 @@ inline kernel aclnnSWhere(planner& p, input condition, input self, input other, 
                    e.store(y, z);
                  });
 }
-/// self = mask ? value : self, in place; the mask is repeated to the shape of self.
-inline kernel aclnnInplaceMaskedFillScalar(planner& p, output self, input mask, scalar value) {
+
+RLCORE_INLINE kernel aclnnInplaceMaskedFillScalar(planner& p, output self, input mask, scalar value) {
   auto x = p.out(self, any_type);
   auto m = p.in(mask, {data_type::boolean});
   const double filling = scalar_as(p.value(value), x.type);
@@ -233,3 +266,4 @@ inline kernel aclnnInplaceMaskedFillScalar(planner& p, output self, input mask, 
 
 }  // namespace ascend::emulated::plans
 RLCORE_END
+#endif

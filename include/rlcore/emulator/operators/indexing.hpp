@@ -18,12 +18,7 @@ inline void check_index(std::int64_t i, std::int64_t extent, const char* name) {
     throw outcome_error{507015, std::string(name) + ": index " + std::to_string(i) + " of " + std::to_string(extent)};
 }
 /// Extents before and after a dimension.
-inline std::pair<std::int64_t, std::int64_t> around(const extents& shape, std::int64_t d) {
-  std::pair<std::int64_t, std::int64_t> n{1, 1};
-  for (std::int64_t i = 0; i < static_cast<std::int64_t>(shape.size()); ++i)
-    if (i != d) (i < d ? n.first : n.second) *= shape[static_cast<std::size_t>(i)];
-  return n;
-}
+std::pair<std::int64_t, std::int64_t> around(const extents& shape, std::int64_t d);
 /// Calls body(e, Word{}) with a word as large as the type's elements, for operators that move bits.
 template <class Body>
 kernel in_words(data_type type, Body body) {
@@ -40,7 +35,60 @@ kernel in_words(data_type type, Body body) {
 }
 
 /// out[i][j][k] = self[i][index[i][j][k]][k].
-inline kernel aclnnGather(planner& p, input self, std::int64_t dim, input index, output out) {
+kernel aclnnGather(planner& p, input self, std::int64_t dim, input index, output out);
+/// out[i][j][k] = self[i][index[j]][k].
+kernel aclnnIndexSelect(planner& p, input self, std::int64_t dim, input index, output out);
+/// out = self, then out[i][index[j]][k] += alpha source[i][j][k]: atomic additions that arrive in any order unless
+/// deterministic. 16-bit types are summed in float and rounded once.
+kernel aclnnIndexAdd(planner& p, input self, std::int64_t dim, input index, input source, scalar alpha, output out);
+
+/// Where self[indices...] lies: the shape of the result, in which the indexed dimensions stand once, and how its
+/// elements are found in self.
+struct indexed_elements {
+  extents common;                    ///< the shape of the indices, broadcast
+  std::vector<std::size_t> indexed;  ///< dimensions of self
+  extents shape;                     ///< of the result
+  extents strides;                   ///< in self, of the result's elements; 0 along the indexed dimensions
+  std::size_t first = 0;             ///< of the indexed dimensions in the result
+
+  /// Refuses indices that do not broadcast or are none.
+  indexed_elements(planner& p, const tensor& self, const std::vector<tensor>& indices);
+
+  /// The offset in self of every index of the common shape. Throws where an index is outside of self.
+  std::span<const std::int64_t> places(execution& e, const tensor& self, const std::vector<tensor>& indices) const;
+  /// The offset in self of element `flat` of the result.
+  std::int64_t offset(std::size_t flat, std::span<const std::int64_t> places) const;
+
+ private:
+  void put_common() {
+    shape.insert(shape.end(), common.begin(), common.end());
+    strides.insert(strides.end(), common.size(), 0);
+  }
+};
+
+/// The storage between the first and the last element of `t`, as a vector.
+tensor reached_by(const tensor& t);
+
+/// self[indices...] = values, or += if `accumulate`. An empty tensor stands for a full slice. Indexed dimensions next
+/// to each other stay in their place, else their common shape comes first. Which of several values for one element
+/// wins, and the order of additions, is left to chance unless deterministic.
+kernel aclnnIndexPutImpl(planner& p, output self, input_list indices, input values, bool accumulate, bool);
+
+}  // namespace ascend::emulated::plans
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated::plans {
+
+RLCORE_INLINE std::pair<std::int64_t, std::int64_t> around(const extents& shape, std::int64_t d) {
+  std::pair<std::int64_t, std::int64_t> n{1, 1};
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(shape.size()); ++i)
+    if (i != d) (i < d ? n.first : n.second) *= shape[static_cast<std::size_t>(i)];
+  return n;
+}
+
+RLCORE_INLINE kernel aclnnGather(planner& p, input self, std::int64_t dim, input index, output out) {
   auto x = p.in(self, any_type), at = p.in(index, index_types);
   auto y = p.out(out, any_type);
   p.require(x.type == y.type, "input and output have different types");
@@ -73,8 +121,8 @@ inline kernel aclnnGather(planner& p, input self, std::int64_t dim, input index,
     scatter_as<Word>(y, e.storage(y, access::write), words, rounding::nearest_even, e.overflow);
   });
 }
-/// out[i][j][k] = self[i][index[j]][k].
-inline kernel aclnnIndexSelect(planner& p, input self, std::int64_t dim, input index, output out) {
+
+RLCORE_INLINE kernel aclnnIndexSelect(planner& p, input self, std::int64_t dim, input index, output out) {
   auto x = p.in(self, any_type), at = p.in(index, index_types);
   auto y = p.out(out, any_type);
   p.require(x.type == y.type, "input and output have different types");
@@ -101,10 +149,9 @@ inline kernel aclnnIndexSelect(planner& p, input self, std::int64_t dim, input i
       e.move(narrowed(x, d, index_values[j], 1), narrowed(y, d, static_cast<std::int64_t>(j), 1));
   };
 }
-/// out = self, then out[i][index[j]][k] += alpha source[i][j][k]: atomic additions that arrive in any order unless
-/// deterministic. 16-bit types are summed in float and rounded once.
-inline kernel aclnnIndexAdd(planner& p, input self, std::int64_t dim, input index, input source, scalar alpha,
-                            output out) {
+
+RLCORE_INLINE kernel aclnnIndexAdd(planner& p, input self, std::int64_t dim, input index, input source, scalar alpha,
+                                   output out) {
   auto x = p.in(self, any_type), at = p.in(index, index_types), s = p.in(source, any_type);
   const double factor = p.value(alpha);
   auto y = p.out(out, any_type);
@@ -142,77 +189,59 @@ inline kernel aclnnIndexAdd(planner& p, input self, std::int64_t dim, input inde
                  });
 }
 
-/// Where self[indices...] lies: the shape of the result, in which the indexed dimensions stand once, and how its
-/// elements are found in self.
-struct indexed_elements {
-  extents common;                    ///< the shape of the indices, broadcast
-  std::vector<std::size_t> indexed;  ///< dimensions of self
-  extents shape;                     ///< of the result
-  extents strides;                   ///< in self, of the result's elements; 0 along the indexed dimensions
-  std::size_t first = 0;             ///< of the indexed dimensions in the result
+RLCORE_INLINE indexed_elements::indexed_elements(planner& p, const tensor& self, const std::vector<tensor>& indices) {
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i].rank() == 1 && indices[i].size() == 0) continue;
+    extents wider;
+    p.require(broadcast(common, indices[i].shape, wider), "the indices do not broadcast");
+    common = std::move(wider);
+    indexed.push_back(i);
+  }
+  p.require(!indexed.empty(), "no index");
+  // The indexed dimensions stand at the front, or where the first of them was.
+  const bool adjacent = indexed.back() - indexed.front() + 1 == indexed.size();
+  first = adjacent ? indexed.front() : 0;
+  if (!adjacent) put_common();
+  for (std::size_t i = 0; i < self.shape.size(); ++i) {
+    if (adjacent && i == indexed.front()) put_common();
+    if (std::find(indexed.begin(), indexed.end(), i) != indexed.end()) continue;
+    shape.push_back(self.shape[i]);
+    strides.push_back(self.strides[i]);
+  }
+}
 
-  /// Refuses indices that do not broadcast or are none.
-  indexed_elements(planner& p, const tensor& self, const std::vector<tensor>& indices) {
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      if (indices[i].rank() == 1 && indices[i].size() == 0) continue;
-      extents wider;
-      p.require(broadcast(common, indices[i].shape, wider), "the indices do not broadcast");
-      common = std::move(wider);
-      indexed.push_back(i);
-    }
-    p.require(!indexed.empty(), "no index");
-    // The indexed dimensions stand at the front, or where the first of them was.
-    const bool adjacent = indexed.back() - indexed.front() + 1 == indexed.size();
-    first = adjacent ? indexed.front() : 0;
-    if (!adjacent) put_common();
-    for (std::size_t i = 0; i < self.shape.size(); ++i) {
-      if (adjacent && i == indexed.front()) put_common();
-      if (std::find(indexed.begin(), indexed.end(), i) != indexed.end()) continue;
-      shape.push_back(self.shape[i]);
-      strides.push_back(self.strides[i]);
+RLCORE_INLINE std::span<const std::int64_t> indexed_elements::places(execution& e, const tensor& self,
+                                                                     const std::vector<tensor>& indices) const {
+  const auto n = static_cast<std::size_t>(product(common));
+  auto* at = e.take<std::int64_t>(n);
+  std::fill(at, at + n, self.offset);
+  for (const auto i : indexed) {
+    const auto index_values = e.read<std::int64_t>(indices[i]);
+    for (std::size_t j = 0; j < n; ++j) {
+      const std::int64_t wrapped = index_values[j] < 0 ? index_values[j] + self.shape[i] : index_values[j];
+      check_index(wrapped, self.shape[i], "aclnnIndexPutImpl");
+      at[j] += wrapped * self.strides[i];
     }
   }
+  return {at, n};
+}
 
-  /// The offset in self of every index of the common shape. Throws where an index is outside of self.
-  std::span<const std::int64_t> places(execution& e, const tensor& self, const std::vector<tensor>& indices) const {
-    const auto n = static_cast<std::size_t>(product(common));
-    auto* at = e.take<std::int64_t>(n);
-    std::fill(at, at + n, self.offset);
-    for (const auto i : indexed) {
-      const auto index_values = e.read<std::int64_t>(indices[i]);
-      for (std::size_t j = 0; j < n; ++j) {
-        const std::int64_t wrapped = index_values[j] < 0 ? index_values[j] + self.shape[i] : index_values[j];
-        check_index(wrapped, self.shape[i], "aclnnIndexPutImpl");
-        at[j] += wrapped * self.strides[i];
-      }
+RLCORE_INLINE std::int64_t indexed_elements::offset(std::size_t flat, std::span<const std::int64_t> places) const {
+  std::int64_t element = 0, rest = static_cast<std::int64_t>(flat), place = 0, scale = 1;
+  for (std::size_t k = shape.size(); k-- > 0;) {
+    const std::int64_t i = rest % shape[k];
+    rest /= shape[k];
+    if (k >= first && k < first + common.size()) {
+      place += i * scale;
+      scale *= shape[k];
+    } else {
+      element += i * strides[k];
     }
-    return {at, n};
   }
-  /// The offset in self of element `flat` of the result.
-  std::int64_t offset(std::size_t flat, std::span<const std::int64_t> places) const {
-    std::int64_t element = 0, rest = static_cast<std::int64_t>(flat), place = 0, scale = 1;
-    for (std::size_t k = shape.size(); k-- > 0;) {
-      const std::int64_t i = rest % shape[k];
-      rest /= shape[k];
-      if (k >= first && k < first + common.size()) {
-        place += i * scale;
-        scale *= shape[k];
-      } else {
-        element += i * strides[k];
-      }
-    }
-    return element + places[static_cast<std::size_t>(place)];
-  }
+  return element + places[static_cast<std::size_t>(place)];
+}
 
- private:
-  void put_common() {
-    shape.insert(shape.end(), common.begin(), common.end());
-    strides.insert(strides.end(), common.size(), 0);
-  }
-};
-
-/// The storage between the first and the last element of `t`, as a vector.
-inline tensor reached_by(const tensor& t) {
+RLCORE_INLINE tensor reached_by(const tensor& t) {
   const auto [low, high] = t.reach();
   tensor reached = t;
   reached.shape = {high + 1 - low};
@@ -221,10 +250,8 @@ inline tensor reached_by(const tensor& t) {
   return reached;
 }
 
-/// self[indices...] = values, or += if `accumulate`. An empty tensor stands for a full slice. Indexed dimensions next
-/// to each other stay in their place, else their common shape comes first. Which of several values for one element
-/// wins, and the order of additions, is left to chance unless deterministic.
-inline kernel aclnnIndexPutImpl(planner& p, output self, input_list indices, input values, bool accumulate, bool) {
+RLCORE_INLINE kernel aclnnIndexPutImpl(planner& p, output self, input_list indices, input values, bool accumulate,
+                                       bool) {
   auto x = p.out(self, any_type);
   auto at = p.list(indices, index_types);
   auto v = p.in(values, any_type);
@@ -260,3 +287,4 @@ inline kernel aclnnIndexPutImpl(planner& p, output self, input_list indices, inp
 
 }  // namespace ascend::emulated::plans
 RLCORE_END
+#endif

@@ -25,29 +25,10 @@ inline void check_norm_types(planner& p, const tensor& x, const tensor& gamma) {
   p.require(gamma.type == x.type || gamma.type == data_type::float32, "the types of x and gamma do not go together");
 }
 /// Checks that gamma has the last extents of x, and counts the rows and their width.
-inline normed normed_rows(planner& p, tensor x, tensor gamma, tensor rstd) {
-  check_norm_types(p, x, gamma);
-  const std::int64_t kept = x.rank() - gamma.rank();
-  p.require(
-      gamma.rank() >= 1 && kept >= 0 && std::equal(gamma.shape.begin(), gamma.shape.end(), x.shape.begin() + kept),
-      "gamma has shape " + printed(gamma.shape) + ", x " + printed(x.shape));
-  normed n{std::move(x), std::move(gamma), std::move(rstd)};
-  n.width = n.gamma.size();
-  for (std::int64_t i = 0; i < kept; ++i) n.rows *= n.x.shape[static_cast<std::size_t>(i)];
-  p.require(n.width > 0, "rows without elements");
-  return n;
-}
+normed normed_rows(planner& p, tensor x, tensor gamma, tensor rstd);
 /// rstd is written as one float per row, whatever shape it has: a tensor too small for that is not noticed before the
 /// kernel has written past its end.
-inline tensor row_statistics(const normed& n, const char* name) {
-  if (n.rstd.size() < n.rows)
-    throw outcome_error{507015, std::string(name) + ": out of bounds write, rstd of shape " + printed(n.rstd.shape) +
-                                    " is too small for " + std::to_string(n.rows) + " rows"};
-  tensor rows = n.rstd;
-  rows.shape = {n.rows};
-  rows.strides = {1};
-  return rows;
-}
+tensor row_statistics(const normed& n, const char* name);
 /// 1 / sqrt(mean(x^2) + eps); `room` holds a row. The squares are scaled by 1 / width before or after they are summed.
 template <class Real>
 Real inverse_root_mean_square(const Real* x, Real* room, std::size_t width, double eps, bool scaled_before) {
@@ -60,7 +41,61 @@ Real inverse_root_mean_square(const Real* x, Real* room, std::size_t width, doub
 }
 
 /// y = x rstd gamma with one rounding (PyTorch models round x rstd first), rstd = 1 / sqrt(mean(x^2) + eps).
-inline kernel aclnnRmsNorm(planner& p, input self, input weight, double eps, output y_out, output rstd_out) {
+kernel aclnnRmsNorm(planner& p, input self, input weight, double eps, output y_out, output rstd_out);
+/// x = x1 + x2, rstd = 1 / sqrt(mean(x^2) + eps), y = gamma (x rstd). Here x rstd is rounded to the type of x before
+/// gamma multiplies it. What is normed is the sum as float16 stores it, but with bfloat16 the sum before its rounding:
+/// so the add_rms_norm kernels of CANN 8.1.
+kernel aclnnAddRmsNorm(planner& p, input first, input second, input weight, double eps, output y_out, output rstd_out,
+                       output sum_out);
+/// dx = rstd (g - xn mean(g xn)), g = dy gamma, xn = x rstd; dgamma = sum over rows of dy xn, always float32: each core
+/// sums its rows, the cores' sums are added in the order in which they arrive unless deterministic.
+kernel aclnnRmsNormGrad(planner& p, input gradient, input self, input rstd_in, input weight, output dx_out,
+                        output dgamma_out);
+
+/// Both halves of [gate | up] along a dimension.
+struct gated {
+  tensor gate, up;
+  data_type type;
+};
+/// The halves of x along a dimension, whose extent has to be even.
+gated halves(planner& p, const tensor& x, std::int64_t dim);
+/// gate / (1 + e^-gate) up, one rounding.
+kernel aclnnSwiGlu(planner& p, input self, std::int64_t dim, output out);
+/// d gate = dy up s (1 + gate (1 - s)), d up = dy gate s, s = sigmoid(gate), side by side as in x. Halves whose rows
+/// are not a multiple of 64 bytes have no tiling: 561002.
+kernel aclnnSwiGluGrad(planner& p, input gradient, input self, std::int64_t dim, output out);
+
+}  // namespace ascend::emulated::plans
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated::plans {
+
+RLCORE_INLINE normed normed_rows(planner& p, tensor x, tensor gamma, tensor rstd) {
+  check_norm_types(p, x, gamma);
+  const std::int64_t kept = x.rank() - gamma.rank();
+  p.require(
+      gamma.rank() >= 1 && kept >= 0 && std::equal(gamma.shape.begin(), gamma.shape.end(), x.shape.begin() + kept),
+      "gamma has shape " + printed(gamma.shape) + ", x " + printed(x.shape));
+  normed n{std::move(x), std::move(gamma), std::move(rstd)};
+  n.width = n.gamma.size();
+  for (std::int64_t i = 0; i < kept; ++i) n.rows *= n.x.shape[static_cast<std::size_t>(i)];
+  p.require(n.width > 0, "rows without elements");
+  return n;
+}
+
+RLCORE_INLINE tensor row_statistics(const normed& n, const char* name) {
+  if (n.rstd.size() < n.rows)
+    throw outcome_error{507015, std::string(name) + ": out of bounds write, rstd of shape " + printed(n.rstd.shape) +
+                                    " is too small for " + std::to_string(n.rows) + " rows"};
+  tensor rows = n.rstd;
+  rows.shape = {n.rows};
+  rows.strides = {1};
+  return rows;
+}
+
+RLCORE_INLINE kernel aclnnRmsNorm(planner& p, input self, input weight, double eps, output y_out, output rstd_out) {
   auto x = p.in(self, float_types), gamma = p.in(weight, float_types);
   auto y = p.out(y_out, float_types), rstd = p.out(rstd_out, {data_type::float32});
   p.require(y.type == x.type, "x and y have different types");
@@ -82,11 +117,9 @@ inline kernel aclnnRmsNorm(planner& p, input self, input weight, double eps, out
     e.store(statistics, r);
   });
 }
-/// x = x1 + x2, rstd = 1 / sqrt(mean(x^2) + eps), y = gamma (x rstd). Here x rstd is rounded to the type of x before
-/// gamma multiplies it. What is normed is the sum as float16 stores it, but with bfloat16 the sum before its rounding:
-/// so the add_rms_norm kernels of CANN 8.1.
-inline kernel aclnnAddRmsNorm(planner& p, input first, input second, input weight, double eps, output y_out,
-                              output rstd_out, output sum_out) {
+
+RLCORE_INLINE kernel aclnnAddRmsNorm(planner& p, input first, input second, input weight, double eps, output y_out,
+                                     output rstd_out, output sum_out) {
   auto a = p.in(first, float_types), b = p.in(second, float_types), gamma = p.in(weight, float_types);
   auto y = p.out(y_out, float_types), rstd = p.out(rstd_out, {data_type::float32}), sum = p.out(sum_out, float_types);
   p.require(b.type == a.type && y.type == a.type && sum.type == a.type && gamma.type == a.type,
@@ -120,10 +153,9 @@ inline kernel aclnnAddRmsNorm(planner& p, input first, input second, input weigh
     e.store(statistics, r);
   });
 }
-/// dx = rstd (g - xn mean(g xn)), g = dy gamma, xn = x rstd; dgamma = sum over rows of dy xn, always float32: each core
-/// sums its rows, the cores' sums are added in the order in which they arrive unless deterministic.
-inline kernel aclnnRmsNormGrad(planner& p, input gradient, input self, input rstd_in, input weight, output dx_out,
-                               output dgamma_out) {
+
+RLCORE_INLINE kernel aclnnRmsNormGrad(planner& p, input gradient, input self, input rstd_in, input weight,
+                                      output dx_out, output dgamma_out) {
   auto dy = p.in(gradient, float_types), x = p.in(self, float_types), rstd = p.in(rstd_in, {data_type::float32}),
        gamma = p.in(weight, float_types);
   auto dx = p.out(dx_out, float_types), dgamma = p.out(dgamma_out, {data_type::float32});
@@ -168,20 +200,14 @@ inline kernel aclnnRmsNormGrad(planner& p, input gradient, input self, input rst
   });
 }
 
-/// Both halves of [gate | up] along a dimension.
-struct gated {
-  tensor gate, up;
-  data_type type;
-};
-/// The halves of x along a dimension, whose extent has to be even.
-inline gated halves(planner& p, const tensor& x, std::int64_t dim) {
+RLCORE_INLINE gated halves(planner& p, const tensor& x, std::int64_t dim) {
   const std::int64_t d = p.dimension(dim, x.rank());
   p.require(x.rank() > 0 && x.shape[static_cast<std::size_t>(d)] % 2 == 0, "an odd extent cannot be halved");
   const std::int64_t half = x.shape[static_cast<std::size_t>(d)] / 2;
   return {narrowed(x, d, 0, half), narrowed(x, d, half, half), x.type};
 }
-/// gate / (1 + e^-gate) up, one rounding.
-inline kernel aclnnSwiGlu(planner& p, input self, std::int64_t dim, output out) {
+
+RLCORE_INLINE kernel aclnnSwiGlu(planner& p, input self, std::int64_t dim, output out) {
   auto x = p.in(self, float_types);
   auto y = p.out(out, float_types);
   p.require(y.type == x.type, "input and output have different types");
@@ -195,9 +221,8 @@ inline kernel aclnnSwiGlu(planner& p, input self, std::int64_t dim, output out) 
     e.store(y, to);
   });
 }
-/// d gate = dy up s (1 + gate (1 - s)), d up = dy gate s, s = sigmoid(gate), side by side as in x. Halves whose rows
-/// are not a multiple of 64 bytes have no tiling: 561002.
-inline kernel aclnnSwiGluGrad(planner& p, input gradient, input self, std::int64_t dim, output out) {
+
+RLCORE_INLINE kernel aclnnSwiGluGrad(planner& p, input gradient, input self, std::int64_t dim, output out) {
   auto dy = p.in(gradient, float_types), x = p.in(self, float_types);
   auto dx = p.out(out, float_types);
   p.require(dy.type == x.type && dx.type == x.type, "gradient, input and output have different types");
@@ -225,3 +250,4 @@ inline kernel aclnnSwiGluGrad(planner& p, input gradient, input self, std::int64
 
 }  // namespace ascend::emulated::plans
 RLCORE_END
+#endif

@@ -12,30 +12,69 @@ RLCORE_BEGIN
 namespace ascend::emulated::plans {
 
 /// Bits between equal types; else one rounding to nearest even, toward zero to integers.
-inline void convert(execution& e, const tensor& from, const tensor& to) {
+void convert(execution& e, const tensor& from, const tensor& to);
+/// `t` from `begin` on, `length` long in dimension d.
+tensor narrowed(tensor t, std::int64_t d, std::int64_t begin, std::int64_t length);
+
+/// self in the type of `out`, which has to be `type`.
+kernel aclnnCast(planner& p, input self, data_type type, output out);
+/// self = source repeated to its shape, between any two types and views.
+kernel aclnnInplaceCopy(planner& p, output self, input source);
+/// A copy of self whose dimension i is dimension dims[i] of self.
+kernel aclnnPermute(planner& p, input self, ints dims, output out);
+/// The tensors behind each other along a dimension, in the type of `out`.
+kernel aclnnCat(planner& p, input_list tensors, std::int64_t dim, output out);
+/// Every element of t = value.
+template <class Real>
+void fill(execution& e, const tensor& t, Real value) {
+  const auto y = e.result<Real>(t);
+  for (Real& v : y) v = value;
+  e.store(t, y);
+}
+/// Every element of t = value, in the type of t.
+kernel filling(tensor t, double value);
+/// self = 0.
+inline kernel aclnnInplaceZero(planner& p, output self) { return filling(p.out(self, any_type), 0); }
+/// self = value.
+inline kernel aclnnInplaceFillScalar(planner& p, output self, scalar value) {
+  auto y = p.out(self, any_type);
+  return filling(std::move(y), p.value(value));
+}
+/// Keeps column - row >= diagonal of the last two dimensions, zero elsewhere.
+kernel aclnnTriu(planner& p, input self, std::int64_t diagonal, output out);
+/// start, start + step, ... below (above) end.
+kernel aclnnArange(planner& p, scalar start, scalar end, scalar step, output out);
+
+}  // namespace ascend::emulated::plans
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated::plans {
+
+RLCORE_INLINE void convert(execution& e, const tensor& from, const tensor& to) {
   if (from.type == to.type) return e.move(from, to);
   if (!floating(from.type) && !floating(to.type)) return e.store(to, e.read<std::int64_t>(from));
   if (floating(from.type) && from.type != data_type::float64) return e.store(to, e.read<float>(from));
   e.store(to, e.read<double>(from));
 }
-/// `t` from `begin` on, `length` long in dimension d.
-inline tensor narrowed(tensor t, std::int64_t d, std::int64_t begin, std::int64_t length) {
+
+RLCORE_INLINE tensor narrowed(tensor t, std::int64_t d, std::int64_t begin, std::int64_t length) {
   const auto i = static_cast<std::size_t>(d);
   t.offset += begin * t.strides[i];
   t.shape[i] = length;
   return t;
 }
 
-/// self in the type of `out`, which has to be `type`.
-inline kernel aclnnCast(planner& p, input self, data_type type, output out) {
+RLCORE_INLINE kernel aclnnCast(planner& p, input self, data_type type, output out) {
   auto x = p.in(self, any_type);
   auto y = p.out(out, any_type);
   p.require(y.type == type, "the output is not of the type asked for");
   p.require_shape(y, x.shape, "the output");
   return [x = std::move(x), y = std::move(y)](execution& e) { convert(e, x, y); };
 }
-/// self = source repeated to its shape, between any two types and views.
-inline kernel aclnnInplaceCopy(planner& p, output self, input source) {
+
+RLCORE_INLINE kernel aclnnInplaceCopy(planner& p, output self, input source) {
   auto y = p.out(self, any_type);
   auto x = p.in(source, any_type);
   p.repeatable = false;
@@ -45,8 +84,8 @@ inline kernel aclnnInplaceCopy(planner& p, output self, input source) {
   x = expanded(std::move(x), y.shape);
   return [x = std::move(x), y = std::move(y)](execution& e) { convert(e, x, y); };
 }
-/// A copy of self whose dimension i is dimension dims[i] of self.
-inline kernel aclnnPermute(planner& p, input self, ints dims, output out) {
+
+RLCORE_INLINE kernel aclnnPermute(planner& p, input self, ints dims, output out) {
   auto x = p.in(self, any_type);
   const auto order = p.values(dims);
   auto y = p.out(out, any_type);
@@ -64,8 +103,8 @@ inline kernel aclnnPermute(planner& p, input self, ints dims, output out) {
   p.require_shape(y, view.shape, "the output");
   return [x = std::move(view), y = std::move(y)](execution& e) { convert(e, x, y); };
 }
-/// The tensors behind each other along a dimension, in the type of `out`.
-inline kernel aclnnCat(planner& p, input_list tensors, std::int64_t dim, output out) {
+
+RLCORE_INLINE kernel aclnnCat(planner& p, input_list tensors, std::int64_t dim, output out) {
   auto parts = p.list(tensors, any_type);
   auto y = p.out(out, any_type);
   p.require(!parts.empty(), "an empty list");
@@ -87,30 +126,16 @@ inline kernel aclnnCat(planner& p, input_list tensors, std::int64_t dim, output 
     for (const auto& [from, to] : moves) convert(e, from, to);
   };
 }
-/// Every element of t = value.
-template <class Real>
-void fill(execution& e, const tensor& t, Real value) {
-  const auto y = e.result<Real>(t);
-  for (Real& v : y) v = value;
-  e.store(t, y);
-}
-/// Every element of t = value, in the type of t.
-inline kernel filling(tensor t, double value) {
+
+RLCORE_INLINE kernel filling(tensor t, double value) {
   return [t = std::move(t), value](execution& e) {
     if (t.type == data_type::float32) return fill(e, t, static_cast<float>(value));
     if (floating(t.type)) return fill(e, t, value);
     fill(e, t, static_cast<std::int64_t>(value));
   };
 }
-/// self = 0.
-inline kernel aclnnInplaceZero(planner& p, output self) { return filling(p.out(self, any_type), 0); }
-/// self = value.
-inline kernel aclnnInplaceFillScalar(planner& p, output self, scalar value) {
-  auto y = p.out(self, any_type);
-  return filling(std::move(y), p.value(value));
-}
-/// Keeps column - row >= diagonal of the last two dimensions, zero elsewhere.
-inline kernel aclnnTriu(planner& p, input self, std::int64_t diagonal, output out) {
+
+RLCORE_INLINE kernel aclnnTriu(planner& p, input self, std::int64_t diagonal, output out) {
   auto x = p.in(self, any_type);
   auto y = p.out(out, any_type);
   p.require(x.type == y.type, "input and output have different types");
@@ -128,8 +153,8 @@ inline kernel aclnnTriu(planner& p, input self, std::int64_t diagonal, output ou
     e.store(y, to);
   });
 }
-/// start, start + step, ... below (above) end.
-inline kernel aclnnArange(planner& p, scalar start, scalar end, scalar step, output out) {
+
+RLCORE_INLINE kernel aclnnArange(planner& p, scalar start, scalar end, scalar step, output out) {
   const double first = p.value(start), last = p.value(end), by = p.value(step);
   auto y = p.out(out, any_type);
   p.require(by != 0 && (last - first) / by >= 0, "the step does not lead from start to end");
@@ -147,3 +172,4 @@ inline kernel aclnnArange(planner& p, scalar start, scalar end, scalar step, out
 
 }  // namespace ascend::emulated::plans
 RLCORE_END
+#endif

@@ -16,9 +16,19 @@ namespace ascend::emulated::plans {
 ///   var -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps)
 /// With amsgrad the largest v so far takes the place of v in the last line; maximize turns the sign of g. States of 16
 /// bits are stored with ties to even in float16, away from zero in bfloat16.
-inline kernel aclnnApplyAdamWV2(planner& p, output var, output first, output second, output largest_second,
-                                input gradient, input step, float lr, float b1, float b2, float decay, float eps,
-                                bool amsgrad, bool maximize) {
+kernel aclnnApplyAdamWV2(planner& p, output var, output first, output second, output largest_second, input gradient,
+                         input step, float lr, float b1, float b2, float decay, float eps, bool amsgrad, bool maximize);
+
+}  // namespace ascend::emulated::plans
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated::plans {
+
+RLCORE_INLINE kernel aclnnApplyAdamWV2(planner& p, output var, output first, output second, output largest_second,
+                                       input gradient, input step, float lr, float b1, float b2, float decay, float eps,
+                                       bool amsgrad, bool maximize) {
   auto w = p.out(var, float_types), m = p.out(first, float_types), v = p.out(second, float_types);
   auto top = p.optional_out(largest_second, float_types);
   auto g = p.in(gradient, float_types), t = p.in(step, {data_type::float32, data_type::int64});
@@ -62,3 +72,4 @@ inline kernel aclnnApplyAdamWV2(planner& p, output var, output first, output sec
 
 }  // namespace ascend::emulated::plans
 RLCORE_END
+#endif

@@ -20,8 +20,26 @@ bool larger(Real a, Real b) {
 }
 
 /// For each row along dimension d: the first `count` of its sorted elements and their indices.
-inline kernel sorted_rows(planner& p, tensor x, std::int64_t d, std::int64_t count, bool descending, bool ties_by_index,
-                          bool by_index, tensor values, tensor places) {
+kernel sorted_rows(planner& p, tensor x, std::int64_t d, std::int64_t count, bool descending, bool ties_by_index,
+                   bool by_index, tensor values, tensor places);
+
+/// Sorted values along a dimension, and where they come from; equal ones in their order if `stable` or deterministic.
+kernel aclnnSort(planner& p, input self, bool stable, std::int64_t dim, bool descending, output values, output indices);
+/// Unsorted results come in the order of their indices.
+kernel aclnnTopk(planner& p, input self, std::int64_t k, std::int64_t dim, bool largest, bool sorted, output values,
+                 output indices);
+/// The first index of the maximum.
+kernel aclnnArgMax(planner& p, input self, std::int64_t dim, bool keep, output out);
+
+}  // namespace ascend::emulated::plans
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated::plans {
+
+RLCORE_INLINE kernel sorted_rows(planner& p, tensor x, std::int64_t d, std::int64_t count, bool descending,
+                                 bool ties_by_index, bool by_index, tensor values, tensor places) {
   extents shape = x.shape;
   if (!shape.empty()) shape[static_cast<std::size_t>(d)] = count;
   p.require(values.type == x.type, "input and output have different types");
@@ -63,18 +81,17 @@ inline kernel sorted_rows(planner& p, tensor x, std::int64_t d, std::int64_t cou
       });
 }
 
-/// Sorted values along a dimension, and where they come from; equal ones in their order if `stable` or deterministic.
-inline kernel aclnnSort(planner& p, input self, bool stable, std::int64_t dim, bool descending, output values,
-                        output indices) {
+RLCORE_INLINE kernel aclnnSort(planner& p, input self, bool stable, std::int64_t dim, bool descending, output values,
+                               output indices) {
   auto x = p.in(self, any_type);
   auto v = p.out(values, any_type), at = p.out(indices, {data_type::int64});
   const std::int64_t d = p.dimension(dim, x.rank());
   const std::int64_t n = x.rank() > 0 ? x.shape[static_cast<std::size_t>(d)] : 1;
   return sorted_rows(p, std::move(x), d, n, descending, stable || p.deterministic, false, std::move(v), std::move(at));
 }
-/// Unsorted results come in the order of their indices.
-inline kernel aclnnTopk(planner& p, input self, std::int64_t k, std::int64_t dim, bool largest, bool sorted,
-                        output values, output indices) {
+
+RLCORE_INLINE kernel aclnnTopk(planner& p, input self, std::int64_t k, std::int64_t dim, bool largest, bool sorted,
+                               output values, output indices) {
   auto x = p.in(self, any_type);
   auto v = p.out(values, any_type), at = p.out(indices, {data_type::int64});
   const std::int64_t d = p.dimension(dim, x.rank());
@@ -82,8 +99,8 @@ inline kernel aclnnTopk(planner& p, input self, std::int64_t k, std::int64_t dim
   p.require(k >= 0 && k <= n, "k is larger than the dimension");
   return sorted_rows(p, std::move(x), d, k, largest, p.deterministic, !sorted, std::move(v), std::move(at));
 }
-/// The first index of the maximum.
-inline kernel aclnnArgMax(planner& p, input self, std::int64_t dim, bool keep, output out) {
+
+RLCORE_INLINE kernel aclnnArgMax(planner& p, input self, std::int64_t dim, bool keep, output out) {
   auto x = p.in(self, any_type);
   auto y = p.out(out, index_types);
   const std::int64_t d = p.dimension(dim, x.rank());
@@ -116,3 +133,4 @@ inline kernel aclnnArgMax(planner& p, input self, std::int64_t dim, bool keep, o
 
 }  // namespace ascend::emulated::plans
 RLCORE_END
+#endif

@@ -26,13 +26,7 @@ struct matrix_operand {
   bool transposed = false;
 
   /// Takes a view of at least two dimensions.
-  matrix_operand(tensor t) : view(std::move(t)) {
-    const std::size_t r = view.shape.size();
-    transposed = view.strides[r - 2] == 1 && view.strides[r - 1] != 1 && view.shape[r - 2] > 1;
-    if (!transposed) return;
-    std::swap(view.shape[r - 2], view.shape[r - 1]);
-    std::swap(view.strides[r - 2], view.strides[r - 1]);
-  }
+  matrix_operand(tensor t);
   std::int64_t rows() const { return view.shape[view.shape.size() - (transposed ? 1 : 2)]; }
   std::int64_t columns() const { return view.shape[view.shape.size() - (transposed ? 2 : 1)]; }
   extents batch() const { return {view.shape.begin(), view.shape.end() - 2}; }
@@ -57,8 +51,65 @@ enum class product_path : unsigned char {
 /// become HF32 (allow_hf32, use_hf32) or float16 (use_float16) on request. Before CANN 8.5 a plain product becomes the
 /// type of its first operand and is refused if `out` has another. From then on a plain product of 16-bit operands with
 /// a float32 `out` is not rounded in between (8.5 rounds with use_float16); a batched one is until 9.1.
-inline product_types types_of_product(planner& p, const tensor& a, const tensor& b, const tensor& out, cube_math math,
-                                      product_path path) {
+product_types types_of_product(planner& p, const tensor& a, const tensor& b, const tensor& out, cube_math math,
+                               product_path path);
+
+/// The values of an operand as the cube multiplies them.
+template <class Real>
+std::span<const Real> cube_values(execution& e, const tensor& t, const product_types& types, bool hf32) {
+  const auto values = e.read<Real>(t);
+  if constexpr (std::is_same_v<Real, float>) {
+    const bool down = types.operands == data_type::float16 && t.type == data_type::float32;
+    if (!hf32 && !down) return values;
+    float* converted = e.take<float>(values.size());
+    std::copy(values.begin(), values.end(), converted);
+    const std::span<float> operand(converted, values.size());
+    if (down) round_values(operand, data_type::float16, rounding::nearest_even, e.overflow);
+    if (hf32)
+      for (float& x : operand) x = to_hf32(x, e.machine.hf32_ties);
+    return operand;
+  } else {
+    return values;
+  }
+}
+
+/// The position of each of `count` products' operand in a tensor of leading dimensions `shape`, in matrices. Dimensions
+/// of extent 1 are repeated along `batch`.
+std::vector<std::int64_t> matrix_positions(const extents& shape, const extents& batch, std::int64_t count);
+
+/// out = a b for every index of the dimensions before the last two, which are repeated where an operand has extent 1 or
+/// lacks them. A single plain matrix b takes all rows of a as one product.
+kernel plan_product(planner& p, const tensor& left, const tensor& right, tensor out, cube_math math, product_path path);
+
+/// self of 1 to 6 dimensions times mat2 of 1 to 6, as torch.matmul multiplies.
+kernel aclnnMatmul(planner& p, input self, input mat2, output out, cube_math math);
+
+/// [B, M, K] times [B, K, N]; one of the B may be 1.
+kernel aclnnBatchMatMul(planner& p, input self, input mat2, output out, cube_math math);
+
+/// y[g] += x[rows of group g]^T weight[rows of group g], where group g ends at row group_list[g]: x is [K, M], weight
+/// [K, N], both float16 or bfloat16, y [G, M, N] or [G M, N] in float32. The sums of the cube are added to y without
+/// being rounded to 16 bits. Only transposeX = true, transposeWeight = false and groupType = 2 (along K) exist.
+kernel aclnnGroupedMatmulAdd(planner& p, input x, input weight, input group_list, output y, bool transpose_x,
+                             bool transpose_weight, std::int64_t group_type);
+
+}  // namespace ascend::emulated::plans
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated::plans {
+
+RLCORE_INLINE matrix_operand::matrix_operand(tensor t) : view(std::move(t)) {
+  const std::size_t r = view.shape.size();
+  transposed = view.strides[r - 2] == 1 && view.strides[r - 1] != 1 && view.shape[r - 2] > 1;
+  if (!transposed) return;
+  std::swap(view.shape[r - 2], view.shape[r - 1]);
+  std::swap(view.strides[r - 2], view.strides[r - 1]);
+}
+
+RLCORE_INLINE product_types types_of_product(planner& p, const tensor& a, const tensor& b, const tensor& out,
+                                             cube_math math, product_path path) {
   const int cann = p.machine.cann_version;
   if ((a.type == data_type::bfloat16) != (b.type == data_type::bfloat16))
     p.refuse(invalid_parameter, std::string("a product of ") + name_of(a.type) + " and " + name_of(b.type));
@@ -88,28 +139,8 @@ inline product_types types_of_product(planner& p, const tensor& a, const tensor&
   return t;
 }
 
-/// The values of an operand as the cube multiplies them.
-template <class Real>
-std::span<const Real> cube_values(execution& e, const tensor& t, const product_types& types, bool hf32) {
-  const auto values = e.read<Real>(t);
-  if constexpr (std::is_same_v<Real, float>) {
-    const bool down = types.operands == data_type::float16 && t.type == data_type::float32;
-    if (!hf32 && !down) return values;
-    float* converted = e.take<float>(values.size());
-    std::copy(values.begin(), values.end(), converted);
-    const std::span<float> operand(converted, values.size());
-    if (down) round_values(operand, data_type::float16, rounding::nearest_even, e.overflow);
-    if (hf32)
-      for (float& x : operand) x = to_hf32(x, e.machine.hf32_ties);
-    return operand;
-  } else {
-    return values;
-  }
-}
-
-/// The position of each of `count` products' operand in a tensor of leading dimensions `shape`, in matrices. Dimensions
-/// of extent 1 are repeated along `batch`.
-inline std::vector<std::int64_t> matrix_positions(const extents& shape, const extents& batch, std::int64_t count) {
+RLCORE_INLINE std::vector<std::int64_t> matrix_positions(const extents& shape, const extents& batch,
+                                                         std::int64_t count) {
   if (batch.empty()) return {0};
   tensor t;
   t.shape = shape;
@@ -124,10 +155,8 @@ inline std::vector<std::int64_t> matrix_positions(const extents& shape, const ex
   return at;
 }
 
-/// out = a b for every index of the dimensions before the last two, which are repeated where an operand has extent 1 or
-/// lacks them. A single plain matrix b takes all rows of a as one product.
-inline kernel plan_product(planner& p, const tensor& left, const tensor& right, tensor out, cube_math math,
-                           product_path path) {
+RLCORE_INLINE kernel plan_product(planner& p, const tensor& left, const tensor& right, tensor out, cube_math math,
+                                  product_path path) {
   const product_types types = types_of_product(p, left, right, out, math, path);
   matrix_operand a(left), b(right);
   if (a.columns() != b.rows())
@@ -171,8 +200,7 @@ inline kernel plan_product(planner& p, const tensor& left, const tensor& right, 
   });
 }
 
-/// self of 1 to 6 dimensions times mat2 of 1 to 6, as torch.matmul multiplies.
-inline kernel aclnnMatmul(planner& p, input self, input mat2, output out, cube_math math) {
+RLCORE_INLINE kernel aclnnMatmul(planner& p, input self, input mat2, output out, cube_math math) {
   tensor a = p.in(self, float_types), b = p.in(mat2, float_types), c = p.out(out, float_types);
   for (const tensor* t : {&a, &b})
     p.require(t->rank() >= 1 && t->rank() <= 6,
@@ -199,8 +227,7 @@ inline kernel aclnnMatmul(planner& p, input self, input mat2, output out, cube_m
   return plan_product(p, a, b, std::move(c), math, path);
 }
 
-/// [B, M, K] times [B, K, N]; one of the B may be 1.
-inline kernel aclnnBatchMatMul(planner& p, input self, input mat2, output out, cube_math math) {
+RLCORE_INLINE kernel aclnnBatchMatMul(planner& p, input self, input mat2, output out, cube_math math) {
   tensor a = p.in(self, float_types), b = p.in(mat2, float_types), c = p.out(out, float_types);
   p.require(a.rank() == 3 && b.rank() == 3,
             "shapes " + printed(a.shape) + " and " + printed(b.shape) + ", 3 dimensions expected");
@@ -210,11 +237,8 @@ inline kernel aclnnBatchMatMul(planner& p, input self, input mat2, output out, c
   return plan_product(p, a, b, std::move(c), math, product_path::batched);
 }
 
-/// y[g] += x[rows of group g]^T weight[rows of group g], where group g ends at row group_list[g]: x is [K, M], weight
-/// [K, N], both float16 or bfloat16, y [G, M, N] or [G M, N] in float32. The sums of the cube are added to y without
-/// being rounded to 16 bits. Only transposeX = true, transposeWeight = false and groupType = 2 (along K) exist.
-inline kernel aclnnGroupedMatmulAdd(planner& p, input x, input weight, input group_list, output y, bool transpose_x,
-                                    bool transpose_weight, std::int64_t group_type) {
+RLCORE_INLINE kernel aclnnGroupedMatmulAdd(planner& p, input x, input weight, input group_list, output y,
+                                           bool transpose_x, bool transpose_weight, std::int64_t group_type) {
   const types sixteen{data_type::float16, data_type::bfloat16};
   const tensor a = p.in(x, sixteen), b = p.in(weight, sixteen), ends = p.in(group_list, {data_type::int64});
   const tensor c = p.out(y, {data_type::float32});
@@ -255,3 +279,4 @@ inline kernel aclnnGroupedMatmulAdd(planner& p, input x, input weight, input gro
 
 }  // namespace ascend::emulated::plans
 RLCORE_END
+#endif

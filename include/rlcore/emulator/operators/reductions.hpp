@@ -19,7 +19,23 @@ struct reduction {
   std::int64_t kept = 1, reduced = 1;
 };
 /// Empty dims mean all dimensions. The output has the kept extents and, with `keep`, 1 instead of the reduced ones.
-inline reduction over(planner& p, const tensor& x, std::vector<std::int64_t> dims, bool keep, const tensor& y) {
+reduction over(planner& p, const tensor& x, std::vector<std::int64_t> dims, bool keep, const tensor& y);
+
+/// Sum in the type asked for: the input is cast to it first; 16-bit types are summed in float and rounded once.
+kernel aclnnReduceSum(planner& p, input self, ints dims, bool keep, data_type type, output out);
+/// NaN if there is one.
+kernel aclnnAmax(planner& p, input self, ints dims, bool keep, output out);
+/// The running sum along a dimension, in order; 16-bit types are summed in float and rounded per element.
+kernel aclnnCumsum(planner& p, input self, std::int64_t dim, data_type type, output out);
+
+}  // namespace ascend::emulated::plans
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated::plans {
+
+RLCORE_INLINE reduction over(planner& p, const tensor& x, std::vector<std::int64_t> dims, bool keep, const tensor& y) {
   std::vector<bool> gone(x.shape.size(), dims.empty());
   for (const auto dim : dims) {
     const auto d = static_cast<std::size_t>(p.dimension(dim, x.rank()));
@@ -51,8 +67,7 @@ inline reduction over(planner& p, const tensor& x, std::vector<std::int64_t> dim
   return r;
 }
 
-/// Sum in the type asked for: the input is cast to it first; 16-bit types are summed in float and rounded once.
-inline kernel aclnnReduceSum(planner& p, input self, ints dims, bool keep, data_type type, output out) {
+RLCORE_INLINE kernel aclnnReduceSum(planner& p, input self, ints dims, bool keep, data_type type, output out) {
   auto x = p.in(self, any_type);
   const auto d = p.values(dims);
   auto y = p.out(out, any_type);
@@ -81,8 +96,8 @@ inline kernel aclnnReduceSum(planner& p, input self, ints dims, bool keep, data_
     e.store(y, to);
   });
 }
-/// NaN if there is one.
-inline kernel aclnnAmax(planner& p, input self, ints dims, bool keep, output out) {
+
+RLCORE_INLINE kernel aclnnAmax(planner& p, input self, ints dims, bool keep, output out) {
   auto x = p.in(self, any_type);
   const auto d = p.values(dims);
   auto y = p.out(out, any_type);
@@ -108,8 +123,8 @@ inline kernel aclnnAmax(planner& p, input self, ints dims, bool keep, output out
     e.store(y, to);
   });
 }
-/// The running sum along a dimension, in order; 16-bit types are summed in float and rounded per element.
-inline kernel aclnnCumsum(planner& p, input self, std::int64_t dim, data_type type, output out) {
+
+RLCORE_INLINE kernel aclnnCumsum(planner& p, input self, std::int64_t dim, data_type type, output out) {
   auto x = p.in(self, any_type);
   auto y = p.out(out, any_type);
   p.require(y.type == type, "the output is not of the type asked for");
@@ -135,3 +150,4 @@ inline kernel aclnnCumsum(planner& p, input self, std::int64_t dim, data_type ty
 
 }  // namespace ascend::emulated::plans
 RLCORE_END
+#endif

@@ -27,8 +27,17 @@ inline rotary_pair rotated(std::int64_t mode, std::size_t i, std::size_t width) 
 /// [T, 1, D]. Refused as the documentation says: D odd, or 896 and more; B or N of 1000 and more in mode 0; modes 2 and
 /// 3, which A2 and A3 run as mode 0 (161002). By the tiling: [B, N, S, D] with B N > 8 S where D / 2 is a multiple of
 /// 32 bytes and neither B nor S is 1 (561002).
-inline kernel aclnnRotaryPositionEmbedding(planner& p, input self, input cosine, input sine, std::int64_t mode,
-                                           output out) {
+kernel aclnnRotaryPositionEmbedding(planner& p, input self, input cosine, input sine, std::int64_t mode, output out);
+
+}  // namespace ascend::emulated::plans
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated::plans {
+
+RLCORE_INLINE kernel aclnnRotaryPositionEmbedding(planner& p, input self, input cosine, input sine, std::int64_t mode,
+                                                  output out) {
   auto x = p.in(self, float_types), c = p.in(cosine, float_types), s = p.in(sine, float_types);
   auto y = p.out(out, float_types);
   p.require(c.type == x.type && s.type == x.type && y.type == x.type, "x, cos, sin and out have different types");
@@ -71,3 +80,4 @@ inline kernel aclnnRotaryPositionEmbedding(planner& p, input self, input cosine,
 
 }  // namespace ascend::emulated::plans
 RLCORE_END
+#endif

@@ -52,7 +52,20 @@ kernel by_rows(planner& p, input first, input second, std::int64_t dim, output o
 }
 
 /// e^(x - max) / sum of them.
-inline kernel aclnnSoftmax(planner& p, input self, std::int64_t dim, output out) {
+kernel aclnnSoftmax(planner& p, input self, std::int64_t dim, output out);
+/// y (dy - sum(dy y)).
+kernel aclnnSoftmaxBackward(planner& p, input dy, input result, std::int64_t dim, output out);
+/// x - max - log sum e^(x - max); float16 rounds x - max to float16.
+kernel aclnnLogSoftmax(planner& p, input self, std::int64_t dim, output out);
+
+}  // namespace ascend::emulated::plans
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::emulated::plans {
+
+RLCORE_INLINE kernel aclnnSoftmax(planner& p, input self, std::int64_t dim, output out) {
   return by_rows(p, self, nullptr, dim, out,
                  [](execution& e, auto* y, const auto* x, const auto*, auto*, std::size_t n, data_type) {
                    const auto top = largest(x, n);
@@ -61,8 +74,8 @@ inline kernel aclnnSoftmax(planner& p, input self, std::int64_t dim, output out)
                    for (std::size_t i = 0; i < n; ++i) y[i] /= sum;
                  });
 }
-/// y (dy - sum(dy y)).
-inline kernel aclnnSoftmaxBackward(planner& p, input dy, input result, std::int64_t dim, output out) {
+
+RLCORE_INLINE kernel aclnnSoftmaxBackward(planner& p, input dy, input result, std::int64_t dim, output out) {
   if (!result) p.refuse(null_pointer, "tensor 2: null");
   return by_rows(p, dy, result, dim, out,
                  [](execution&, auto* dx, const auto* g, const auto* y, auto* products, std::size_t n, data_type) {
@@ -72,8 +85,8 @@ inline kernel aclnnSoftmaxBackward(planner& p, input dy, input result, std::int6
                    for (std::size_t i = 0; i < n; ++i) dx[i] = (g[i] - sum) * y[i];
                  });
 }
-/// x - max - log sum e^(x - max); float16 rounds x - max to float16.
-inline kernel aclnnLogSoftmax(planner& p, input self, std::int64_t dim, output out) {
+
+RLCORE_INLINE kernel aclnnLogSoftmax(planner& p, input self, std::int64_t dim, output out) {
   return by_rows(p, self, nullptr, dim, out,
                  [](execution& e, auto* y, const auto* x, const auto*, auto* powers, std::size_t n, data_type type) {
                    using Real = std::remove_reference_t<decltype(*y)>;
@@ -89,3 +102,4 @@ inline kernel aclnnLogSoftmax(planner& p, input self, std::int64_t dim, output o
 
 }  // namespace ascend::emulated::plans
 RLCORE_END
+#endif

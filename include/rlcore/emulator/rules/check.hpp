@@ -54,21 +54,10 @@ constexpr data_type common_type(data_type a, data_type b) noexcept {
 class checker {
  public:
   /// Reads the rules of `op` that hold in a version such as "8.3".
-  checker(std::string_view op, std::string_view version) {
-    for (const signature& s : signatures())
-      if (s.op == op) names_ = words(s.names);
-    for (const rule& r : all())
-      if (r.op == op && r.kind != kind::fact && r.holds_in(version)) rules_.push_back(read(r));
-  }
+  checker(std::string_view op, std::string_view version);
 
   /// The first rule that the call breaks.
-  std::optional<refusal> operator()(std::span<const argument> call) const {
-    if (call.size() != names_.size()) return std::nullopt;
-    for (const reading& r : rules_)
-      if (std::string why = broken(r, call); !why.empty())
-        return refusal{r.row->code, why + " (" + std::string(r.row->source) + ")"};
-    return std::nullopt;
-  }
+  std::optional<refusal> operator()(std::span<const argument> call) const;
   std::span<const std::string_view> names() const noexcept { return names_; }
 
  private:
@@ -81,98 +70,19 @@ class checker {
     std::size_t least = 0, most = 0;
   };
 
-  static std::vector<std::string_view> words(std::string_view text) {
-    std::vector<std::string_view> found;
-    while (!text.empty()) {
-      const std::size_t end = std::min(text.find(' '), text.size());
-      if (end > 0) found.push_back(text.substr(0, end));
-      text.remove_prefix(std::min(end + 1, text.size()));
-    }
-    return found;
-  }
+  static std::vector<std::string_view> words(std::string_view text);
   std::size_t place(std::string_view name) const {
     return static_cast<std::size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
   }
   /// "self" or "promote(self other)".
-  operand operand_of(std::string_view text) const {
-    if (text.starts_with("promote(")) text = text.substr(8, text.size() - 9);
-    operand places;
-    for (const std::string_view name : words(text)) places.push_back(place(name));
-    return places;
-  }
-  reading read(const rule& r) const {
-    reading made{&r, {}, {}};
-    if (const std::size_t arrow = r.subject.find("->"); arrow != std::string_view::npos)
-      made.subjects = {operand_of(r.subject.substr(0, arrow)), operand_of(r.subject.substr(arrow + 2))};
-    else if (r.kind == kind::promotable)
-      made.subjects = {operand_of(r.subject)};
-    else
-      for (const std::string_view name : words(r.subject)) made.subjects.push_back({place(name)});
-    made.types = words(r.value);
-    if (r.kind == kind::rank) {
-      made.least = static_cast<std::size_t>(r.value[0] - '0');
-      made.most = static_cast<std::size_t>(r.value[2] - '0');
-    }
-    return made;
-  }
+  operand operand_of(std::string_view text) const;
+  reading read(const rule& r) const;
 
-  static data_type type_of(const operand& o, std::span<const argument> call) {
-    data_type t = call[o[0]].type;
-    for (std::size_t i = 1; i < o.size(); ++i)
-      if (t != data_type::undefined && call[o[i]].type != data_type::undefined) t = common_type(t, call[o[i]].type);
-    return t;
-  }
+  static data_type type_of(const operand& o, std::span<const argument> call);
   std::string name_of(const operand& o) const { return std::string(names_[o[0]]); }
 
   /// What is wrong; empty if nothing is.
-  std::string broken(const reading& r, std::span<const argument> call) const {
-    const auto absent = [&](const operand& o) {
-      return std::any_of(o.begin(), o.end(), [&](std::size_t i) { return call[i].null; });
-    };
-    if (r.row->kind == kind::given) {
-      for (const operand& o : r.subjects)
-        if (absent(o)) return name_of(o) + " is null";
-      return {};
-    }
-    if (std::any_of(r.subjects.begin(), r.subjects.end(), absent)) return {};
-    const argument& first = call[r.subjects[0][0]];
-    switch (r.row->kind) {
-      case kind::types:
-        for (const operand& o : r.subjects)
-          if (const data_type t = call[o[0]].type;
-              t != data_type::undefined &&
-              std::find(r.types.begin(), r.types.end(), ascend::name_of(t)) == r.types.end())
-            return name_of(o) + " is " + ascend::name_of(t) + ", not one of " + std::string(r.row->value);
-        return {};
-      case kind::promotable:
-        return type_of(r.subjects[0], call) == data_type::undefined ? "no common type of " + std::string(r.row->subject)
-                                                                    : std::string();
-      case kind::castable: {
-        const data_type from = type_of(r.subjects[0], call), to = type_of(r.subjects[1], call);
-        if (from == data_type::undefined || to == data_type::undefined || castable(from, to)) return {};
-        return std::string(r.row->subject) + ": " + ascend::name_of(from) + " does not become " + ascend::name_of(to);
-      }
-      case kind::same_type:
-        for (const operand& o : r.subjects)
-          if (call[o[0]].type != first.type)
-            return name_of(o) + " is " + ascend::name_of(call[o[0]].type) + ", " + name_of(r.subjects[0]) + " " +
-                   ascend::name_of(first.type);
-        return {};
-      case kind::rank:
-        for (const operand& o : r.subjects)
-          if (const auto& shape = call[o[0]].shape; shape && (shape->size() < r.least || shape->size() > r.most))
-            return name_of(o) + " has " + std::to_string(shape->size()) + " dimensions, not " +
-                   std::to_string(r.least) + " to " + std::to_string(r.most);
-        return {};
-      case kind::same_shape:
-        for (const operand& o : r.subjects)
-          if (call[o[0]].shape != first.shape)
-            return name_of(o) + " and " + name_of(r.subjects[0]) + " are of different shapes";
-        return {};
-      default:
-        return {};
-    }
-  }
+  std::string broken(const reading& r, std::span<const argument> call) const;
 
   std::vector<std::string_view> names_;
   std::vector<reading> rules_;
@@ -195,3 +105,114 @@ class book {
 
 }  // namespace ascend::rules
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::rules {
+
+RLCORE_INLINE checker::checker(std::string_view op, std::string_view version) {
+  for (const signature& s : signatures())
+    if (s.op == op) names_ = words(s.names);
+  for (const rule& r : all())
+    if (r.op == op && r.kind != kind::fact && r.holds_in(version)) rules_.push_back(read(r));
+}
+
+RLCORE_INLINE std::optional<refusal> checker::operator()(std::span<const argument> call) const {
+  if (call.size() != names_.size()) return std::nullopt;
+  for (const reading& r : rules_)
+    if (std::string why = broken(r, call); !why.empty())
+      return refusal{r.row->code, why + " (" + std::string(r.row->source) + ")"};
+  return std::nullopt;
+}
+
+RLCORE_INLINE std::vector<std::string_view> checker::words(std::string_view text) {
+  std::vector<std::string_view> found;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    if (end > 0) found.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return found;
+}
+
+RLCORE_INLINE auto checker::operand_of(std::string_view text) const -> operand {
+  if (text.starts_with("promote(")) text = text.substr(8, text.size() - 9);
+  operand places;
+  for (const std::string_view name : words(text)) places.push_back(place(name));
+  return places;
+}
+
+RLCORE_INLINE auto checker::read(const rule& r) const -> reading {
+  reading made{&r, {}, {}};
+  if (const std::size_t arrow = r.subject.find("->"); arrow != std::string_view::npos)
+    made.subjects = {operand_of(r.subject.substr(0, arrow)), operand_of(r.subject.substr(arrow + 2))};
+  else if (r.kind == kind::promotable)
+    made.subjects = {operand_of(r.subject)};
+  else
+    for (const std::string_view name : words(r.subject)) made.subjects.push_back({place(name)});
+  made.types = words(r.value);
+  if (r.kind == kind::rank) {
+    made.least = static_cast<std::size_t>(r.value[0] - '0');
+    made.most = static_cast<std::size_t>(r.value[2] - '0');
+  }
+  return made;
+}
+
+RLCORE_INLINE data_type checker::type_of(const operand& o, std::span<const argument> call) {
+  data_type t = call[o[0]].type;
+  for (std::size_t i = 1; i < o.size(); ++i)
+    if (t != data_type::undefined && call[o[i]].type != data_type::undefined) t = common_type(t, call[o[i]].type);
+  return t;
+}
+
+RLCORE_INLINE std::string checker::broken(const reading& r, std::span<const argument> call) const {
+  const auto absent = [&](const operand& o) {
+    return std::any_of(o.begin(), o.end(), [&](std::size_t i) { return call[i].null; });
+  };
+  if (r.row->kind == kind::given) {
+    for (const operand& o : r.subjects)
+      if (absent(o)) return name_of(o) + " is null";
+    return {};
+  }
+  if (std::any_of(r.subjects.begin(), r.subjects.end(), absent)) return {};
+  const argument& first = call[r.subjects[0][0]];
+  switch (r.row->kind) {
+    case kind::types:
+      for (const operand& o : r.subjects)
+        if (const data_type t = call[o[0]].type;
+            t != data_type::undefined && std::find(r.types.begin(), r.types.end(), ascend::name_of(t)) == r.types.end())
+          return name_of(o) + " is " + ascend::name_of(t) + ", not one of " + std::string(r.row->value);
+      return {};
+    case kind::promotable:
+      return type_of(r.subjects[0], call) == data_type::undefined ? "no common type of " + std::string(r.row->subject)
+                                                                  : std::string();
+    case kind::castable: {
+      const data_type from = type_of(r.subjects[0], call), to = type_of(r.subjects[1], call);
+      if (from == data_type::undefined || to == data_type::undefined || castable(from, to)) return {};
+      return std::string(r.row->subject) + ": " + ascend::name_of(from) + " does not become " + ascend::name_of(to);
+    }
+    case kind::same_type:
+      for (const operand& o : r.subjects)
+        if (call[o[0]].type != first.type)
+          return name_of(o) + " is " + ascend::name_of(call[o[0]].type) + ", " + name_of(r.subjects[0]) + " " +
+                 ascend::name_of(first.type);
+      return {};
+    case kind::rank:
+      for (const operand& o : r.subjects)
+        if (const auto& shape = call[o[0]].shape; shape && (shape->size() < r.least || shape->size() > r.most))
+          return name_of(o) + " has " + std::to_string(shape->size()) + " dimensions, not " + std::to_string(r.least) +
+                 " to " + std::to_string(r.most);
+      return {};
+    case kind::same_shape:
+      for (const operand& o : r.subjects)
+        if (call[o[0]].shape != first.shape)
+          return name_of(o) + " and " + name_of(r.subjects[0]) + " are of different shapes";
+      return {};
+    default:
+      return {};
+  }
+}
+
+}  // namespace ascend::rules
+RLCORE_END
+#endif

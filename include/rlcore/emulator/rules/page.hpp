@@ -12,7 +12,25 @@ RLCORE_BEGIN
 namespace ascend::rules {
 
 /// `text` with what Markdown would take for itself in a cell of a table escaped.
-inline std::string cell(std::string_view text) {
+std::string cell(std::string_view text);
+
+/// A rule in words: "self, out: one of float32, float16; else 161002".
+std::string sentence(const rule& r);
+
+/// The rules of one operator as a table; `versions` in columns.
+std::string section(std::string_view op);
+
+/// docs/npu_operators.md.
+std::string page();
+
+}  // namespace ascend::rules
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+RLCORE_BEGIN
+namespace ascend::rules {
+
+RLCORE_INLINE std::string cell(std::string_view text) {
   std::string out;
   for (const char c : text) {
     if (c == '|' || c == '*' || c == '_' || c == '<' || c == '>' || c == '`') out += '\\';
@@ -21,8 +39,7 @@ inline std::string cell(std::string_view text) {
   return out;
 }
 
-/// A rule in words: "self, out: one of float32, float16; else 161002".
-inline std::string sentence(const rule& r) {
+RLCORE_INLINE std::string sentence(const rule& r) {
   const auto listed = [](std::string_view names) {
     std::string out;
     for (const char c : names) out += c == ' ' ? std::string(", ") : std::string(1, c);
@@ -60,8 +77,7 @@ inline std::string sentence(const rule& r) {
   return text + "; else " + std::to_string(r.code);
 }
 
-/// The rules of one operator as a table; `versions` in columns.
-inline std::string section(std::string_view op) {
+RLCORE_INLINE std::string section(std::string_view op) {
   std::string text = "\n## " + std::string(op == "every_operator" ? "every operator" : op) + "\n\n";
   for (const signature& s : signatures())
     if (s.op == op) {
@@ -84,8 +100,7 @@ inline std::string section(std::string_view op) {
   return text;
 }
 
-/// docs/npu_operators.md.
-inline std::string page() {
+RLCORE_INLINE std::string page() {
   std::string text =
       "# What CANN accepts of its operators\n"
       "\n"
@@ -113,3 +128,4 @@ inline std::string page() {
 
 }  // namespace ascend::rules
 RLCORE_END
+#endif

@@ -23,16 +23,41 @@ struct rope_frequencies {
 namespace detail {
 
 /// theta^(2j/d): positions per radian.
-inline std::vector<float> positions_per_radian(double theta, extent_t half) {
+std::vector<float> positions_per_radian(double theta, extent_t half);
+
+/// Llama 3.1: frequencies that turn less than low_freq_factor times within the original length are divided by factor,
+/// those that turn more than high_freq_factor times stay, those between are interpolated.
+void scale_as_llama3(std::vector<float>& inverse, const rope_settings& s);
+
+/// 0.1 m ln(factor) + 1 for factors above 1 (Peng et al. 2023, eq. 22).
+inline double yarn_attention(double factor, double m) {
+  return factor <= 1 ? 1.0 : 0.1 * m * elementary::log(factor) + 1.0;
+}
+
+/// YaRN: pair j keeps its frequency where it turns beta_fast times or more within the original length, has it divided
+/// by factor where it turns beta_slow times or less, and a linear ramp lies between.
+rope_frequencies yarn_frequencies(double theta, extent_t half, const rope_settings& s);
+
+}  // namespace detail
+
+/// Of heads of 2 * half components: theta^(-2j/d), scaled as `s` says.
+rope_frequencies make_rope_frequencies(double theta, extent_t half, const rope_settings& s);
+
+}  // namespace nn
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)
+RLCORE_BEGIN
+namespace nn::detail {
+
+RLCORE_INLINE std::vector<float> positions_per_radian(double theta, extent_t half) {
   std::vector<float> w;
   for (extent_t j = 0; j < half; ++j)
     w.push_back(elementary::pow(static_cast<float>(theta), static_cast<float>(2 * j) / static_cast<float>(2 * half)));
   return w;
 }
 
-/// Llama 3.1: frequencies that turn less than low_freq_factor times within the original length are divided by factor,
-/// those that turn more than high_freq_factor times stay, those between are interpolated.
-inline void scale_as_llama3(std::vector<float>& inverse, const rope_settings& s) {
+RLCORE_INLINE void scale_as_llama3(std::vector<float>& inverse, const rope_settings& s) {
   const auto length = static_cast<double>(s.original_max_position_embeddings);
   const auto longest = static_cast<float>(length / s.low_freq_factor),
              shortest = static_cast<float>(length / s.high_freq_factor);
@@ -50,14 +75,7 @@ inline void scale_as_llama3(std::vector<float>& inverse, const rope_settings& s)
   }
 }
 
-/// 0.1 m ln(factor) + 1 for factors above 1 (Peng et al. 2023, eq. 22).
-inline double yarn_attention(double factor, double m) {
-  return factor <= 1 ? 1.0 : 0.1 * m * elementary::log(factor) + 1.0;
-}
-
-/// YaRN: pair j keeps its frequency where it turns beta_fast times or more within the original length, has it divided
-/// by factor where it turns beta_slow times or less, and a linear ramp lies between.
-inline rope_frequencies yarn_frequencies(double theta, extent_t half, const rope_settings& s) {
+RLCORE_INLINE rope_frequencies yarn_frequencies(double theta, extent_t half, const rope_settings& s) {
   const auto dimensions = static_cast<double>(2 * half);
   const auto turns_at = [&](double turns) {
     return dimensions *
@@ -83,10 +101,11 @@ inline rope_frequencies yarn_frequencies(double theta, extent_t half, const rope
   return r;
 }
 
-}  // namespace detail
+}  // namespace nn::detail
 
-/// Of heads of 2 * half components: theta^(-2j/d), scaled as `s` says.
-inline rope_frequencies make_rope_frequencies(double theta, extent_t half, const rope_settings& s) {
+namespace nn {
+
+RLCORE_INLINE rope_frequencies make_rope_frequencies(double theta, extent_t half, const rope_settings& s) {
   if (s.type == rope_type::yarn) return detail::yarn_frequencies(theta, half, s);
   rope_frequencies r;
   for (const float positions : detail::positions_per_radian(theta, half)) r.inverse.push_back(1.0f / positions);
@@ -98,3 +117,4 @@ inline rope_frequencies make_rope_frequencies(double theta, extent_t half, const
 
 }  // namespace nn
 RLCORE_END
+#endif

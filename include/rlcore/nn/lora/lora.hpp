@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "rlcore/core/random.hpp"
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/lora/adapter_pass.hpp"
 #include "rlcore/nn/lora/lora_settings.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
@@ -281,3 +283,12 @@ class lora {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace nn {
+extern template class lora<cpu>;
+extern template class lora<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

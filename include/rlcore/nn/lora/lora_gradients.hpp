@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/head/score_gradient.hpp"
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/model/pass.hpp"
@@ -117,3 +119,12 @@ class lora_gradients {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace nn {
+extern template class lora_gradients<cpu>;
+extern template class lora_gradients<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

@@ -77,7 +77,16 @@ void for_active_sequences(const pass<Device>& p, F&& f) {
 }
 
 /// The activations `a` from row `row` on. Between layers that is row `local_row` of this rank.
-inline block_activations rows_from(const block& b, block_activations a, extent_t row, extent_t local_row) {
+block_activations rows_from(const block& b, block_activations a, extent_t row, extent_t local_row);
+
+}  // namespace nn
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)
+RLCORE_BEGIN
+namespace nn {
+
+RLCORE_INLINE block_activations rows_from(const block& b, block_activations a, extent_t row, extent_t local_row) {
   const auto skip_rows = [](float*& p, extent_t values) {
     if (p) p += values;
   };
@@ -103,3 +112,4 @@ inline block_activations rows_from(const block& b, block_activations a, extent_t
 
 }  // namespace nn
 RLCORE_END
+#endif

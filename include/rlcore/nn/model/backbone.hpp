@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/layer/embedding.hpp"
 #include "rlcore/nn/model/active_rows.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
@@ -340,3 +342,12 @@ class backbone {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace nn {
+extern template class backbone<cpu>;
+extern template class backbone<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

@@ -13,6 +13,8 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/random.hpp"
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/device/packed_rows.hpp"
 #include "rlcore/exec/threads.hpp"
@@ -372,3 +374,12 @@ class causal_lm {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace nn {
+extern template class causal_lm<cpu>;
+extern template class causal_lm<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

@@ -13,7 +13,16 @@ namespace nn {
 
 /// `c` with its head_dim: 0 means hidden_size / num_attention_heads. Throws config_error, naming the key of
 /// config.json, for sizes that do not fit together.
-inline config checked_sizes(config c) {
+config checked_sizes(config c);
+
+}  // namespace nn
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)
+RLCORE_BEGIN
+namespace nn {
+
+RLCORE_INLINE config checked_sizes(config c) {
   const auto positive = [](std::int64_t value, const char* key) {
     if (value <= 0)
       throw config_error(std::string("model config: ") + key + " must be positive, got " + std::to_string(value));
@@ -69,3 +78,4 @@ inline config checked_sizes(config c) {
 
 }  // namespace nn
 RLCORE_END
+#endif

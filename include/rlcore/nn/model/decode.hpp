@@ -22,28 +22,7 @@ RLCORE_BEGIN
 namespace nn {
 
 /// Throws std::invalid_argument unless the chunk is one that decode() can feed; `number` is its place in the call.
-inline void check_chunk(const decode_chunk& chunk, std::size_t number, const config& c, std::int64_t cache_pages) {
-  check_ids(chunk.ids, c.vocab_size, "token");
-  check_ids(chunk.pages, cache_pages, "page");
-  const std::int64_t end = chunk.first_position + std::ssize(chunk.ids);
-  const std::int64_t limit =
-      std::min<std::int64_t>(std::ssize(chunk.pages) * std::int64_t{kv_page}, c.max_position_embeddings);
-  const bool seen = chunk.pictures != nullptr || !chunk.rope.empty();
-  if (seen && !c.vision) throw std::invalid_argument("rlcore: decode: pictures for a model without a vision tower");
-  if (c.vision && chunk.pictures == nullptr && std::ranges::find(chunk.ids, c.image_token_id) != chunk.ids.end())
-    throw std::invalid_argument("rlcore: decode: chunk " + std::to_string(number) +
-                                " has image tokens and no pictures");
-  if (!chunk.rope.empty() && chunk.rope.size() != chunk.ids.size())
-    throw std::invalid_argument("rlcore: decode: chunk " + std::to_string(number) + " has " +
-                                std::to_string(chunk.ids.size()) + " tokens and " + std::to_string(chunk.rope.size()) +
-                                " places for them");
-  if (chunk.ids.empty() || chunk.first_position < 0 || end > limit)
-    throw std::invalid_argument("rlcore: decode: chunk " + std::to_string(number) + " has " +
-                                std::to_string(chunk.ids.size()) + " tokens from position " +
-                                std::to_string(chunk.first_position) + ", expected at least one, at positions 0 .. " +
-                                std::to_string(limit - 1) + " (" + std::to_string(chunk.pages.size()) +
-                                " pages, max_position_embeddings " + std::to_string(c.max_position_embeddings) + ")");
-}
+void check_chunk(const decode_chunk& chunk, std::size_t number, const config& c, std::int64_t cache_pages);
 
 /// The angles of each token of the chunks, with its number as its position.
 template <class Device>
@@ -157,3 +136,35 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
 
 }  // namespace nn
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)
+RLCORE_BEGIN
+namespace nn {
+
+RLCORE_INLINE void check_chunk(const decode_chunk& chunk, std::size_t number, const config& c,
+                               std::int64_t cache_pages) {
+  check_ids(chunk.ids, c.vocab_size, "token");
+  check_ids(chunk.pages, cache_pages, "page");
+  const std::int64_t end = chunk.first_position + std::ssize(chunk.ids);
+  const std::int64_t limit =
+      std::min<std::int64_t>(std::ssize(chunk.pages) * std::int64_t{kv_page}, c.max_position_embeddings);
+  const bool seen = chunk.pictures != nullptr || !chunk.rope.empty();
+  if (seen && !c.vision) throw std::invalid_argument("rlcore: decode: pictures for a model without a vision tower");
+  if (c.vision && chunk.pictures == nullptr && std::ranges::find(chunk.ids, c.image_token_id) != chunk.ids.end())
+    throw std::invalid_argument("rlcore: decode: chunk " + std::to_string(number) +
+                                " has image tokens and no pictures");
+  if (!chunk.rope.empty() && chunk.rope.size() != chunk.ids.size())
+    throw std::invalid_argument("rlcore: decode: chunk " + std::to_string(number) + " has " +
+                                std::to_string(chunk.ids.size()) + " tokens and " + std::to_string(chunk.rope.size()) +
+                                " places for them");
+  if (chunk.ids.empty() || chunk.first_position < 0 || end > limit)
+    throw std::invalid_argument("rlcore: decode: chunk " + std::to_string(number) + " has " +
+                                std::to_string(chunk.ids.size()) + " tokens from position " +
+                                std::to_string(chunk.first_position) + ", expected at least one, at positions 0 .. " +
+                                std::to_string(limit - 1) + " (" + std::to_string(chunk.pages.size()) +
+                                " pages, max_position_embeddings " + std::to_string(c.max_position_embeddings) + ")");
+}
+
+}  // namespace nn
+RLCORE_END
+#endif

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/head/score_gradient.hpp"
 #include "rlcore/nn/layer/linear.hpp"
@@ -319,3 +321,12 @@ class gradients {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace nn {
+extern template class gradients<cpu>;
+extern template class gradients<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

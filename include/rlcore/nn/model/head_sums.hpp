@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/layer/block.hpp"
 #include "rlcore/nn/parallel/tensor_group.hpp"
 #include "rlcore/tensor/buffer.hpp"
@@ -74,3 +76,12 @@ class head_sums {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace nn {
+extern template class head_sums<cpu>;
+extern template class head_sums<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

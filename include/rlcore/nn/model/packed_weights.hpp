@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/parallel/host_window.hpp"
@@ -147,3 +149,12 @@ class packed_weights {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace nn {
+extern template class packed_weights<cpu>;
+extern template class packed_weights<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

@@ -14,7 +14,19 @@ RLCORE_BEGIN
 namespace nn {
 
 /// Where each unit of the flat parameters ends: the embedding with the vision tower, every layer, final norm and head.
-inline std::vector<std::size_t> unit_ends(std::span<const parameter> parameters) {
+std::vector<std::size_t> unit_ends(std::span<const parameter> parameters);
+
+/// Where each expert of the flat parameters begins.
+std::vector<std::size_t> expert_begins(std::span<const parameter> parameters);
+
+}  // namespace nn
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)
+RLCORE_BEGIN
+namespace nn {
+
+RLCORE_INLINE std::vector<std::size_t> unit_ends(std::span<const parameter> parameters) {
   const auto unit_of = [](std::string_view name) {
     constexpr std::string_view layers = "model.layers.";
     if (name.starts_with(layers)) return name.substr(0, name.find('.', layers.size()) + 1);
@@ -31,8 +43,7 @@ inline std::vector<std::size_t> unit_ends(std::span<const parameter> parameters)
   return ends;
 }
 
-/// Where each expert of the flat parameters begins.
-inline std::vector<std::size_t> expert_begins(std::span<const parameter> parameters) {
+RLCORE_INLINE std::vector<std::size_t> expert_begins(std::span<const parameter> parameters) {
   std::vector<std::size_t> begins;
   for (const parameter& p : parameters)
     if (p.name.find(".mlp.experts.") != std::string::npos && p.name.ends_with(".gate_proj.weight"))
@@ -42,3 +53,4 @@ inline std::vector<std::size_t> expert_begins(std::span<const parameter> paramet
 
 }  // namespace nn
 RLCORE_END
+#endif

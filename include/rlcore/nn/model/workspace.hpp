@@ -10,6 +10,8 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/elementary.hpp"
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/attention/rope_frequencies.hpp"
 #include "rlcore/nn/config.hpp"
@@ -192,3 +194,12 @@ class workspace {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace nn {
+extern template class workspace<cpu>;
+extern template class workspace<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

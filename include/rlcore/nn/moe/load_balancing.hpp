@@ -29,13 +29,7 @@ struct router_counts {
   /// Zeros for so many experts.
   void reset(std::size_t of_experts) { values.assign(1 + 2 * of_experts, 0); }
   /// Adds the rows of one layer; a probability above 1 or NaN adds nothing.
-  void add(const routing& r) {
-    const auto n = static_cast<std::size_t>(r.experts);
-    values[0] += r.rows;
-    for (std::size_t e = 0; e < n; ++e) values[1 + e] += r.begin[e + 1] - r.begin[e];
-    for (std::size_t i = 0; i < r.probability.size(); ++i)
-      if (const double p = double{r.probability[i]}; p <= 1) values[1 + n + i % n] += std::llrint(p * 0x1p32);
-  }
+  void add(const routing& r);
   /// Counts of the same model, or none.
   router_counts& operator+=(const router_counts& other) {
     if (values.size() < other.values.size()) values.resize(other.values.size());
@@ -47,7 +41,27 @@ struct router_counts {
 /// experts * sum over experts of f P, f the share of rows that chose the expert (the f sum to the number of experts per
 /// token) and P the mean of its probability (Fedus et al. 2021, eq. 4 to 6; `load_balancing_loss_func` of
 /// transformers). 0 without rows.
-inline double load_balancing_loss(const router_counts& c) {
+double load_balancing_loss(const router_counts& c);
+
+/// The gradient of coefficient * loss in the probability of each expert, the same for every row; f is a constant.
+std::vector<float> load_balancing_slopes(const router_counts& c, double coefficient);
+
+}  // namespace nn
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)
+RLCORE_BEGIN
+namespace nn {
+
+RLCORE_INLINE void router_counts::add(const routing& r) {
+  const auto n = static_cast<std::size_t>(r.experts);
+  values[0] += r.rows;
+  for (std::size_t e = 0; e < n; ++e) values[1 + e] += r.begin[e + 1] - r.begin[e];
+  for (std::size_t i = 0; i < r.probability.size(); ++i)
+    if (const double p = double{r.probability[i]}; p <= 1) values[1 + n + i % n] += std::llrint(p * 0x1p32);
+}
+
+RLCORE_INLINE double load_balancing_loss(const router_counts& c) {
   if (c.rows() == 0) return 0;
   const auto rows = static_cast<double>(c.rows());
   double sum = 0;
@@ -56,8 +70,7 @@ inline double load_balancing_loss(const router_counts& c) {
   return static_cast<double>(c.experts()) * sum;
 }
 
-/// The gradient of coefficient * loss in the probability of each expert, the same for every row; f is a constant.
-inline std::vector<float> load_balancing_slopes(const router_counts& c, double coefficient) {
+RLCORE_INLINE std::vector<float> load_balancing_slopes(const router_counts& c, double coefficient) {
   std::vector<float> slopes(c.experts(), 0.0f);
   const auto rows = static_cast<double>(c.rows());
   for (std::size_t e = 0; e < slopes.size() && c.rows() > 0; ++e)
@@ -68,3 +81,4 @@ inline std::vector<float> load_balancing_slopes(const router_counts& c, double c
 
 }  // namespace nn
 RLCORE_END
+#endif

@@ -46,86 +46,103 @@ struct routing {
     rows = count, experts = of_experts, chosen = choices;
     probability.resize(static_cast<std::size_t>(rows * experts));
   }
-  void route() {
-    expert.resize(static_cast<std::size_t>(slots()));
-    weight.resize(expert.size());
-    begin.assign(static_cast<std::size_t>(experts + 1), 0);
-    for (extent_t t = 0; t < rows; ++t) choose(t);
-    for (std::size_t e = 1; e < begin.size(); ++e) begin[e] += begin[e - 1];
-    row.resize(expert.size()), place.resize(expert.size()), factor.resize(expert.size());
-    next_.assign(begin.begin(), begin.end() - 1);
-    for (std::size_t i = 0; i < expert.size(); ++i) {
-      const auto slot = static_cast<std::size_t>(next_[static_cast<std::size_t>(expert[i])]++);
-      row[slot] = static_cast<std::int32_t>(static_cast<extent_t>(i) / chosen);
-      place[slot] = static_cast<std::int32_t>(i);
-      factor[slot] = weight[i];
-    }
-  }
+  void route();
 
   /// The slots of expert e that belong to rows [first, first + count).
-  std::pair<extent_t, extent_t> slots_of(extent_t e, extent_t first, extent_t count) const {
-    const auto from = row.begin() + begin[static_cast<std::size_t>(e)],
-               to = row.begin() + begin[static_cast<std::size_t>(e + 1)];
-    const auto lower = std::lower_bound(from, to, static_cast<std::int32_t>(first));
-    return {lower - row.begin(), std::lower_bound(lower, to, static_cast<std::int32_t>(first + count)) - row.begin()};
-  }
+  std::pair<extent_t, extent_t> slots_of(extent_t e, extent_t first, extent_t count) const;
 
   /// dlogits [count, experts] of rows [first, first + count) from dweight [rows, chosen] and, unless empty, what the
   /// load-balancing loss adds to the gradient of every row's p, balance [experts].
   void backward(std::span<float> dlogits, std::span<const float> dweight, std::span<const float> balance,
-                extent_t first, extent_t count) const {
-    const auto n = static_cast<std::size_t>(experts), k = static_cast<std::size_t>(chosen);
-    for (extent_t t = 0; t < count; ++t) {
-      const auto r = static_cast<std::size_t>(first + t);
-      const float *p = probability.data() + r * n, *w = weight.data() + r * k, *dw = dweight.data() + r * k;
-      const std::int32_t* ids = expert.data() + r * k;
-      float* slope = dlogits.data() + static_cast<std::size_t>(t) * n;
-      double mean = 0, share = 0, total = 0;  // sum of p dp; sum of w dw; sum of the chosen p
-      for (std::size_t j = 0; j < k && renormalise; ++j) {
-        share += double{w[j]} * double{dw[j]};
-        total += double{p[ids[j]]};
-      }
-      std::fill_n(slope, n, 0.0f);
-      for (std::size_t e = 0; e < balance.size(); ++e) {
-        slope[e] = balance[e];
-        mean += double{p[e]} * double{balance[e]};
-      }
-      for (std::size_t j = 0; j < k; ++j) {
-        const double dp = renormalise ? (double{dw[j]} - share) / total : double{dw[j]};
-        slope[ids[j]] = static_cast<float>(double{slope[ids[j]]} + dp);
-        mean += double{p[ids[j]]} * dp;
-      }
-      for (std::size_t e = 0; e < n; ++e) slope[e] = static_cast<float>(double{p[e]} * (double{slope[e]} - mean));
-    }
-  }
+                extent_t first, extent_t count) const;
 
  private:
-  void choose(extent_t t) {
-    const auto n = static_cast<std::size_t>(experts), k = static_cast<std::size_t>(chosen);
-    const auto r = static_cast<std::size_t>(t);
-    float *p = probability.data() + r * n, *w = weight.data() + r * k;
-    std::int32_t* ids = expert.data() + r * k;
-    const float top = *std::max_element(p, p + n);
-    double total = 0;
-    for (std::size_t e = 0; e < n; ++e) total += double{p[e] = elementary::exp(p[e] - top)};
-    for (std::size_t e = 0; e < n; ++e) p[e] = static_cast<float>(double{p[e]} / total);
-    std::size_t held = 0;
-    for (std::size_t e = 0; e < n; ++e) {  // the largest so far, in order; a later equal comes after
-      if (held == k && !(p[e] > p[ids[k - 1]])) continue;
-      std::size_t j = held < k ? held++ : k - 1;
-      for (; j > 0 && p[e] > p[ids[j - 1]]; --j) ids[j] = ids[j - 1];
-      ids[j] = static_cast<std::int32_t>(e);
-    }
-    double sum = 0;
-    for (std::size_t j = 0; j < k; ++j) {
-      sum += double{p[ids[j]]};
-      ++begin[static_cast<std::size_t>(ids[j]) + 1];
-    }
-    for (std::size_t j = 0; j < k; ++j) w[j] = renormalise ? static_cast<float>(double{p[ids[j]]} / sum) : p[ids[j]];
-  }
+  void choose(extent_t t);
 
   std::vector<extent_t> next_;
 };
 
 }  // namespace nn
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)
+RLCORE_BEGIN
+namespace nn {
+
+RLCORE_INLINE void routing::route() {
+  expert.resize(static_cast<std::size_t>(slots()));
+  weight.resize(expert.size());
+  begin.assign(static_cast<std::size_t>(experts + 1), 0);
+  for (extent_t t = 0; t < rows; ++t) choose(t);
+  for (std::size_t e = 1; e < begin.size(); ++e) begin[e] += begin[e - 1];
+  row.resize(expert.size()), place.resize(expert.size()), factor.resize(expert.size());
+  next_.assign(begin.begin(), begin.end() - 1);
+  for (std::size_t i = 0; i < expert.size(); ++i) {
+    const auto slot = static_cast<std::size_t>(next_[static_cast<std::size_t>(expert[i])]++);
+    row[slot] = static_cast<std::int32_t>(static_cast<extent_t>(i) / chosen);
+    place[slot] = static_cast<std::int32_t>(i);
+    factor[slot] = weight[i];
+  }
+}
+
+RLCORE_INLINE std::pair<extent_t, extent_t> routing::slots_of(extent_t e, extent_t first, extent_t count) const {
+  const auto from = row.begin() + begin[static_cast<std::size_t>(e)],
+             to = row.begin() + begin[static_cast<std::size_t>(e + 1)];
+  const auto lower = std::lower_bound(from, to, static_cast<std::int32_t>(first));
+  return {lower - row.begin(), std::lower_bound(lower, to, static_cast<std::int32_t>(first + count)) - row.begin()};
+}
+
+RLCORE_INLINE void routing::backward(std::span<float> dlogits, std::span<const float> dweight,
+                                     std::span<const float> balance, extent_t first, extent_t count) const {
+  const auto n = static_cast<std::size_t>(experts), k = static_cast<std::size_t>(chosen);
+  for (extent_t t = 0; t < count; ++t) {
+    const auto r = static_cast<std::size_t>(first + t);
+    const float *p = probability.data() + r * n, *w = weight.data() + r * k, *dw = dweight.data() + r * k;
+    const std::int32_t* ids = expert.data() + r * k;
+    float* slope = dlogits.data() + static_cast<std::size_t>(t) * n;
+    double mean = 0, share = 0, total = 0;  // sum of p dp; sum of w dw; sum of the chosen p
+    for (std::size_t j = 0; j < k && renormalise; ++j) {
+      share += double{w[j]} * double{dw[j]};
+      total += double{p[ids[j]]};
+    }
+    std::fill_n(slope, n, 0.0f);
+    for (std::size_t e = 0; e < balance.size(); ++e) {
+      slope[e] = balance[e];
+      mean += double{p[e]} * double{balance[e]};
+    }
+    for (std::size_t j = 0; j < k; ++j) {
+      const double dp = renormalise ? (double{dw[j]} - share) / total : double{dw[j]};
+      slope[ids[j]] = static_cast<float>(double{slope[ids[j]]} + dp);
+      mean += double{p[ids[j]]} * dp;
+    }
+    for (std::size_t e = 0; e < n; ++e) slope[e] = static_cast<float>(double{p[e]} * (double{slope[e]} - mean));
+  }
+}
+
+RLCORE_INLINE void routing::choose(extent_t t) {
+  const auto n = static_cast<std::size_t>(experts), k = static_cast<std::size_t>(chosen);
+  const auto r = static_cast<std::size_t>(t);
+  float *p = probability.data() + r * n, *w = weight.data() + r * k;
+  std::int32_t* ids = expert.data() + r * k;
+  const float top = *std::max_element(p, p + n);
+  double total = 0;
+  for (std::size_t e = 0; e < n; ++e) total += double{p[e] = elementary::exp(p[e] - top)};
+  for (std::size_t e = 0; e < n; ++e) p[e] = static_cast<float>(double{p[e]} / total);
+  std::size_t held = 0;
+  for (std::size_t e = 0; e < n; ++e) {  // the largest so far, in order; a later equal comes after
+    if (held == k && !(p[e] > p[ids[k - 1]])) continue;
+    std::size_t j = held < k ? held++ : k - 1;
+    for (; j > 0 && p[e] > p[ids[j - 1]]; --j) ids[j] = ids[j - 1];
+    ids[j] = static_cast<std::int32_t>(e);
+  }
+  double sum = 0;
+  for (std::size_t j = 0; j < k; ++j) {
+    sum += double{p[ids[j]]};
+    ++begin[static_cast<std::size_t>(ids[j]) + 1];
+  }
+  for (std::size_t j = 0; j < k; ++j) w[j] = renormalise ? static_cast<float>(double{p[ids[j]]} / sum) : p[ids[j]];
+}
+
+}  // namespace nn
+RLCORE_END
+#endif

@@ -34,14 +34,7 @@ class context_plan {
  public:
   /// `lengths` of the sequences; `constant` as in parallel::sequence_cost; a ring reads `tile` keys at once.
   context_plan(parallel::context_kind kind, int ranks, std::span<const extent_t> lengths, double constant,
-               extent_t tile)
-      : kind_(kind), ranks_(ranks), pieces_(static_cast<std::size_t>(ranks)), shared_(lengths.size(), false) {
-    if (kind == parallel::context_kind::ulysses)
-      cut_rows(lengths);
-    else
-      cut_sequences(lengths, constant, tile);
-    tell_places();
-  }
+               extent_t tile);
 
   parallel::context_kind kind() const noexcept { return kind_; }
   int ranks() const noexcept { return ranks_; }
@@ -51,103 +44,25 @@ class context_plan {
   /// The pieces of a rank, by sequence and position.
   std::span<const context_piece> pieces(int rank) const { return pieces_[static_cast<std::size_t>(rank)]; }
   /// The pieces of a rank in sequences [begin, end).
-  std::span<const context_piece> pieces(int rank, std::size_t begin, std::size_t end) const {
-    const auto& local = pieces_[static_cast<std::size_t>(rank)];
-    const auto from = [&](std::size_t s) {
-      return std::lower_bound(local.begin(), local.end(), s,
-                              [](const context_piece& p, std::size_t n) { return p.sequence < n; });
-    };
-    return {from(begin), from(end)};
-  }
+  std::span<const context_piece> pieces(int rank, std::size_t begin, std::size_t end) const;
   /// The number of rows of a rank.
   extent_t rows(int rank) const {
     const auto local = pieces(rank);
     return local.empty() ? 0 : local.back().at + local.back().rows;
   }
   /// The piece that holds a position of a sequence.
-  const context_piece& at(std::size_t sequence, extent_t position) const {
-    const auto after = std::upper_bound(
-        sorted_.begin(), sorted_.end(), std::pair(sequence, position),
-        [](const auto& wanted, const context_piece& p) { return wanted < std::pair(p.sequence, p.first); });
-    return *(after - 1);
-  }
+  const context_piece& at(std::size_t sequence, extent_t position) const;
 
  private:
   void add(std::size_t rank, std::size_t sequence, extent_t first, extent_t end) {
     if (first < end) pieces_[rank].push_back({sequence, first, end - first, 0, static_cast<int>(rank)});
   }
 
-  void cut_rows(std::span<const extent_t> lengths) {
-    const extent_t total = std::accumulate(lengths.begin(), lengths.end(), extent_t{0}), p = ranks_;
-    for (std::size_t r = 0; r < pieces_.size(); ++r) {
-      const auto n = static_cast<extent_t>(r);
-      const extent_t begin = total * n / p, end = total * (n + 1) / p;
-      extent_t at = 0;
-      for (std::size_t s = 0; s < lengths.size(); at += lengths[s++])
-        add(r, s, std::max(begin - at, extent_t{0}), std::min(end - at, lengths[s]));
-    }
-    shared_.assign(lengths.size(), true);
-  }
+  void cut_rows(std::span<const extent_t> lengths);
 
-  void cut_sequences(std::span<const extent_t> lengths, double constant, extent_t tile) {
-    const bool ring = kind_ == parallel::context_kind::ring;
-    tile = std::max<extent_t>(tile, 1);
-    const extent_t p = ranks_, least = ring ? tile + 1 : 2 * p;
-    std::vector<double> cost(lengths.size());
-    std::vector<std::size_t> longest(lengths.size());
-    std::iota(longest.begin(), longest.end(), std::size_t{0});
-    std::stable_sort(longest.begin(), longest.end(),
-                     [&](std::size_t a, std::size_t b) { return lengths[a] > lengths[b]; });
-    double whole = 0, cut = 0;
-    for (std::size_t s = 0; s < lengths.size(); ++s) whole += cost[s] = parallel::sequence_cost(constant, lengths[s]);
-    std::vector<std::vector<std::uint32_t>> parts;
-    for (std::size_t n = 0;; ++n) {
-      parts = parallel::balance(cost, pieces_.size());
-      double most = 0;
-      for (const auto& part : parts) {
-        double sum = 0;
-        for (const std::uint32_t s : part) sum += cost[s];
-        most = std::max(most, sum);
-      }
-      const double share = (whole + cut) / static_cast<double>(p);
-      if (n == longest.size() || lengths[longest[n]] < least || most + cut / static_cast<double>(p) <= 1.1 * share)
-        break;
-      shared_[longest[n]] = true;
-      cut += cost[longest[n]], whole -= cost[longest[n]];
-      cost[longest[n]] = 0;
-    }
-    for (std::size_t r = 0; r < pieces_.size(); ++r)
-      for (const std::uint32_t s : parts[r])
-        if (!shared_[s]) add(r, s, 0, lengths[s]);
-    for (std::size_t s = 0; s < lengths.size(); ++s) {
-      if (!shared_[s]) continue;
-      const extent_t tiles = (lengths[s] + tile - 1) / tile;
-      for (extent_t r = 0; r < p; ++r) {
-        const auto chunk = [&](extent_t c) { return lengths[s] * c / (2 * p); };
-        const auto run = [&](extent_t c) { return std::min(lengths[s], tiles * c / p * tile); };
-        const auto rank = static_cast<std::size_t>(r);
-        if (ring) {
-          add(rank, s, run(r), run(r + 1));
-        } else {
-          add(rank, s, chunk(r), chunk(r + 1));
-          add(rank, s, chunk(2 * p - 1 - r), chunk(2 * p - r));
-        }
-      }
-    }
-  }
+  void cut_sequences(std::span<const extent_t> lengths, double constant, extent_t tile);
 
-  void tell_places() {
-    const auto before = [](const context_piece& a, const context_piece& b) {
-      return std::pair(a.sequence, a.first) < std::pair(b.sequence, b.first);
-    };
-    for (auto& local : pieces_) {
-      std::sort(local.begin(), local.end(), before);
-      extent_t at = 0;
-      for (context_piece& p : local) p.at = std::exchange(at, at + p.rows);
-      sorted_.insert(sorted_.end(), local.begin(), local.end());
-    }
-    std::sort(sorted_.begin(), sorted_.end(), before);
-  }
+  void tell_places();
 
   parallel::context_kind kind_;
   int ranks_;
@@ -158,3 +73,108 @@ class context_plan {
 
 }  // namespace nn
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)
+RLCORE_BEGIN
+namespace nn {
+
+RLCORE_INLINE context_plan::context_plan(parallel::context_kind kind, int ranks, std::span<const extent_t> lengths,
+                                         double constant, extent_t tile)
+    : kind_(kind), ranks_(ranks), pieces_(static_cast<std::size_t>(ranks)), shared_(lengths.size(), false) {
+  if (kind == parallel::context_kind::ulysses)
+    cut_rows(lengths);
+  else
+    cut_sequences(lengths, constant, tile);
+  tell_places();
+}
+
+RLCORE_INLINE std::span<const context_piece> context_plan::pieces(int rank, std::size_t begin, std::size_t end) const {
+  const auto& local = pieces_[static_cast<std::size_t>(rank)];
+  const auto from = [&](std::size_t s) {
+    return std::lower_bound(local.begin(), local.end(), s,
+                            [](const context_piece& p, std::size_t n) { return p.sequence < n; });
+  };
+  return {from(begin), from(end)};
+}
+
+RLCORE_INLINE const context_piece& context_plan::at(std::size_t sequence, extent_t position) const {
+  const auto after = std::upper_bound(
+      sorted_.begin(), sorted_.end(), std::pair(sequence, position),
+      [](const auto& wanted, const context_piece& p) { return wanted < std::pair(p.sequence, p.first); });
+  return *(after - 1);
+}
+
+RLCORE_INLINE void context_plan::cut_rows(std::span<const extent_t> lengths) {
+  const extent_t total = std::accumulate(lengths.begin(), lengths.end(), extent_t{0}), p = ranks_;
+  for (std::size_t r = 0; r < pieces_.size(); ++r) {
+    const auto n = static_cast<extent_t>(r);
+    const extent_t begin = total * n / p, end = total * (n + 1) / p;
+    extent_t at = 0;
+    for (std::size_t s = 0; s < lengths.size(); at += lengths[s++])
+      add(r, s, std::max(begin - at, extent_t{0}), std::min(end - at, lengths[s]));
+  }
+  shared_.assign(lengths.size(), true);
+}
+
+RLCORE_INLINE void context_plan::cut_sequences(std::span<const extent_t> lengths, double constant, extent_t tile) {
+  const bool ring = kind_ == parallel::context_kind::ring;
+  tile = std::max<extent_t>(tile, 1);
+  const extent_t p = ranks_, least = ring ? tile + 1 : 2 * p;
+  std::vector<double> cost(lengths.size());
+  std::vector<std::size_t> longest(lengths.size());
+  std::iota(longest.begin(), longest.end(), std::size_t{0});
+  std::stable_sort(longest.begin(), longest.end(),
+                   [&](std::size_t a, std::size_t b) { return lengths[a] > lengths[b]; });
+  double whole = 0, cut = 0;
+  for (std::size_t s = 0; s < lengths.size(); ++s) whole += cost[s] = parallel::sequence_cost(constant, lengths[s]);
+  std::vector<std::vector<std::uint32_t>> parts;
+  for (std::size_t n = 0;; ++n) {
+    parts = parallel::balance(cost, pieces_.size());
+    double most = 0;
+    for (const auto& part : parts) {
+      double sum = 0;
+      for (const std::uint32_t s : part) sum += cost[s];
+      most = std::max(most, sum);
+    }
+    const double share = (whole + cut) / static_cast<double>(p);
+    if (n == longest.size() || lengths[longest[n]] < least || most + cut / static_cast<double>(p) <= 1.1 * share) break;
+    shared_[longest[n]] = true;
+    cut += cost[longest[n]], whole -= cost[longest[n]];
+    cost[longest[n]] = 0;
+  }
+  for (std::size_t r = 0; r < pieces_.size(); ++r)
+    for (const std::uint32_t s : parts[r])
+      if (!shared_[s]) add(r, s, 0, lengths[s]);
+  for (std::size_t s = 0; s < lengths.size(); ++s) {
+    if (!shared_[s]) continue;
+    const extent_t tiles = (lengths[s] + tile - 1) / tile;
+    for (extent_t r = 0; r < p; ++r) {
+      const auto chunk = [&](extent_t c) { return lengths[s] * c / (2 * p); };
+      const auto run = [&](extent_t c) { return std::min(lengths[s], tiles * c / p * tile); };
+      const auto rank = static_cast<std::size_t>(r);
+      if (ring) {
+        add(rank, s, run(r), run(r + 1));
+      } else {
+        add(rank, s, chunk(r), chunk(r + 1));
+        add(rank, s, chunk(2 * p - 1 - r), chunk(2 * p - r));
+      }
+    }
+  }
+}
+
+RLCORE_INLINE void context_plan::tell_places() {
+  const auto before = [](const context_piece& a, const context_piece& b) {
+    return std::pair(a.sequence, a.first) < std::pair(b.sequence, b.first);
+  };
+  for (auto& local : pieces_) {
+    std::sort(local.begin(), local.end(), before);
+    extent_t at = 0;
+    for (context_piece& p : local) p.at = std::exchange(at, at + p.rows);
+    sorted_.insert(sorted_.end(), local.begin(), local.end());
+  }
+  std::sort(sorted_.begin(), sorted_.end(), before);
+}
+
+}  // namespace nn
+RLCORE_END
+#endif

@@ -42,8 +42,22 @@ constexpr slice vocabulary_part(std::int64_t vocabulary, std::int64_t part, std:
 }
 
 /// local = the tokens of a part of the vocabulary but `except`, counted from its begin; places = their places in `ids`.
-inline void choose_tokens(const slice& part, std::span<const std::int32_t> ids, std::vector<std::int32_t>& local,
-                          std::vector<std::int32_t>& places, std::span<const std::int32_t> except = {}) {
+void choose_tokens(const slice& part, std::span<const std::int32_t> ids, std::vector<std::int32_t>& local,
+                   std::vector<std::int32_t>& places, std::span<const std::int32_t> except = {});
+
+/// Throws config_error, in one line that names the key of config.json, unless the model can be split in this way.
+/// head_dim is set already.
+void check_partition(const config& c, const partition& p);
+
+}  // namespace nn
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)
+RLCORE_BEGIN
+namespace nn {
+
+RLCORE_INLINE void choose_tokens(const slice& part, std::span<const std::int32_t> ids, std::vector<std::int32_t>& local,
+                                 std::vector<std::int32_t>& places, std::span<const std::int32_t> except) {
   local.clear(), places.clear();
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (ids[i] >= part.begin && ids[i] < part.end && std::find(except.begin(), except.end(), ids[i]) == except.end()) {
@@ -52,9 +66,7 @@ inline void choose_tokens(const slice& part, std::span<const std::int32_t> ids, 
     }
 }
 
-/// Throws config_error, in one line that names the key of config.json, unless the model can be split in this way.
-/// head_dim is set already.
-inline void check_partition(const config& c, const partition& p) {
+RLCORE_INLINE void check_partition(const config& c, const partition& p) {
   const auto fail = [](const std::string& why) { throw config_error("tensor parallel: " + why); };
   if (p.expert_size > 1 && (!c.has_experts() || c.num_experts < p.expert_size))
     throw config_error("expert parallel: num_experts " + std::to_string(c.has_experts() ? c.num_experts : 0) +
@@ -91,3 +103,4 @@ inline void check_partition(const config& c, const partition& p) {
 
 }  // namespace nn
 RLCORE_END
+#endif

@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/model/pass.hpp"
@@ -110,3 +112,12 @@ class picture_rows {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace nn {
+extern template class picture_rows<cpu>;
+extern template class picture_rows<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

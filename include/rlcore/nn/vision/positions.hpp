@@ -46,8 +46,18 @@ struct rope_positions {
 /// Walks the tokens: a word stands one behind what came before. The tokens of a picture, a run of `image_token` as long
 /// as its grid has tokens, stand at (n, n + y, n + x) in raster order; what follows stands at n plus the longer side.
 /// Throws std::invalid_argument where runs and `grids` do not fit.
-inline rope_positions make_rope_positions(std::span<const std::int32_t> tokens, std::int32_t image_token,
-                                          std::span<const patch_grid> grids, std::int64_t merge = 2) {
+rope_positions make_rope_positions(std::span<const std::int32_t> tokens, std::int32_t image_token,
+                                   std::span<const patch_grid> grids, std::int64_t merge = 2);
+
+}  // namespace nn
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)
+RLCORE_BEGIN
+namespace nn {
+
+RLCORE_INLINE rope_positions make_rope_positions(std::span<const std::int32_t> tokens, std::int32_t image_token,
+                                                 std::span<const patch_grid> grids, std::int64_t merge) {
   rope_positions result;
   result.positions.reserve(tokens.size());
   std::int32_t next = 0;
@@ -81,3 +91,4 @@ inline rope_positions make_rope_positions(std::span<const std::int32_t> tokens, 
 
 }  // namespace nn
 RLCORE_END
+#endif

@@ -30,12 +30,7 @@ struct vision_config {
   std::int64_t window() const noexcept { return window_size / spatial_merge_size / patch_size; }
   std::int64_t head_dim() const noexcept { return hidden_size / num_heads; }
   /// Parameters of the tower with its merger.
-  std::int64_t parameters() const noexcept {
-    const std::int64_t h = hidden_size, wide = merged() * h;
-    const std::int64_t block =
-        2 * h + 4 * (h * h + h) + 2 * (intermediate_size * h + intermediate_size) + (h * intermediate_size + h);
-    return h * patch() + depth * block + h + (wide + 1) * wide + (wide + 1) * out_hidden_size;
-  }
+  std::int64_t parameters() const noexcept;
   /// Patches of this block attend to the whole picture, not only to their window.
   bool full(std::int64_t block) const noexcept {
     return std::find(fullatt_block_indexes.begin(), fullatt_block_indexes.end(), block) != fullatt_block_indexes.end();
@@ -43,7 +38,23 @@ struct vision_config {
 };
 
 /// Throws config_error, naming the key of config.json, for numbers that do not fit together.
-inline void check_settings(const vision_config& c) {
+void check_settings(const vision_config& c);
+
+}  // namespace nn
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)
+RLCORE_BEGIN
+namespace nn {
+
+RLCORE_INLINE std::int64_t vision_config::parameters() const noexcept {
+  const std::int64_t h = hidden_size, wide = merged() * h;
+  const std::int64_t block =
+      2 * h + 4 * (h * h + h) + 2 * (intermediate_size * h + intermediate_size) + (h * intermediate_size + h);
+  return h * patch() + depth * block + h + (wide + 1) * wide + (wide + 1) * out_hidden_size;
+}
+
+RLCORE_INLINE void check_settings(const vision_config& c) {
   const auto fail = [](const std::string& what) { throw config_error("model config: vision_config." + what); };
   for (const auto& [value, key] : {std::pair{c.depth, "depth"},
                                    {c.hidden_size, "hidden_size"},
@@ -66,3 +77,4 @@ inline void check_settings(const vision_config& c) {
 
 }  // namespace nn
 RLCORE_END
+#endif

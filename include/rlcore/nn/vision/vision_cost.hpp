@@ -12,7 +12,24 @@ namespace nn {
 
 /// The work of the tower for a picture in the unit of parallel::sequence_cost: the forward's operations by those of
 /// the language model's layers for one key of one query. `c` has a tower.
-inline double vision_cost(const config& c, const patch_grid& grid) noexcept {
+double vision_cost(const config& c, const patch_grid& grid) noexcept;
+
+/// What a pass of the tower keeps until its end: for its backward all activations or, where blocks are computed again,
+/// their inputs; nothing, if there is no backward.
+enum class tower_keeps { activations, inputs, nothing };
+
+/// Values that a pass of the tower holds for pictures of so many tokens: patches, the inputs of blocks, what one block
+/// needs or all do, and the merger's.
+double vision_values(const vision_config& v, double tokens, tower_keeps keeps) noexcept;
+
+}  // namespace nn
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)
+RLCORE_BEGIN
+namespace nn {
+
+RLCORE_INLINE double vision_cost(const config& c, const patch_grid& grid) noexcept {
   const vision_config& v = *c.vision;
   const auto f = [](std::int64_t n) { return static_cast<double>(n); };
   const double n = f(grid.height * grid.width), h = f(v.hidden_size), wide = h * f(v.merged());
@@ -34,13 +51,7 @@ inline double vision_cost(const config& c, const patch_grid& grid) noexcept {
   return (products + 4 * h * attended) / (f(c.num_hidden_layers) * 2 * f(c.num_attention_heads * c.head_dim));
 }
 
-/// What a pass of the tower keeps until its end: for its backward all activations or, where blocks are computed again,
-/// their inputs; nothing, if there is no backward.
-enum class tower_keeps { activations, inputs, nothing };
-
-/// Values that a pass of the tower holds for pictures of so many tokens: patches, the inputs of blocks, what one block
-/// needs or all do, and the merger's.
-inline double vision_values(const vision_config& v, double tokens, tower_keeps keeps) noexcept {
+RLCORE_INLINE double vision_values(const vision_config& v, double tokens, tower_keeps keeps) noexcept {
   const auto f = [](std::int64_t n) { return static_cast<double>(n); };
   const double patches = tokens * f(v.merged()), h = f(v.hidden_size), wide = h * f(v.merged());
   const double inputs = f(keeps == tower_keeps::nothing ? 0 : v.depth) + 2,
@@ -51,3 +62,4 @@ inline double vision_values(const vision_config& v, double tokens, tower_keeps k
 
 }  // namespace nn
 RLCORE_END
+#endif

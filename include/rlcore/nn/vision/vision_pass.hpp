@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/model/pass.hpp"
 #include "rlcore/nn/model/place_in_rows.hpp"
@@ -183,3 +185,12 @@ class vision_pass {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace nn {
+extern template class vision_pass<cpu>;
+extern template class vision_pass<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

@@ -29,7 +29,16 @@ struct window_order {
 
 /// Windows of window() x window() tokens, clipped at the border, in raster order, each in raster order; one picture
 /// after the other.
-inline window_order order_by_windows(std::span<const patch_grid> grids, const vision_config& c) {
+window_order order_by_windows(std::span<const patch_grid> grids, const vision_config& c);
+
+}  // namespace nn
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)
+RLCORE_BEGIN
+namespace nn {
+
+RLCORE_INLINE window_order order_by_windows(std::span<const patch_grid> grids, const vision_config& c) {
   const std::int64_t merge = c.spatial_merge_size, side = c.window();
   window_order order;
   const auto segment = [&](std::vector<attention_segment>& to, std::size_t first_token) {
@@ -63,3 +72,4 @@ inline window_order order_by_windows(std::span<const patch_grid> grids, const vi
 
 }  // namespace nn
 RLCORE_END
+#endif

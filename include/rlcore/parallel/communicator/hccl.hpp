@@ -30,24 +30,11 @@ RLCORE_BEGIN
 namespace parallel {
 
 /// Throws capability_error unless the provider has every function of HCCL that is called here.
-inline void require_collectives(const ascend::session& s) {
-  constexpr auto needed = ascend::feature::collectives;
-  if (const std::string names = ascend::missing_functions(s.table(), needed); !names.empty())
-    throw ascend::capability_error(ascend::lack_text(s.provider(), names, needed), ascend::domain::collectives,
-                                   names.substr(0, names.find(',')));
-}
+void require_collectives(const ascend::session& s);
 
 /// What rank 0 makes and all ranks need to find each other: 4108 bytes to be handed to them as they are. The device is
 /// the one that rank 0 is going to use. Throws npu_error.
-inline ascend::hccl_root_info hccl_root(const std::shared_ptr<ascend::session>& session, int device) {
-  const ascend::device_handle handle(session, device);
-  const auto guard = handle.enter();
-  ascend::hccl_root_info root;
-  require_collectives(*session);
-  ascend::check(handle.table(), ascend::domain::collectives, handle.table().comm.HcclGetRootInfo(&root),
-                "HcclGetRootInfo");
-  return root;
-}
+ascend::hccl_root_info hccl_root(const std::shared_ptr<ascend::session>& session, int device);
 
 /// One rank of a group of NPUs. Host memory travels through the device's: to the device, by HCCL as bytes, and back.
 /// HCCL compares little between ranks, so most of what a rank does wrong shows as the deadline of the others.
@@ -61,18 +48,7 @@ class hccl_rank : public typed_collectives<hccl_rank> {
   /// a rank waits in a collective. Throws std::invalid_argument for a rank that does not exist, capability_error where
   /// HCCL lacks functions, communication_error where it refuses.
   hccl_rank(std::shared_ptr<ascend::session> session, int device, const ascend::hccl_root_info& root, int ranks,
-            int rank, std::chrono::milliseconds deadline = std::chrono::minutes(10))
-      : rank_(rank), size_(ranks), deadline_(deadline), queue_(std::move(session), device) {
-    if (ranks < 1 || rank < 0 || rank >= ranks)
-      throw std::invalid_argument("rlcore: hccl: rank " + std::to_string(rank) + " of " + std::to_string(ranks));
-    require_collectives(*queue_.device().session());
-    const auto guard = queue_.device().enter();
-    const int status = comm().HcclCommInitRootInfo(static_cast<std::uint32_t>(ranks), &root,
-                                                   static_cast<std::uint32_t>(rank), &communicator_);
-    if (status != 0)
-      throw communication_error("rlcore: rank " + std::to_string(rank) +
-                                " cannot join: " + text("HcclCommInitRootInfo", status));
-  }
+            int rank, std::chrono::milliseconds deadline = std::chrono::minutes(10));
   hccl_rank(const hccl_rank&) = delete;
   hccl_rank& operator=(const hccl_rank&) = delete;
   /// Whoever still waits for this rank fails.
@@ -90,24 +66,9 @@ class hccl_rank : public typed_collectives<hccl_rank> {
     run("barrier", [&](ascend::aclrtStream stream) { return comm().HcclBarrier(communicator_, stream); });
   }
   /// As communicator's broadcast: the root uploads, the others download.
-  void broadcast_bytes(element e, std::byte* data, std::size_t count, int root) {
-    const std::size_t n = count * e.bytes;
-    if (n == 0) return;
-    grow(out_, n);
-    if (rank_ == root) upload(out_, data, n);
-    run("broadcast", [&](ascend::aclrtStream stream) {
-      return comm().HcclBroadcast(out_.data, n, bytes, static_cast<std::uint32_t>(root), communicator_, stream);
-    });
-    if (rank_ != root) download(data, n);
-  }
+  void broadcast_bytes(element e, std::byte* data, std::size_t count, int root);
   /// As communicator's all_gather, through the device's memory.
-  void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
-    const std::size_t n = count * e.bytes;
-    if (n == 0) return;
-    exchange("all_gather", in, n, out, n * ranks(), [&](ascend::aclrtStream stream) {
-      return comm().HcclAllGather(in_.data, out_.data, n, bytes, communicator_, stream);
-    });
-  }
+  void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count);
   /// As communicator's all_gather_v, by HCCL's AlltoAllV in which every rank gets the same.
   void all_gather_v_bytes(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts) {
     if (std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == 0) return;
@@ -115,48 +76,18 @@ class hccl_rank : public typed_collectives<hccl_rank> {
     exchange_v("all_gather_v", e, in, same, true, out, counts);
   }
   /// As communicator's all_to_all, through the device's memory.
-  void all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
-    const std::size_t n = count * e.bytes;
-    if (n == 0) return;
-    exchange("all_to_all", in, n * ranks(), out, n * ranks(), [&](ascend::aclrtStream stream) {
-      return comm().HcclAlltoAll(in_.data, n, bytes, out_.data, n, bytes, communicator_, stream);
-    });
-  }
+  void all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t count);
   /// As communicator's all_to_all_v, through the device's memory.
   void all_to_all_v_bytes(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
                           std::span<const std::size_t> out_counts) {
     exchange_v("all_to_all_v", e, in, in_counts, false, out, out_counts);
   }
   /// As an exchange in which each rank has something for one other rank.
-  void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int distance) {
-    if (count == 0) return;
-    std::vector<std::size_t> to(ranks(), 0), from(ranks(), 0);
-    const int step = distance % size_;
-    to[static_cast<std::size_t>(rank_after(rank_, step, size_))] = count;
-    from[static_cast<std::size_t>(rank_after(rank_, -step, size_))] = count;
-    exchange_v("shift", e, in, to, false, out, from);
-  }
+  void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int distance);
   /// A communicator of its own for each group, on the same device.
-  hccl_rank split(int color, int key) {
-    std::vector<split_wish> wishes(ranks());
-    const split_wish mine{color, key};
-    all_gather(std::span<const split_wish>(&mine, 1), std::span(wishes));
-    const std::vector<int> group = split_group(wishes, color);
-    std::vector<ascend::hccl_root_info> roots(ranks());
-    ascend::hccl_root_info root{};
-    if (group.front() == rank_) root = hccl_root(queue_.device().session(), queue_.device().index());
-    all_gather(std::span<const ascend::hccl_root_info>(&root, 1), std::span(roots));
-    return hccl_rank(queue_.device().session(), queue_.device().index(), roots[static_cast<std::size_t>(group.front())],
-                     static_cast<int>(group.size()),
-                     static_cast<int>(std::find(group.begin(), group.end(), rank_) - group.begin()), deadline_);
-  }
+  hccl_rank split(int color, int key);
   /// The others learn of it by waiting for this rank in vain, on the emulator at once.
-  [[noreturn]] void abort(const std::string& why) {
-    broken_ = "rank " + std::to_string(rank_) + " aborted: " + why;
-    aborted_ = true;
-    leave();
-    throw communication_error("rlcore: " + broken_);
-  }
+  [[noreturn]] void abort(const std::string& why);
 
  private:
   static constexpr ascend::hccl_type bytes = ascend::hccl_type::int8;
@@ -167,13 +98,7 @@ class hccl_rank : public typed_collectives<hccl_rank> {
 
   const ascend::collective_calls& comm() const { return queue_.table().comm; }
 
-  void grow(buffer& b, std::size_t size) {
-    if (size <= b.size && b.data != nullptr) return;
-    queue_.release(std::exchange(b.data, nullptr));
-    b.size = 0;
-    b.data = queue_.allocate(std::max<std::size_t>(size, 32));
-    b.size = size;
-  }
+  void grow(buffer& b, std::size_t size);
   void upload(buffer& to, const std::byte* from, std::size_t n) {
     grow(to, n);
     queue_.upload(to.data, from, n);
@@ -191,23 +116,7 @@ class hccl_rank : public typed_collectives<hccl_rank> {
   }
   /// `same`: all ranks get all of `in`.
   void exchange_v(const char* collective, element e, const std::byte* in, std::span<const std::size_t> in_counts,
-                  bool same, std::byte* out, std::span<const std::size_t> out_counts) {
-    std::vector<std::uint64_t> lists[4];  // counts and offsets of in, then of out, in bytes
-    std::uint64_t from = 0, to = 0;
-    for (std::size_t r = 0; r < in_counts.size(); ++r) {
-      lists[0].push_back(in_counts[r] * e.bytes);
-      lists[1].push_back(from);
-      lists[2].push_back(out_counts[r] * e.bytes);
-      lists[3].push_back(to);
-      if (!same) from += lists[0].back();
-      to += lists[2].back();
-    }
-    const std::size_t in_bytes = same ? lists[0][0] : from;
-    exchange(collective, in, in_bytes, out, to, [&](ascend::aclrtStream stream) {
-      return comm().HcclAlltoAllV(in_.data, lists[0].data(), lists[1].data(), bytes, out_.data, lists[2].data(),
-                                  lists[3].data(), bytes, communicator_, stream);
-    });
-  }
+                  bool same, std::byte* out, std::span<const std::size_t> out_counts);
 
   /// Enqueues and waits, but not for ever: by a clock that stands still while this process does.
   template <class Call>
@@ -254,12 +163,7 @@ class hccl_rank : public typed_collectives<hccl_rank> {
     throw communication_error("rlcore: " + std::string(collective) + " of rank " + std::to_string(rank_) +
                               ", its collective " + std::to_string(sequence_) + ", cannot end: " + why);
   }
-  void leave() noexcept {
-    if (communicator_ == nullptr) return;
-    queue_.device().leave("HcclCommDestroy",
-                          [this](const ascend::calls& c) { return c.comm.HcclCommDestroy(communicator_); });
-    communicator_ = nullptr;
-  }
+  void leave() noexcept;
 
   int rank_, size_;
   std::chrono::milliseconds deadline_;
@@ -314,3 +218,136 @@ void run_hccl_ranks(const P& provider, int size, F&& f, std::chrono::millisecond
 
 }  // namespace parallel
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)
+RLCORE_BEGIN
+namespace parallel {
+
+RLCORE_INLINE void require_collectives(const ascend::session& s) {
+  constexpr auto needed = ascend::feature::collectives;
+  if (const std::string names = ascend::missing_functions(s.table(), needed); !names.empty())
+    throw ascend::capability_error(ascend::lack_text(s.provider(), names, needed), ascend::domain::collectives,
+                                   names.substr(0, names.find(',')));
+}
+
+RLCORE_INLINE ascend::hccl_root_info hccl_root(const std::shared_ptr<ascend::session>& session, int device) {
+  const ascend::device_handle handle(session, device);
+  const auto guard = handle.enter();
+  ascend::hccl_root_info root;
+  require_collectives(*session);
+  ascend::check(handle.table(), ascend::domain::collectives, handle.table().comm.HcclGetRootInfo(&root),
+                "HcclGetRootInfo");
+  return root;
+}
+
+RLCORE_INLINE hccl_rank::hccl_rank(std::shared_ptr<ascend::session> session, int device,
+                                   const ascend::hccl_root_info& root, int ranks, int rank,
+                                   std::chrono::milliseconds deadline)
+    : rank_(rank), size_(ranks), deadline_(deadline), queue_(std::move(session), device) {
+  if (ranks < 1 || rank < 0 || rank >= ranks)
+    throw std::invalid_argument("rlcore: hccl: rank " + std::to_string(rank) + " of " + std::to_string(ranks));
+  require_collectives(*queue_.device().session());
+  const auto guard = queue_.device().enter();
+  const int status = comm().HcclCommInitRootInfo(static_cast<std::uint32_t>(ranks), &root,
+                                                 static_cast<std::uint32_t>(rank), &communicator_);
+  if (status != 0)
+    throw communication_error("rlcore: rank " + std::to_string(rank) +
+                              " cannot join: " + text("HcclCommInitRootInfo", status));
+}
+
+RLCORE_INLINE void hccl_rank::broadcast_bytes(element e, std::byte* data, std::size_t count, int root) {
+  const std::size_t n = count * e.bytes;
+  if (n == 0) return;
+  grow(out_, n);
+  if (rank_ == root) upload(out_, data, n);
+  run("broadcast", [&](ascend::aclrtStream stream) {
+    return comm().HcclBroadcast(out_.data, n, bytes, static_cast<std::uint32_t>(root), communicator_, stream);
+  });
+  if (rank_ != root) download(data, n);
+}
+
+RLCORE_INLINE void hccl_rank::all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
+  const std::size_t n = count * e.bytes;
+  if (n == 0) return;
+  exchange("all_gather", in, n, out, n * ranks(), [&](ascend::aclrtStream stream) {
+    return comm().HcclAllGather(in_.data, out_.data, n, bytes, communicator_, stream);
+  });
+}
+
+RLCORE_INLINE void hccl_rank::all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
+  const std::size_t n = count * e.bytes;
+  if (n == 0) return;
+  exchange("all_to_all", in, n * ranks(), out, n * ranks(), [&](ascend::aclrtStream stream) {
+    return comm().HcclAlltoAll(in_.data, n, bytes, out_.data, n, bytes, communicator_, stream);
+  });
+}
+
+RLCORE_INLINE void hccl_rank::shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count,
+                                          int distance) {
+  if (count == 0) return;
+  std::vector<std::size_t> to(ranks(), 0), from(ranks(), 0);
+  const int step = distance % size_;
+  to[static_cast<std::size_t>(rank_after(rank_, step, size_))] = count;
+  from[static_cast<std::size_t>(rank_after(rank_, -step, size_))] = count;
+  exchange_v("shift", e, in, to, false, out, from);
+}
+
+RLCORE_INLINE hccl_rank hccl_rank::split(int color, int key) {
+  std::vector<split_wish> wishes(ranks());
+  const split_wish mine{color, key};
+  all_gather(std::span<const split_wish>(&mine, 1), std::span(wishes));
+  const std::vector<int> group = split_group(wishes, color);
+  std::vector<ascend::hccl_root_info> roots(ranks());
+  ascend::hccl_root_info root{};
+  if (group.front() == rank_) root = hccl_root(queue_.device().session(), queue_.device().index());
+  all_gather(std::span<const ascend::hccl_root_info>(&root, 1), std::span(roots));
+  return hccl_rank(queue_.device().session(), queue_.device().index(), roots[static_cast<std::size_t>(group.front())],
+                   static_cast<int>(group.size()),
+                   static_cast<int>(std::find(group.begin(), group.end(), rank_) - group.begin()), deadline_);
+}
+
+RLCORE_INLINE void hccl_rank::abort(const std::string& why) {
+  broken_ = "rank " + std::to_string(rank_) + " aborted: " + why;
+  aborted_ = true;
+  leave();
+  throw communication_error("rlcore: " + broken_);
+}
+
+RLCORE_INLINE void hccl_rank::grow(buffer& b, std::size_t size) {
+  if (size <= b.size && b.data != nullptr) return;
+  queue_.release(std::exchange(b.data, nullptr));
+  b.size = 0;
+  b.data = queue_.allocate(std::max<std::size_t>(size, 32));
+  b.size = size;
+}
+
+RLCORE_INLINE void hccl_rank::exchange_v(const char* collective, element e, const std::byte* in,
+                                         std::span<const std::size_t> in_counts, bool same, std::byte* out,
+                                         std::span<const std::size_t> out_counts) {
+  std::vector<std::uint64_t> lists[4];  // counts and offsets of in, then of out, in bytes
+  std::uint64_t from = 0, to = 0;
+  for (std::size_t r = 0; r < in_counts.size(); ++r) {
+    lists[0].push_back(in_counts[r] * e.bytes);
+    lists[1].push_back(from);
+    lists[2].push_back(out_counts[r] * e.bytes);
+    lists[3].push_back(to);
+    if (!same) from += lists[0].back();
+    to += lists[2].back();
+  }
+  const std::size_t in_bytes = same ? lists[0][0] : from;
+  exchange(collective, in, in_bytes, out, to, [&](ascend::aclrtStream stream) {
+    return comm().HcclAlltoAllV(in_.data, lists[0].data(), lists[1].data(), bytes, out_.data, lists[2].data(),
+                                lists[3].data(), bytes, communicator_, stream);
+  });
+}
+
+RLCORE_INLINE void hccl_rank::leave() noexcept {
+  if (communicator_ == nullptr) return;
+  queue_.device().leave("HcclCommDestroy",
+                        [this](const ascend::calls& c) { return c.comm.HcclCommDestroy(communicator_); });
+  communicator_ = nullptr;
+}
+
+}  // namespace parallel
+RLCORE_END
+#endif

@@ -72,50 +72,11 @@ class rendezvous {
   /// Waits until all ranks have entered the same collective. Afterwards of() may be read until leave(). Throws
   /// communication_error, in all ranks, if a rank does not come in time, has returned, has failed or has entered
   /// another collective.
-  void enter(int rank, const intention& mine) {
-    std::unique_lock<std::mutex> lock(fate_->mutex);
-    auto& me = state_[static_cast<std::size_t>(rank)];
-    ++me.sequence;
-    if (!fate_->failure.empty()) raise(rank, mine);
-    for (const int m : members_)
-      if (fate_->returned[static_cast<std::size_t>(m)] != 0) {
-        fail(name(rank, mine) + ": rank " + std::to_string(m) + " has already returned");
-        raise(rank, mine);
-      }
-    me.inside = true;
-    shown_[static_cast<std::size_t>(rank)] = mine;
-    const std::uint64_t round = round_;
-    if (++arrived_ == size()) {
-      for (int r = 1; r < size(); ++r)
-        if (!of(r).call.fits(of(0).call)) {
-          fail("ranks disagree: " + name(0, of(0)) + ", but " + name(r, of(r)));
-          raise(rank, mine);
-        }
-      open();
-      return;
-    }
-    const auto ready = [&] { return round_ != round || !fate_->failure.empty(); };
-    if (!patient_wait(changed_, lock, fate_->deadline, ready)) {
-      std::string absent;
-      for (int r = 0; r < size(); ++r)
-        if (!state_[static_cast<std::size_t>(r)].inside)
-          absent += (absent.empty() ? "rank " : ", rank ") + std::to_string(member(r)) + " (after " +
-                    std::to_string(state_[static_cast<std::size_t>(r)].sequence) + " collectives)";
-      fail(name(rank, mine) + " waited " + std::to_string(fate_->deadline.count()) + " ms in vain for " + absent);
-    }
-    if (round_ == round) raise(rank, mine);
-  }
+  void enter(int rank, const intention& mine);
 
   /// Waits until no rank reads another rank's memory. There is no deadline: this rank's memory must stay while the
   /// others copy.
-  void leave() {
-    std::unique_lock<std::mutex> lock(fate_->mutex);
-    const std::uint64_t round = round_;
-    if (++arrived_ == size())
-      open();
-    else
-      changed_.wait(lock, [&] { return round_ != round; });
-  }
+  void leave();
 
   /// Fails all groups, and throws communication_error with the reason.
   [[noreturn]] void abort(int rank, const std::string& why) {
@@ -126,20 +87,7 @@ class rendezvous {
 
   /// A rank's function ended, normally or by `failed`. This fails the ranks that wait for it in any group, now or
   /// later.
-  static void depart(common_fate& fate, int rank, std::exception_ptr failed, const std::string& why) {
-    const std::lock_guard<std::mutex> lock(fate.mutex);
-    fate.returned[static_cast<std::size_t>(rank)] = 1;
-    fate.ended.notify_all();
-    if (failed) {
-      if (!fate.first) fate.first = std::move(failed);
-      break_all(fate, "rank " + std::to_string(rank) + " failed: " + why);
-      return;
-    }
-    for (const rendezvous* group : fate.groups)
-      if (const int waiting = group->waits_for(rank); waiting >= 0)
-        return break_all(fate, "rank " + std::to_string(rank) + " returned while " +
-                                   group->name(waiting, group->of(waiting)) + " waits for it");
-  }
+  static void depart(common_fate& fate, int rank, std::exception_ptr failed, const std::string& why);
 
  private:
   struct state {
@@ -148,26 +96,9 @@ class rendezvous {
   };
 
   /// A rank of this group that waits for rank `member` of run_ranks(), or -1.
-  int waits_for(int member) const {
-    if (std::find(members_.begin(), members_.end(), member) == members_.end()) return -1;
-    for (int r = 0; r < size(); ++r)
-      if (state_[static_cast<std::size_t>(r)].inside) return r;
-    return -1;
-  }
-  std::string name(int rank, const intention& entered) const {
-    std::string s = "rank " + std::to_string(member(rank)) + " in collective " +
-                    std::to_string(state_[static_cast<std::size_t>(rank)].sequence) + ", " + entered.call.text();
-    if (members_.size() == fate_->returned.size()) return s;
-    s += " of the group of ranks";
-    for (const int m : members_) s += " " + std::to_string(m);
-    return s;
-  }
-  void open() {
-    arrived_ = 0;
-    ++round_;
-    for (state& s : state_) s.inside = false;
-    changed_.notify_all();
-  }
+  int waits_for(int member) const;
+  std::string name(int rank, const intention& entered) const;
+  void open();
   static void break_all(common_fate& fate, const std::string& why) {
     if (fate.failure.empty()) fate.failure = why;
     for (rendezvous* group : fate.groups) group->changed_.notify_all();
@@ -190,3 +121,92 @@ class rendezvous {
 
 }  // namespace parallel
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)
+RLCORE_BEGIN
+namespace parallel {
+
+RLCORE_INLINE void rendezvous::enter(int rank, const intention& mine) {
+  std::unique_lock<std::mutex> lock(fate_->mutex);
+  auto& me = state_[static_cast<std::size_t>(rank)];
+  ++me.sequence;
+  if (!fate_->failure.empty()) raise(rank, mine);
+  for (const int m : members_)
+    if (fate_->returned[static_cast<std::size_t>(m)] != 0) {
+      fail(name(rank, mine) + ": rank " + std::to_string(m) + " has already returned");
+      raise(rank, mine);
+    }
+  me.inside = true;
+  shown_[static_cast<std::size_t>(rank)] = mine;
+  const std::uint64_t round = round_;
+  if (++arrived_ == size()) {
+    for (int r = 1; r < size(); ++r)
+      if (!of(r).call.fits(of(0).call)) {
+        fail("ranks disagree: " + name(0, of(0)) + ", but " + name(r, of(r)));
+        raise(rank, mine);
+      }
+    open();
+    return;
+  }
+  const auto ready = [&] { return round_ != round || !fate_->failure.empty(); };
+  if (!patient_wait(changed_, lock, fate_->deadline, ready)) {
+    std::string absent;
+    for (int r = 0; r < size(); ++r)
+      if (!state_[static_cast<std::size_t>(r)].inside)
+        absent += (absent.empty() ? "rank " : ", rank ") + std::to_string(member(r)) + " (after " +
+                  std::to_string(state_[static_cast<std::size_t>(r)].sequence) + " collectives)";
+    fail(name(rank, mine) + " waited " + std::to_string(fate_->deadline.count()) + " ms in vain for " + absent);
+  }
+  if (round_ == round) raise(rank, mine);
+}
+
+RLCORE_INLINE void rendezvous::leave() {
+  std::unique_lock<std::mutex> lock(fate_->mutex);
+  const std::uint64_t round = round_;
+  if (++arrived_ == size())
+    open();
+  else
+    changed_.wait(lock, [&] { return round_ != round; });
+}
+
+RLCORE_INLINE void rendezvous::depart(common_fate& fate, int rank, std::exception_ptr failed, const std::string& why) {
+  const std::lock_guard<std::mutex> lock(fate.mutex);
+  fate.returned[static_cast<std::size_t>(rank)] = 1;
+  fate.ended.notify_all();
+  if (failed) {
+    if (!fate.first) fate.first = std::move(failed);
+    break_all(fate, "rank " + std::to_string(rank) + " failed: " + why);
+    return;
+  }
+  for (const rendezvous* group : fate.groups)
+    if (const int waiting = group->waits_for(rank); waiting >= 0)
+      return break_all(fate, "rank " + std::to_string(rank) + " returned while " +
+                                 group->name(waiting, group->of(waiting)) + " waits for it");
+}
+
+RLCORE_INLINE int rendezvous::waits_for(int member) const {
+  if (std::find(members_.begin(), members_.end(), member) == members_.end()) return -1;
+  for (int r = 0; r < size(); ++r)
+    if (state_[static_cast<std::size_t>(r)].inside) return r;
+  return -1;
+}
+
+RLCORE_INLINE std::string rendezvous::name(int rank, const intention& entered) const {
+  std::string s = "rank " + std::to_string(member(rank)) + " in collective " +
+                  std::to_string(state_[static_cast<std::size_t>(rank)].sequence) + ", " + entered.call.text();
+  if (members_.size() == fate_->returned.size()) return s;
+  s += " of the group of ranks";
+  for (const int m : members_) s += " " + std::to_string(m);
+  return s;
+}
+
+RLCORE_INLINE void rendezvous::open() {
+  arrived_ = 0;
+  ++round_;
+  for (state& s : state_) s.inside = false;
+  changed_.notify_all();
+}
+
+}  // namespace parallel
+RLCORE_END
+#endif

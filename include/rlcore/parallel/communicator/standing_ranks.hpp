@@ -27,17 +27,7 @@ namespace parallel {
 class standing_ranks {
  public:
   /// In a collective they wait for each other no longer than `deadline`.
-  explicit standing_ranks(int size, std::chrono::milliseconds deadline = std::chrono::minutes(10))
-      : deadline_(deadline), members_(checked(size)), ranks_(members_.size(), thread_rank(nullptr, 0)) {
-    std::iota(members_.begin(), members_.end(), 0);
-    meet(std::make_shared<common_fate>(size, deadline));
-    try {
-      for (int rank = 1; rank < size; ++rank) threads_.emplace_back([this, rank] { work(rank); });
-    } catch (...) {  // the system has no more threads
-      stop();
-      throw;
-    }
-  }
+  explicit standing_ranks(int size, std::chrono::milliseconds deadline = std::chrono::minutes(10));
   standing_ranks(const standing_ranks&) = delete;
   standing_ranks& operator=(const standing_ranks&) = delete;
   ~standing_ranks() { stop(); }
@@ -49,19 +39,7 @@ class standing_ranks {
   /// Calls f(rank) in all ranks at the same time, rank 0 in the calling thread, and returns when all have returned. If
   /// a rank throws, the collectives of the others throw communication_error, and the caller gets the first exception. A
   /// rank that does not end within a deadline after that ends the process. One thread calls at a time.
-  void run(const std::function<void(int)>& f) {
-    const auto fate = std::make_shared<common_fate>(size(), deadline_);
-    {
-      const std::lock_guard lock(mutex_);
-      meet(fate);
-      call_ = {&f, fate};
-      ++calls_;
-    }
-    begun_.notify_all();
-    detail::depart_after(*fate, 0, [&] { f(0); });
-    detail::end_if_stuck(*fate);
-    if (fate->first) std::rethrow_exception(fate->first);
-  }
+  void run(const std::function<void(int)>& f);
 
  private:
   struct call {
@@ -78,26 +56,8 @@ class standing_ranks {
     const auto place = std::make_shared<rendezvous>(fate, members_);
     for (const int rank : members_) (*this)[rank] = thread_rank(place, rank);  // others hold references to them
   }
-  void work(int rank) {
-    for (std::uint64_t done = 0;; ++done) {
-      call now;
-      {
-        std::unique_lock lock(mutex_);
-        begun_.wait(lock, [&] { return stopping_ || calls_ > done; });
-        if (stopping_) return;
-        now = call_;
-      }
-      detail::depart_after(*now.fate, rank, [&] { (*now.what)(rank); });
-    }
-  }
-  void stop() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    begun_.notify_all();
-    for (std::thread& t : threads_) t.join();
-  }
+  void work(int rank);
+  void stop();
 
   const std::chrono::milliseconds deadline_;
   std::vector<int> members_;
@@ -112,3 +72,59 @@ class standing_ranks {
 
 }  // namespace parallel
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)
+RLCORE_BEGIN
+namespace parallel {
+
+RLCORE_INLINE standing_ranks::standing_ranks(int size, std::chrono::milliseconds deadline)
+    : deadline_(deadline), members_(checked(size)), ranks_(members_.size(), thread_rank(nullptr, 0)) {
+  std::iota(members_.begin(), members_.end(), 0);
+  meet(std::make_shared<common_fate>(size, deadline));
+  try {
+    for (int rank = 1; rank < size; ++rank) threads_.emplace_back([this, rank] { work(rank); });
+  } catch (...) {  // the system has no more threads
+    stop();
+    throw;
+  }
+}
+
+RLCORE_INLINE void standing_ranks::run(const std::function<void(int)>& f) {
+  const auto fate = std::make_shared<common_fate>(size(), deadline_);
+  {
+    const std::lock_guard lock(mutex_);
+    meet(fate);
+    call_ = {&f, fate};
+    ++calls_;
+  }
+  begun_.notify_all();
+  detail::depart_after(*fate, 0, [&] { f(0); });
+  detail::end_if_stuck(*fate);
+  if (fate->first) std::rethrow_exception(fate->first);
+}
+
+RLCORE_INLINE void standing_ranks::work(int rank) {
+  for (std::uint64_t done = 0;; ++done) {
+    call now;
+    {
+      std::unique_lock lock(mutex_);
+      begun_.wait(lock, [&] { return stopping_ || calls_ > done; });
+      if (stopping_) return;
+      now = call_;
+    }
+    detail::depart_after(*now.fate, rank, [&] { (*now.what)(rank); });
+  }
+}
+
+RLCORE_INLINE void standing_ranks::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  begun_.notify_all();
+  for (std::thread& t : threads_) t.join();
+}
+
+}  // namespace parallel
+RLCORE_END
+#endif

@@ -52,79 +52,19 @@ class thread_rank : public typed_collectives<thread_rank> {
     });
   }
   /// As communicator's all_gather: each rank copies from the others' memory.
-  void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
-    const std::size_t n = count * e.bytes;
-    meet({collective::all_gather, e, count, 0}, in, {}, [&] {
-      for (int r = 0; r < size(); ++r) copy(out + static_cast<std::size_t>(r) * n, place_->of(r).data, n);
-    });
-  }
+  void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count);
   /// As communicator's all_gather_v. Throws communication_error if ranks disagree on the counts.
-  void all_gather_v_bytes(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts) {
-    const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-    meet({collective::all_gather_v, e, total, 0}, in, counts, [&] {
-      check_lists(
-          collective::all_gather_v, [&](int r) { return counts[static_cast<std::size_t>(r)]; },
-          [&](int r) { return place_->of(r).counts[static_cast<std::size_t>(r)]; });
-      for (int r = 0; r < size(); ++r) {
-        const std::size_t n = counts[static_cast<std::size_t>(r)] * e.bytes;
-        copy(out, place_->of(r).data, n);
-        out += n;
-      }
-    });
-  }
+  void all_gather_v_bytes(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts);
   /// As communicator's all_to_all: each rank copies its part of the others' memory.
-  void all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
-    const std::size_t n = count * e.bytes;
-    meet({collective::all_to_all, e, count, 0}, in, {}, [&] {
-      for (int r = 0; r < size(); ++r)
-        copy(out + static_cast<std::size_t>(r) * n, place_->of(r).data + static_cast<std::size_t>(rank_) * n, n);
-    });
-  }
+  void all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t count);
   /// As communicator's all_to_all_v. Throws communication_error if ranks disagree on the counts.
   void all_to_all_v_bytes(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
-                          std::span<const std::size_t> out_counts) {
-    meet({collective::all_to_all_v, e, 0, 0}, in, in_counts, [&] {
-      const auto self = static_cast<std::size_t>(rank_);
-      check_lists(
-          collective::all_to_all_v, [&](int r) { return out_counts[static_cast<std::size_t>(r)]; },
-          [&](int r) { return place_->of(r).counts[self]; });
-      for (int r = 0; r < size(); ++r) {
-        const intention& peer = place_->of(r);
-        const std::size_t from = std::accumulate(peer.counts.begin(), peer.counts.begin() + rank_, std::size_t{0});
-        copy(out, peer.data + from * e.bytes, peer.counts[self] * e.bytes);
-        out += peer.counts[self] * e.bytes;
-      }
-    });
-  }
+                          std::span<const std::size_t> out_counts);
   /// As communicator's shift: each rank copies from the memory of the rank before it.
-  void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int distance) {
-    meet({collective::shift, e, count, distance}, in, {}, [&] {
-      const int from = rank_after(rank_, -(distance % size()), size());
-      copy(out, place_->of(from).data, count * e.bytes);
-    });
-  }
+  void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int distance);
 
   /// As communicator's split. The first rank of each group makes its rendezvous and shows it to the others.
-  thread_rank split(int color, int key) {
-    const split_wish mine{color, key};
-    std::vector<split_wish> wishes(static_cast<std::size_t>(size()));
-    const collective_call call{collective::split, {}, 0, 0};
-    meet(call, reinterpret_cast<const std::byte*>(&mine), {}, [&] {
-      for (int r = 0; r < size(); ++r)
-        std::memcpy(&wishes[static_cast<std::size_t>(r)], place_->of(r).data, sizeof(split_wish));
-    });
-    const std::vector<int> group = split_group(wishes, color);
-    std::shared_ptr<rendezvous> place;
-    if (group.front() == rank_) {
-      std::vector<int> members;
-      for (const int r : group) members.push_back(place_->member(r));
-      place = std::make_shared<rendezvous>(place_->fate(), std::move(members));
-    }
-    const std::shared_ptr<rendezvous> made = place;  // shown to the others, and not written while they read
-    meet(call, reinterpret_cast<const std::byte*>(&made), {},
-         [&] { place = *reinterpret_cast<const std::shared_ptr<rendezvous>*>(place_->of(group.front()).data); });
-    return {std::move(place), static_cast<int>(std::find(group.begin(), group.end(), rank_) - group.begin())};
-  }
+  thread_rank split(int color, int key);
 
   /// Fails all ranks of run_ranks(), and throws communication_error.
   [[noreturn]] void abort(const std::string& why) { place_->abort(rank_, why); }
@@ -183,17 +123,7 @@ void depart_after(common_fate& fate, int rank, F&& f) {
 }
 
 /// Returns when all ranks have returned. After a failure they have one more deadline: then it ends the process.
-inline void end_if_stuck(common_fate& fate) {
-  std::unique_lock<std::mutex> lock(fate.mutex);
-  const auto all_returned = [&] {
-    return std::find(fate.returned.begin(), fate.returned.end(), 0) == fate.returned.end();
-  };
-  fate.ended.wait(lock, [&] { return all_returned() || !fate.failure.empty(); });
-  if (patient_wait(fate.ended, lock, fate.deadline, all_returned)) return;
-  const auto rank = std::find(fate.returned.begin(), fate.returned.end(), 0) - fate.returned.begin();
-  std::fprintf(stderr, "rlcore: rank %d does not end: %s\n", static_cast<int>(rank), fate.failure.c_str());
-  std::_Exit(exit_stuck);
-}
+void end_if_stuck(common_fate& fate);
 
 }  // namespace detail
 
@@ -232,3 +162,103 @@ void run_ranks(int size, F&& f, std::chrono::milliseconds deadline = std::chrono
 
 }  // namespace parallel
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)
+RLCORE_BEGIN
+namespace parallel {
+
+RLCORE_INLINE void thread_rank::all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
+  const std::size_t n = count * e.bytes;
+  meet({collective::all_gather, e, count, 0}, in, {}, [&] {
+    for (int r = 0; r < size(); ++r) copy(out + static_cast<std::size_t>(r) * n, place_->of(r).data, n);
+  });
+}
+
+RLCORE_INLINE void thread_rank::all_gather_v_bytes(element e, const std::byte* in, std::byte* out,
+                                                   std::span<const std::size_t> counts) {
+  const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  meet({collective::all_gather_v, e, total, 0}, in, counts, [&] {
+    check_lists(
+        collective::all_gather_v, [&](int r) { return counts[static_cast<std::size_t>(r)]; },
+        [&](int r) { return place_->of(r).counts[static_cast<std::size_t>(r)]; });
+    for (int r = 0; r < size(); ++r) {
+      const std::size_t n = counts[static_cast<std::size_t>(r)] * e.bytes;
+      copy(out, place_->of(r).data, n);
+      out += n;
+    }
+  });
+}
+
+RLCORE_INLINE void thread_rank::all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
+  const std::size_t n = count * e.bytes;
+  meet({collective::all_to_all, e, count, 0}, in, {}, [&] {
+    for (int r = 0; r < size(); ++r)
+      copy(out + static_cast<std::size_t>(r) * n, place_->of(r).data + static_cast<std::size_t>(rank_) * n, n);
+  });
+}
+
+RLCORE_INLINE void thread_rank::all_to_all_v_bytes(element e, const std::byte* in,
+                                                   std::span<const std::size_t> in_counts, std::byte* out,
+                                                   std::span<const std::size_t> out_counts) {
+  meet({collective::all_to_all_v, e, 0, 0}, in, in_counts, [&] {
+    const auto self = static_cast<std::size_t>(rank_);
+    check_lists(
+        collective::all_to_all_v, [&](int r) { return out_counts[static_cast<std::size_t>(r)]; },
+        [&](int r) { return place_->of(r).counts[self]; });
+    for (int r = 0; r < size(); ++r) {
+      const intention& peer = place_->of(r);
+      const std::size_t from = std::accumulate(peer.counts.begin(), peer.counts.begin() + rank_, std::size_t{0});
+      copy(out, peer.data + from * e.bytes, peer.counts[self] * e.bytes);
+      out += peer.counts[self] * e.bytes;
+    }
+  });
+}
+
+RLCORE_INLINE void thread_rank::shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count,
+                                            int distance) {
+  meet({collective::shift, e, count, distance}, in, {}, [&] {
+    const int from = rank_after(rank_, -(distance % size()), size());
+    copy(out, place_->of(from).data, count * e.bytes);
+  });
+}
+
+RLCORE_INLINE thread_rank thread_rank::split(int color, int key) {
+  const split_wish mine{color, key};
+  std::vector<split_wish> wishes(static_cast<std::size_t>(size()));
+  const collective_call call{collective::split, {}, 0, 0};
+  meet(call, reinterpret_cast<const std::byte*>(&mine), {}, [&] {
+    for (int r = 0; r < size(); ++r)
+      std::memcpy(&wishes[static_cast<std::size_t>(r)], place_->of(r).data, sizeof(split_wish));
+  });
+  const std::vector<int> group = split_group(wishes, color);
+  std::shared_ptr<rendezvous> place;
+  if (group.front() == rank_) {
+    std::vector<int> members;
+    for (const int r : group) members.push_back(place_->member(r));
+    place = std::make_shared<rendezvous>(place_->fate(), std::move(members));
+  }
+  const std::shared_ptr<rendezvous> made = place;  // shown to the others, and not written while they read
+  meet(call, reinterpret_cast<const std::byte*>(&made), {},
+       [&] { place = *reinterpret_cast<const std::shared_ptr<rendezvous>*>(place_->of(group.front()).data); });
+  return {std::move(place), static_cast<int>(std::find(group.begin(), group.end(), rank_) - group.begin())};
+}
+
+}  // namespace parallel
+
+namespace parallel::detail {
+
+RLCORE_INLINE void end_if_stuck(common_fate& fate) {
+  std::unique_lock<std::mutex> lock(fate.mutex);
+  const auto all_returned = [&] {
+    return std::find(fate.returned.begin(), fate.returned.end(), 0) == fate.returned.end();
+  };
+  fate.ended.wait(lock, [&] { return all_returned() || !fate.failure.empty(); });
+  if (patient_wait(fate.ended, lock, fate.deadline, all_returned)) return;
+  const auto rank = std::find(fate.returned.begin(), fate.returned.end(), 0) - fate.returned.begin();
+  std::fprintf(stderr, "rlcore: rank %d does not end: %s\n", static_cast<int>(rank), fate.failure.c_str());
+  std::_Exit(exit_stuck);
+}
+
+}  // namespace parallel::detail
+RLCORE_END
+#endif

@@ -40,34 +40,10 @@ class watchdog {
  public:
   /// The file of the recorder's content is <folder>/rlcore_rank<rank>_<process>.flight.
   watchdog(const flight_recorder& recorder, host_board& board, std::chrono::milliseconds deadline, int rank,
-           const std::string& folder)
-      : recorder_(recorder),
-        board_(board),
-        deadline_(std::chrono::nanoseconds(deadline).count()),
-        rank_(rank),
-        file_(folder + "/rlcore_rank" + std::to_string(rank) + "_" + std::to_string(::getpid()) + ".flight") {
-    of_process().store(this);
-    struct sigaction old {};
-    if (::sigaction(SIGTERM, nullptr, &old) == 0 && old.sa_handler == SIG_DFL && (old.sa_flags & SA_SIGINFO) == 0) {
-      struct sigaction mine {};
-      mine.sa_handler = &terminated;
-      handles_ = ::sigaction(SIGTERM, &mine, nullptr) == 0;
-    }
-    thread_ = std::thread([this, deadline] { watch(deadline); });
-  }
+           const std::string& folder);
   watchdog(const watchdog&) = delete;
   watchdog& operator=(const watchdog&) = delete;
-  ~watchdog() {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      done_ = true;
-    }
-    wake_.notify_all();
-    thread_.join();
-    if (handles_) ::signal(SIGTERM, SIG_DFL);
-    of_process().store(nullptr);
-    while (answers() != 0) ::usleep(1000);  // another thread answers SIGTERM, which ends the process
-  }
+  ~watchdog();
 
   /// The folder of the recorder's file if the user names none.
   static std::string temporary_folder() {
@@ -86,80 +62,15 @@ class watchdog {
     return number;
   }
 
-  void watch(std::chrono::milliseconds deadline) {
-    const auto pause = std::clamp(deadline / 20, std::chrono::milliseconds(1), std::chrono::milliseconds(200));
-    const std::int64_t each = std::chrono::nanoseconds(pause).count();
-    std::uint64_t last = 0;  // the collective entered last
-    std::int64_t seen = 0;   // how long this thread has seen it last
-    std::int64_t missed_since = -1;
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (!wake_.wait_for(lock, pause, [this] { return done_; })) {
-      const std::uint64_t before = std::exchange(last, recorder_.entered());
-      seen = before == last ? seen + each : 0;
-      if (recorder_.waiting() > deadline_ && seen + each >= deadline_) end_stuck(nullptr);
-      const host_board::line* gone = board_.vanished();
-      if (gone == nullptr) {
-        missed_since = -1;
-      } else if (missed_since < 0) {
-        missed_since = flight_recorder::now();
-        if (board_.self().state == host_board::working && board_.tell()) tell(gone, "\n");
-      } else if (flight_recorder::now() - missed_since > 5'000'000'000) {  // the launcher would have acted by now
-        end_stuck(gone);
-      }
-    }
-  }
+  void watch(std::chrono::milliseconds deadline);
 
-  [[noreturn]] void end_stuck(const host_board::line* gone) noexcept {
-    ::unlink(file_.c_str());  // anybody may have put a link into /tmp
-    const int file = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (file >= 0) {
-      recorder_.dump(file, rank_);
-      ::close(file);
-    }
-    if (board_.tell()) {
-      fixed_text end;
-      if (gone == nullptr) add_suspects(end);
-      if (file >= 0) end.add("; its last collectives are in ").add(file_.c_str());
-      tell(gone, end.add("\n").text());
-    }
-    ::usleep(200'000);  // if another rank tells, let it finish before the launcher notices that we are gone
-    std::_Exit(exit_stuck);
-  }
+  [[noreturn]] void end_stuck(const host_board::line* gone) noexcept;
   /// Writes the line at once, so that no other rank's output comes in between.
-  void tell(const host_board::line* gone, const char* end) const noexcept {
-    fixed_text line;
-    line.add("rlcore: rank ").add(rank_).add(": ");
-    if (gone != nullptr)
-      line.add("rank ").add(gone->rank.load()).add(" (process ").add(gone->process.load()).add(") is gone; ");
-    line.add("stopped ");
-    recorder_.describe(line);
-    line.add(end).write_to(STDERR_FILENO);
-  }
+  void tell(const host_board::line* gone, const char* end) const noexcept;
   /// Adds the ranks of this host that have entered fewer collectives than this rank, or another collective.
-  void add_suspects(fixed_text& line) const noexcept {
-    int shown = 0;
-    const host_board::line& mine = board_.self();
-    for (int r = 0; r < board_.ranks() && shown < 8; ++r) {
-      const host_board::line& other = board_.of(r);
-      const std::uint64_t n = other.collectives;
-      if (other.state == host_board::ended || n > mine.collectives ||
-          (n == mine.collectives && other.operation == mine.operation))
-        continue;
-      line.add(shown++ == 0 ? "; on this host rank " : ", rank ").add(other.rank.load()).add(" has come to ").add(n);
-      if (n != 0) line.add(", ").add(name_of(static_cast<collective>(other.operation.load())));
-    }
-  }
+  void add_suspects(fixed_text& line) const noexcept;
 
-  static void terminated(int) {
-    ++answers();
-    watchdog* const self = of_process().load();
-    if (self == nullptr) ::_exit(128 + SIGTERM);
-    host_board& board = self->board_;
-    if (board.self().state == host_board::failing) ::_exit(1);
-    if (board.self().state == host_board::working && !board.anybody_fails() && board.tell())
-      self->tell(board.vanished(), " (SIGTERM)\n");
-    ::_exit(128 + SIGTERM);
-  }
+  static void terminated(int);
 
   const flight_recorder& recorder_;
   host_board& board_;
@@ -174,3 +85,115 @@ class watchdog {
 
 }  // namespace parallel
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)
+RLCORE_BEGIN
+namespace parallel {
+
+RLCORE_INLINE watchdog::watchdog(const flight_recorder& recorder, host_board& board, std::chrono::milliseconds deadline,
+                                 int rank, const std::string& folder)
+    : recorder_(recorder),
+      board_(board),
+      deadline_(std::chrono::nanoseconds(deadline).count()),
+      rank_(rank),
+      file_(folder + "/rlcore_rank" + std::to_string(rank) + "_" + std::to_string(::getpid()) + ".flight") {
+  of_process().store(this);
+  struct sigaction old {};
+  if (::sigaction(SIGTERM, nullptr, &old) == 0 && old.sa_handler == SIG_DFL && (old.sa_flags & SA_SIGINFO) == 0) {
+    struct sigaction mine {};
+    mine.sa_handler = &terminated;
+    handles_ = ::sigaction(SIGTERM, &mine, nullptr) == 0;
+  }
+  thread_ = std::thread([this, deadline] { watch(deadline); });
+}
+
+RLCORE_INLINE watchdog::~watchdog() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    done_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+  if (handles_) ::signal(SIGTERM, SIG_DFL);
+  of_process().store(nullptr);
+  while (answers() != 0) ::usleep(1000);  // another thread answers SIGTERM, which ends the process
+}
+
+RLCORE_INLINE void watchdog::watch(std::chrono::milliseconds deadline) {
+  const auto pause = std::clamp(deadline / 20, std::chrono::milliseconds(1), std::chrono::milliseconds(200));
+  const std::int64_t each = std::chrono::nanoseconds(pause).count();
+  std::uint64_t last = 0;  // the collective entered last
+  std::int64_t seen = 0;   // how long this thread has seen it last
+  std::int64_t missed_since = -1;
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!wake_.wait_for(lock, pause, [this] { return done_; })) {
+    const std::uint64_t before = std::exchange(last, recorder_.entered());
+    seen = before == last ? seen + each : 0;
+    if (recorder_.waiting() > deadline_ && seen + each >= deadline_) end_stuck(nullptr);
+    const host_board::line* gone = board_.vanished();
+    if (gone == nullptr) {
+      missed_since = -1;
+    } else if (missed_since < 0) {
+      missed_since = flight_recorder::now();
+      if (board_.self().state == host_board::working && board_.tell()) tell(gone, "\n");
+    } else if (flight_recorder::now() - missed_since > 5'000'000'000) {  // the launcher would have acted by now
+      end_stuck(gone);
+    }
+  }
+}
+
+RLCORE_INLINE void watchdog::end_stuck(const host_board::line* gone) noexcept {
+  ::unlink(file_.c_str());  // anybody may have put a link into /tmp
+  const int file = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+  if (file >= 0) {
+    recorder_.dump(file, rank_);
+    ::close(file);
+  }
+  if (board_.tell()) {
+    fixed_text end;
+    if (gone == nullptr) add_suspects(end);
+    if (file >= 0) end.add("; its last collectives are in ").add(file_.c_str());
+    tell(gone, end.add("\n").text());
+  }
+  ::usleep(200'000);  // if another rank tells, let it finish before the launcher notices that we are gone
+  std::_Exit(exit_stuck);
+}
+
+RLCORE_INLINE void watchdog::tell(const host_board::line* gone, const char* end) const noexcept {
+  fixed_text line;
+  line.add("rlcore: rank ").add(rank_).add(": ");
+  if (gone != nullptr)
+    line.add("rank ").add(gone->rank.load()).add(" (process ").add(gone->process.load()).add(") is gone; ");
+  line.add("stopped ");
+  recorder_.describe(line);
+  line.add(end).write_to(STDERR_FILENO);
+}
+
+RLCORE_INLINE void watchdog::add_suspects(fixed_text& line) const noexcept {
+  int shown = 0;
+  const host_board::line& mine = board_.self();
+  for (int r = 0; r < board_.ranks() && shown < 8; ++r) {
+    const host_board::line& other = board_.of(r);
+    const std::uint64_t n = other.collectives;
+    if (other.state == host_board::ended || n > mine.collectives ||
+        (n == mine.collectives && other.operation == mine.operation))
+      continue;
+    line.add(shown++ == 0 ? "; on this host rank " : ", rank ").add(other.rank.load()).add(" has come to ").add(n);
+    if (n != 0) line.add(", ").add(name_of(static_cast<collective>(other.operation.load())));
+  }
+}
+
+RLCORE_INLINE void watchdog::terminated(int) {
+  ++answers();
+  watchdog* const self = of_process().load();
+  if (self == nullptr) ::_exit(128 + SIGTERM);
+  host_board& board = self->board_;
+  if (board.self().state == host_board::failing) ::_exit(1);
+  if (board.self().state == host_board::working && !board.anybody_fails() && board.tell())
+    self->tell(board.vanished(), " (SIGTERM)\n");
+  ::_exit(128 + SIGTERM);
+}
+
+}  // namespace parallel
+RLCORE_END
+#endif

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/host_window.hpp"
 #include "rlcore/parallel/layout/shard_layout.hpp"
 #include "rlcore/parallel/reduction/exchange.hpp"
@@ -338,3 +340,12 @@ class gradient_sums {
 
 }  // namespace parallel
 RLCORE_END
+
+#if defined(RLCORE_COMPILED)
+RLCORE_BEGIN
+namespace parallel {
+extern template class gradient_sums<cpu>;
+extern template class gradient_sums<any_device>;
+}  // namespace parallel
+RLCORE_END
+#endif

@@ -25,31 +25,11 @@ class piece_sum {
   piece_sum(reduction_kind kind, std::size_t leaves) : kind_(kind), tree_(leaves), limit_(fixed_point::limit(leaves)) {}
 
   /// Begins the sum of a piece of so many values.
-  void begin(std::size_t values) {
-    for (auto& e : tree_.entries())
-      if (e.value) idle_.push_back(std::move(*e.value));
-    tree_.clear();
-    size_ = values, any_ = row_any_ = false;
-  }
+  void begin(std::size_t values);
   std::size_t size() const noexcept { return size_; }
 
   /// Null: the node is absent.
-  void push(reduction_node node, const float* x) {
-    if (kind_ == reduction_kind::tree) {
-      std::optional<std::vector<float>> value;
-      if (x) value = copy(x);
-      tree_.push(node, std::move(value), [this](std::vector<float>& left, std::vector<float>&& right) {
-        add(left, right.data());
-        idle_.push_back(std::move(right));
-      });
-    } else if (x && kind_ == reduction_kind::exact) {
-      begin_fixed();
-      fixed_point::add(fixed_.data(), x, size_, limit_);
-    } else if (x) {
-      row_any_ ? add(row_, x) : row_.assign(x, x + size_);
-      row_any_ = true;
-    }
-  }
+  void push(reduction_node node, const float* x);
   /// A node as integers in units of 2^-44, for exact sums; null: absent.
   void push(reduction_node, const fixed_point::value* x) {
     if (!x) return;
@@ -65,30 +45,12 @@ class piece_sum {
 
   /// A node that has not been added up further, to be added to the sums of others; null if it is absent. With an order
   /// by rank there is one.
-  const float* find(reduction_node node) const {
-    if (kind_ != reduction_kind::tree) return any_ ? total_.data() : nullptr;
-    for (const auto& e : tree_.entries())
-      if (e.node == node && e.value) return e.value->data();
-    return nullptr;
-  }
+  const float* find(reduction_node node) const;
   const fixed_point::value* fixed() const { return any_ ? fixed_.data() : nullptr; }
   /// The sum, 0 if nothing came.
-  void write(std::span<float> out) const {
-    bool written = false;
-    for_nodes([&](reduction_node, const auto* x) {
-      for (std::size_t i = 0; i < size_; ++i) out[i] = value(x[i]);
-      written = true;
-    });
-    if (!written) std::fill(out.begin(), out.end(), 0.0f);
-  }
+  void write(std::span<float> out) const;
 
-  std::size_t bytes() const noexcept {
-    std::size_t n = (row_.capacity() + total_.capacity()) * sizeof(float) + fixed_.capacity() * sizeof(fixed_[0]);
-    for (const auto& v : idle_) n += v.capacity() * sizeof(float);
-    for (const auto& e : tree_.entries())
-      if (e.value) n += e.value->capacity() * sizeof(float);
-    return n;
-  }
+  std::size_t bytes() const noexcept;
 
  private:
   template <class F>
@@ -108,12 +70,7 @@ class piece_sum {
   void begin_fixed() {
     if (!std::exchange(any_, true)) fixed_.assign(size_, 0);
   }
-  std::vector<float> copy(const float* x) {
-    std::vector<float> v;
-    if (!idle_.empty()) v = std::move(idle_.back()), idle_.pop_back();
-    v.assign(x, x + size_);
-    return v;
-  }
+  std::vector<float> copy(const float* x);
   static void add(std::vector<float>& total, const float* x) {
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += x[i];
   }
@@ -130,3 +87,66 @@ class piece_sum {
 
 }  // namespace parallel
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)
+RLCORE_BEGIN
+namespace parallel {
+
+RLCORE_INLINE void piece_sum::begin(std::size_t values) {
+  for (auto& e : tree_.entries())
+    if (e.value) idle_.push_back(std::move(*e.value));
+  tree_.clear();
+  size_ = values, any_ = row_any_ = false;
+}
+
+RLCORE_INLINE void piece_sum::push(reduction_node node, const float* x) {
+  if (kind_ == reduction_kind::tree) {
+    std::optional<std::vector<float>> value;
+    if (x) value = copy(x);
+    tree_.push(node, std::move(value), [this](std::vector<float>& left, std::vector<float>&& right) {
+      add(left, right.data());
+      idle_.push_back(std::move(right));
+    });
+  } else if (x && kind_ == reduction_kind::exact) {
+    begin_fixed();
+    fixed_point::add(fixed_.data(), x, size_, limit_);
+  } else if (x) {
+    row_any_ ? add(row_, x) : row_.assign(x, x + size_);
+    row_any_ = true;
+  }
+}
+
+RLCORE_INLINE const float* piece_sum::find(reduction_node node) const {
+  if (kind_ != reduction_kind::tree) return any_ ? total_.data() : nullptr;
+  for (const auto& e : tree_.entries())
+    if (e.node == node && e.value) return e.value->data();
+  return nullptr;
+}
+
+RLCORE_INLINE void piece_sum::write(std::span<float> out) const {
+  bool written = false;
+  for_nodes([&](reduction_node, const auto* x) {
+    for (std::size_t i = 0; i < size_; ++i) out[i] = value(x[i]);
+    written = true;
+  });
+  if (!written) std::fill(out.begin(), out.end(), 0.0f);
+}
+
+RLCORE_INLINE std::size_t piece_sum::bytes() const noexcept {
+  std::size_t n = (row_.capacity() + total_.capacity()) * sizeof(float) + fixed_.capacity() * sizeof(fixed_[0]);
+  for (const auto& v : idle_) n += v.capacity() * sizeof(float);
+  for (const auto& e : tree_.entries())
+    if (e.value) n += e.value->capacity() * sizeof(float);
+  return n;
+}
+
+RLCORE_INLINE std::vector<float> piece_sum::copy(const float* x) {
+  std::vector<float> v;
+  if (!idle_.empty()) v = std::move(idle_.back()), idle_.pop_back();
+  v.assign(x, x + size_);
+  return v;
+}
+
+}  // namespace parallel
+RLCORE_END
+#endif

@@ -50,7 +50,28 @@ struct chat_request {
 namespace detail {
 
 /// A message as templates know it: the arguments of a call an object, no member that is null, no content in parts.
-inline json plain_message(const json& sent, const std::string& where) {
+json plain_message(const json& sent, const std::string& where);
+
+void read_template_fields(body_fields& f, const chat_features& features, conversation& talk);
+
+void read_tools(body_fields& f, const chat_features& features, chat_request& r);
+
+}  // namespace detail
+
+/// The messages of a body. Throws api_error 400 that names the message.
+void read_messages(body_fields& f, const chat_features& features, conversation& talk);
+
+/// Reads a body. Throws api_error 400 that names the field.
+chat_request read_chat_request(body_fields& f, const request_defaults& by_default, const chat_features& features);
+
+}  // namespace serving
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving::detail {
+
+RLCORE_INLINE json plain_message(const json& sent, const std::string& where) {
   if (!sent.is_object()) throw invalid_body(where + ": expected an object, found " + sent.type_name());
   json m = json::object();
   for (const auto& [key, value] : sent.items())
@@ -81,7 +102,7 @@ inline json plain_message(const json& sent, const std::string& where) {
   return m;
 }
 
-inline void read_template_fields(body_fields& f, const chat_features& features, conversation& talk) {
+RLCORE_INLINE void read_template_fields(body_fields& f, const chat_features& features, conversation& talk) {
   talk.options.add_generation_prompt = f.boolean("add_generation_prompt", true);
   talk.continue_final_message = f.boolean("continue_final_message", false);
   if (talk.continue_final_message && talk.options.add_generation_prompt) {
@@ -106,7 +127,7 @@ inline void read_template_fields(body_fields& f, const chat_features& features, 
   }
 }
 
-inline void read_tools(body_fields& f, const chat_features& features, chat_request& r) {
+RLCORE_INLINE void read_tools(body_fields& f, const chat_features& features, chat_request& r) {
   const json* tools = f.find("tools");
   if (tools != nullptr && !tools->is_array()) body_fields::wrong("tools", "a list of tools", *tools);
   const bool any = tools != nullptr && !tools->empty();
@@ -134,10 +155,11 @@ inline void read_tools(body_fields& f, const chat_features& features, chat_reque
   }
 }
 
-}  // namespace detail
+}  // namespace serving::detail
 
-/// The messages of a body. Throws api_error 400 that names the message.
-inline void read_messages(body_fields& f, const chat_features& features, conversation& talk) {
+namespace serving {
+
+RLCORE_INLINE void read_messages(body_fields& f, const chat_features& features, conversation& talk) {
   const json* v = f.find("messages");
   if (v == nullptr) throw invalid_body("messages: expected a list of messages, found none");
   if (!v->is_array()) body_fields::wrong("messages", "a list of messages", *v);
@@ -167,9 +189,8 @@ inline void read_messages(body_fields& f, const chat_features& features, convers
                       std::to_string(features.most_pictures) + " (--limit-mm-per-prompt)");
 }
 
-/// Reads a body. Throws api_error 400 that names the field.
-inline chat_request read_chat_request(body_fields& f, const request_defaults& by_default,
-                                      const chat_features& features) {
+RLCORE_INLINE chat_request read_chat_request(body_fields& f, const request_defaults& by_default,
+                                             const chat_features& features) {
   chat_request r;
   read_messages(f, features, r.talk);
   r.fields = read_sampling_fields(f, by_default);
@@ -194,3 +215,4 @@ inline chat_request read_chat_request(body_fields& f, const request_defaults& by
 
 }  // namespace serving
 RLCORE_END
+#endif

@@ -30,7 +30,19 @@ struct completion_request {
 
 /// A string, a list of strings, a list of ids, or a list of such lists. Throws api_error 400 for anything else and for
 /// prompts without content.
-inline std::vector<sent_prompt> read_prompts(body_fields& f) {
+std::vector<sent_prompt> read_prompts(body_fields& f);
+
+/// Reads a body. Throws api_error 400 that names the field.
+completion_request read_completion_request(body_fields& f, const request_defaults& by_default);
+
+}  // namespace serving
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE std::vector<sent_prompt> read_prompts(body_fields& f) {
   const json* v = f.find("prompt");
   if (v == nullptr) throw invalid_body("prompt: expected a string or a list, found none");
   std::vector<sent_prompt> prompts;
@@ -57,8 +69,7 @@ inline std::vector<sent_prompt> read_prompts(body_fields& f) {
   return prompts;
 }
 
-/// Reads a body. Throws api_error 400 that names the field.
-inline completion_request read_completion_request(body_fields& f, const request_defaults& by_default) {
+RLCORE_INLINE completion_request read_completion_request(body_fields& f, const request_defaults& by_default) {
   completion_request r;
   r.prompts = read_prompts(f);
   r.fields = read_sampling_fields(f, by_default);
@@ -86,3 +97,4 @@ inline completion_request read_completion_request(body_fields& f, const request_
 
 }  // namespace serving
 RLCORE_END
+#endif

@@ -30,7 +30,25 @@ inline const json* member_of(const json& object, const char* key) {
 
 /// The URL of a part {"type": "image_url", "image_url": {"url"}}, {"type": "input_image", "image_url"}, or one of these
 /// without a type. What else stands beside it (detail, uuid) is for other models. Throws api_error.
-inline std::string_view url_of(const json& part, const std::string& where) {
+std::string_view url_of(const json& part, const std::string& where);
+
+}  // namespace detail
+
+/// Reads a content in parts; its pictures are appended to `pictures`. Throws api_error 400 that names the part.
+std::vector<text::message_part> read_parts(const json& parts, const std::string& where,
+                                           std::vector<sent_picture>& pictures);
+
+/// The texts of parts as one, joined by line ends, as vLLM does for templates that take texts.
+std::string joined_texts(const std::vector<text::message_part>& parts);
+
+}  // namespace serving
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving::detail {
+
+RLCORE_INLINE std::string_view url_of(const json& part, const std::string& where) {
   const json* url = member_of(part, "image_url");
   if (url != nullptr && url->is_object()) url = member_of(*url, "url");
   if (url == nullptr || !url->is_string())
@@ -38,11 +56,12 @@ inline std::string_view url_of(const json& part, const std::string& where) {
   return url->get_ref<const std::string&>();
 }
 
-}  // namespace detail
+}  // namespace serving::detail
 
-/// Reads a content in parts; its pictures are appended to `pictures`. Throws api_error 400 that names the part.
-inline std::vector<text::message_part> read_parts(const json& parts, const std::string& where,
-                                                  std::vector<sent_picture>& pictures) {
+namespace serving {
+
+RLCORE_INLINE std::vector<text::message_part> read_parts(const json& parts, const std::string& where,
+                                                         std::vector<sent_picture>& pictures) {
   std::vector<text::message_part> read;
   for (const json& part : parts) {
     const std::string place = where + "[" + std::to_string(read.size()) + "]";
@@ -65,8 +84,7 @@ inline std::vector<text::message_part> read_parts(const json& parts, const std::
   return read;
 }
 
-/// The texts of parts as one, joined by line ends, as vLLM does for templates that take texts.
-inline std::string joined_texts(const std::vector<text::message_part>& parts) {
+RLCORE_INLINE std::string joined_texts(const std::vector<text::message_part>& parts) {
   std::string text;
   bool first = true;
   for (const text::message_part& p : parts) {
@@ -79,3 +97,4 @@ inline std::string joined_texts(const std::vector<text::message_part>& parts) {
 
 }  // namespace serving
 RLCORE_END
+#endif

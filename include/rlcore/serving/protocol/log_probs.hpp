@@ -33,14 +33,7 @@ inline std::size_t characters(std::string_view utf8) noexcept {
 }
 
 /// The most likely `k` tokens, and behind them `token` itself where it is not among them.
-inline std::vector<rollout::token_logprob> with_token(const scored_token& token, std::size_t k) {
-  std::vector<rollout::token_logprob> all(
-      token.most_likely.begin(),
-      token.most_likely.begin() + static_cast<std::ptrdiff_t>(std::min(k, token.most_likely.size())));
-  if (std::none_of(all.begin(), all.end(), [&](const auto& t) { return t.token == token.id; }))
-    all.push_back({token.id, token.logp});
-  return all;
-}
+std::vector<rollout::token_logprob> with_token(const scored_token& token, std::size_t k);
 
 /// The log-probs of a choice of /v1/completions: {"text_offset", "token_logprobs", "tokens", "top_logprobs"}. Offsets
 /// go on from piece to piece.
@@ -53,14 +46,7 @@ class completion_log_probs {
   /// The first token of an echoed prompt, which has no log-prob.
   void add_first(std::int32_t id) { add(id, nullptr, nullptr); }
   /// The next tokens.
-  void add(std::span<const scored_token> tokens) {
-    for (const scored_token& t : tokens) {
-      json likely = json::object();
-      for (const rollout::token_logprob& other : with_token(t, top_))
-        likely[shown_token(tokenizer_, other.token, as_ids_)] = shown_logp(other.logp);
-      add(t.id, shown_logp(t.logp), std::move(likely));
-    }
-  }
+  void add(std::span<const scored_token> tokens);
   /// What has been added since the last call.
   json take() {
     json out{{"text_offset", offsets_}, {"token_logprobs", logps_}, {"tokens", tokens_}, {"top_logprobs", likely_}};
@@ -69,14 +55,7 @@ class completion_log_probs {
   }
 
  private:
-  void add(std::int32_t id, json logp, json likely) {
-    std::string text = shown_token(tokenizer_, id, as_ids_);
-    offsets_.push_back(offset_);
-    offset_ += characters(text);
-    tokens_.push_back(std::move(text));
-    logps_.push_back(std::move(logp));
-    likely_.push_back(std::move(likely));
-  }
+  void add(std::int32_t id, json logp, json likely);
 
   const text::tokenizer& tokenizer_;
   std::size_t top_, offset_ = 0;
@@ -86,8 +65,49 @@ class completion_log_probs {
 
 /// The log-probs of an answer in a conversation: {"content": [{"token", "logprob", "bytes", "top_logprobs"}]}. `bytes`
 /// are the token's own, so that those of all tokens together are the text's.
-inline json chat_log_probs(const text::tokenizer& tokenizer, std::span<const scored_token> tokens, std::int32_t top,
-                           bool as_ids) {
+json chat_log_probs(const text::tokenizer& tokenizer, std::span<const scored_token> tokens, std::int32_t top,
+                    bool as_ids);
+
+/// The log-probs of a prompt: null for its first token, then {token id: {"logprob", "rank", "decoded_token"}} with the
+/// token itself first. Ranks count from 1.
+json prompt_log_probs(const text::tokenizer& tokenizer, std::span<const scored_token> tokens);
+
+}  // namespace serving
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE std::vector<rollout::token_logprob> with_token(const scored_token& token, std::size_t k) {
+  std::vector<rollout::token_logprob> all(
+      token.most_likely.begin(),
+      token.most_likely.begin() + static_cast<std::ptrdiff_t>(std::min(k, token.most_likely.size())));
+  if (std::none_of(all.begin(), all.end(), [&](const auto& t) { return t.token == token.id; }))
+    all.push_back({token.id, token.logp});
+  return all;
+}
+
+RLCORE_INLINE void completion_log_probs::add(std::span<const scored_token> tokens) {
+  for (const scored_token& t : tokens) {
+    json likely = json::object();
+    for (const rollout::token_logprob& other : with_token(t, top_))
+      likely[shown_token(tokenizer_, other.token, as_ids_)] = shown_logp(other.logp);
+    add(t.id, shown_logp(t.logp), std::move(likely));
+  }
+}
+
+RLCORE_INLINE void completion_log_probs::add(std::int32_t id, json logp, json likely) {
+  std::string text = shown_token(tokenizer_, id, as_ids_);
+  offsets_.push_back(offset_);
+  offset_ += characters(text);
+  tokens_.push_back(std::move(text));
+  logps_.push_back(std::move(logp));
+  likely_.push_back(std::move(likely));
+}
+
+RLCORE_INLINE json chat_log_probs(const text::tokenizer& tokenizer, std::span<const scored_token> tokens,
+                                  std::int32_t top, bool as_ids) {
   const auto entry = [&](std::int32_t id, float logp) {
     const std::string text = shown_token(tokenizer, id, as_ids);
     const std::string bytes =
@@ -108,9 +128,7 @@ inline json chat_log_probs(const text::tokenizer& tokenizer, std::span<const sco
   return {{"content", std::move(content)}};
 }
 
-/// The log-probs of a prompt: null for its first token, then {token id: {"logprob", "rank", "decoded_token"}} with the
-/// token itself first. Ranks count from 1.
-inline json prompt_log_probs(const text::tokenizer& tokenizer, std::span<const scored_token> tokens) {
+RLCORE_INLINE json prompt_log_probs(const text::tokenizer& tokenizer, std::span<const scored_token> tokens) {
   json list = json::array({nullptr});
   for (const scored_token& t : tokens) {
     json entries = json::object();
@@ -130,3 +148,4 @@ inline json prompt_log_probs(const text::tokenizer& tokenizer, std::span<const s
 
 }  // namespace serving
 RLCORE_END
+#endif

@@ -13,27 +13,47 @@ namespace serving {
 namespace detail {
 
 /// Whether it is the name of a method or of a header (RFC 9110, 5.6.2).
-inline bool is_token(std::string_view text) noexcept {
-  constexpr std::string_view marks = "!#$%&'*+-.^_`|~";
-  for (const char c : text)
-    if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || marks.find(c) != marks.npos))
-      return false;
-  return !text.empty();
-}
+bool is_token(std::string_view text) noexcept;
 /// Equal but for the case of letters; `lower` has small ones.
-inline bool is_word(std::string_view text, std::string_view lower) noexcept {
-  if (text.size() != lower.size()) return false;
-  for (std::size_t i = 0; i < text.size(); ++i)
-    if ((text[i] >= 'A' && text[i] <= 'Z' ? text[i] + 32 : text[i]) != lower[i]) return false;
-  return true;
-}
+bool is_word(std::string_view text, std::string_view lower) noexcept;
 inline std::string_view trimmed(std::string_view text) noexcept {
   const std::size_t begin = text.find_first_not_of(" \t");
   return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
 /// METHOD target HTTP/1.1 and nothing else; `old` is set for HTTP/1.0.
-inline std::string problem_of_request_line(std::string_view line, bool& old) {
+std::string problem_of_request_line(std::string_view line, bool& old);
+
+}  // namespace detail
+
+/// What of a request's head, up to its empty line, may mean another request to a proxy in front than to the library
+/// that reads it here, which skips lines that it does not understand and decodes %41 in values (RFC 9112, sections 2.2,
+/// 3, 5 and 6). A sentence; empty for a head with one meaning.
+std::string problem_of_head(std::string_view head);
+
+}  // namespace serving
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving::detail {
+
+RLCORE_INLINE bool is_token(std::string_view text) noexcept {
+  constexpr std::string_view marks = "!#$%&'*+-.^_`|~";
+  for (const char c : text)
+    if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || marks.find(c) != marks.npos))
+      return false;
+  return !text.empty();
+}
+
+RLCORE_INLINE bool is_word(std::string_view text, std::string_view lower) noexcept {
+  if (text.size() != lower.size()) return false;
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if ((text[i] >= 'A' && text[i] <= 'Z' ? text[i] + 32 : text[i]) != lower[i]) return false;
+  return true;
+}
+
+RLCORE_INLINE std::string problem_of_request_line(std::string_view line, bool& old) {
   const std::size_t first = line.find(' '), last = line.rfind(' ');
   if (first == line.npos || first == last || line.find(' ', first + 1) != last || !is_token(line.substr(0, first)))
     return "the request's line is not METHOD PATH HTTP/1.1";
@@ -42,12 +62,11 @@ inline std::string problem_of_request_line(std::string_view line, bool& old) {
   return old || version == "HTTP/1.1" ? "" : "the request's version is neither HTTP/1.1 nor HTTP/1.0";
 }
 
-}  // namespace detail
+}  // namespace serving::detail
 
-/// What of a request's head, up to its empty line, may mean another request to a proxy in front than to the library
-/// that reads it here, which skips lines that it does not understand and decodes %41 in values (RFC 9112, sections 2.2,
-/// 3, 5 and 6). A sentence; empty for a head with one meaning.
-inline std::string problem_of_head(std::string_view head) {
+namespace serving {
+
+RLCORE_INLINE std::string problem_of_head(std::string_view head) {
   bool old = false;
   std::size_t hosts = 0, lengths = 0, transfers = 0;
   for (bool first = true; first || !head.starts_with("\r\n"); first = false) {
@@ -79,3 +98,4 @@ inline std::string problem_of_head(std::string_view head) {
 
 }  // namespace serving
 RLCORE_END
+#endif

@@ -72,7 +72,43 @@ inline void check_range(bool holds, std::string_view name, std::string_view rang
   if (!holds) throw bad_request(std::string(name) + " must be " + std::string(range) + ", got " + shown(x));
 }
 
-inline void read_choice_of_tokens(body_fields& f, const request_defaults& by_default, sampling_fields& s) {
+void read_choice_of_tokens(body_fields& f, const request_defaults& by_default, sampling_fields& s);
+
+/// Throws 400 for a list that has too many members.
+inline void check_size(std::string_view name, std::size_t size) {
+  check_range(size <= most_words, name, "a list of at most " + std::to_string(most_words), static_cast<double>(size));
+}
+inline void sort_unique(std::vector<std::int32_t>& ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+}
+
+void read_bias(body_fields& f, sampling_fields& s);
+
+void read_ends(body_fields& f, sampling_fields& s);
+
+void read_report(body_fields& f, const request_defaults& by_default, sampling_fields& s);
+
+/// Fields that ask for what this server does not do.
+void refuse_unsupported(body_fields& f);
+
+}  // namespace detail
+
+/// Reads all of them but max_tokens, logprobs and add_special_tokens, whose meaning is the endpoint's own. Throws
+/// api_error 400 that names the field.
+sampling_fields read_sampling_fields(body_fields& f, const request_defaults& by_default);
+
+/// Checks a limit of tokens: at least `least`, and not below min_tokens.
+void check_max_tokens(const sampling_fields& s, std::int64_t least);
+
+}  // namespace serving
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving::detail {
+
+RLCORE_INLINE void read_choice_of_tokens(body_fields& f, const request_defaults& by_default, sampling_fields& s) {
   const double temperature = f.number("temperature").value_or(by_default.temperature);
   check_range(temperature >= 0 && temperature <= double{std::numeric_limits<float>::max()}, "temperature",
               "non-negative", temperature);
@@ -102,16 +138,7 @@ inline void read_choice_of_tokens(body_fields& f, const request_defaults& by_def
   if (const auto seed = f.integer("seed"); seed && *seed != -1) s.seed = static_cast<std::uint64_t>(*seed);
 }
 
-/// Throws 400 for a list that has too many members.
-inline void check_size(std::string_view name, std::size_t size) {
-  check_range(size <= most_words, name, "a list of at most " + std::to_string(most_words), static_cast<double>(size));
-}
-inline void sort_unique(std::vector<std::int32_t>& ids) {
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-}
-
-inline void read_bias(body_fields& f, sampling_fields& s) {
+RLCORE_INLINE void read_bias(body_fields& f, sampling_fields& s) {
   s.bad_words = f.strings("bad_words");
   check_size("bad_words", s.bad_words.size());
   if (std::any_of(s.bad_words.begin(), s.bad_words.end(), [](const std::string& w) { return w.empty(); }))
@@ -134,7 +161,7 @@ inline void read_bias(body_fields& f, sampling_fields& s) {
   }
 }
 
-inline void read_ends(body_fields& f, sampling_fields& s) {
+RLCORE_INLINE void read_ends(body_fields& f, sampling_fields& s) {
   s.stop = f.strings("stop", true);
   check_size("stop", s.stop.size());
   if (std::any_of(s.stop.begin(), s.stop.end(), [](const std::string& text) { return text.empty(); }))
@@ -148,7 +175,7 @@ inline void read_ends(body_fields& f, sampling_fields& s) {
   check_range(s.rules.min_tokens >= 0, "min_tokens", "0 or more", static_cast<double>(s.rules.min_tokens));
 }
 
-inline void read_report(body_fields& f, const request_defaults& by_default, sampling_fields& s) {
+RLCORE_INLINE void read_report(body_fields& f, const request_defaults& by_default, sampling_fields& s) {
   s.stream = f.boolean("stream", false);
   if (const json* stream_options = f.find("stream_options")) {
     if (!stream_options->is_object()) body_fields::wrong("stream_options", "an object", *stream_options);
@@ -170,8 +197,7 @@ inline void read_report(body_fields& f, const request_defaults& by_default, samp
   s.tokens_as_ids = f.boolean("return_tokens_as_token_ids", by_default.return_tokens_as_token_ids);
 }
 
-/// Fields that ask for what this server does not do.
-inline void refuse_unsupported(body_fields& f) {
+RLCORE_INLINE void refuse_unsupported(body_fields& f) {
   constexpr std::string_view constrained = "constrained output is not in this server";
   f.refuse_unless("use_beam_search", "false", "there is no beam search");
   f.refuse_unless("length_penalty", "1.0", "there is no beam search");
@@ -187,11 +213,11 @@ inline void refuse_unsupported(body_fields& f) {
   f.refuse_unless("vllm_xargs", "null", "there are no arguments beyond the documented fields");
 }
 
-}  // namespace detail
+}  // namespace serving::detail
 
-/// Reads all of them but max_tokens, logprobs and add_special_tokens, whose meaning is the endpoint's own. Throws
-/// api_error 400 that names the field.
-inline sampling_fields read_sampling_fields(body_fields& f, const request_defaults& by_default) {
+namespace serving {
+
+RLCORE_INLINE sampling_fields read_sampling_fields(body_fields& f, const request_defaults& by_default) {
   sampling_fields s;
   s.model = f.string("model").value_or("");
   s.request_id = f.string("request_id").value_or("");
@@ -214,8 +240,7 @@ inline sampling_fields read_sampling_fields(body_fields& f, const request_defaul
   return s;
 }
 
-/// Checks a limit of tokens: at least `least`, and not below min_tokens.
-inline void check_max_tokens(const sampling_fields& s, std::int64_t least) {
+RLCORE_INLINE void check_max_tokens(const sampling_fields& s, std::int64_t least) {
   if (!s.max_tokens) return;
   detail::check_range(*s.max_tokens >= least, "max_tokens", "at least " + std::to_string(least),
                       static_cast<double>(*s.max_tokens));
@@ -226,3 +251,4 @@ inline void check_max_tokens(const sampling_fields& s, std::int64_t least) {
 
 }  // namespace serving
 RLCORE_END
+#endif

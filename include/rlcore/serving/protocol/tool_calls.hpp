@@ -32,33 +32,7 @@ struct text_and_calls {
 class tool_call_parser {
  public:
   /// Takes the next piece; `last` says that there is no further one, which closes a block that is still open.
-  text_and_calls push(std::string_view piece, bool last) {
-    text_and_calls out;
-    held_ += piece;
-    for (;;) {
-      const std::size_t begin = held_.find(open);
-      if (begin == held_.npos) {
-        const std::size_t kept = last ? 0 : overlap(held_, open);
-        show(held_.substr(0, held_.size() - kept), out);
-        held_.erase(0, held_.size() - kept);
-        return out;
-      }
-      show(held_.substr(0, begin), out);
-      held_.erase(0, begin);
-      const std::size_t end = held_.find(close, open.size());
-      if (end == held_.npos && !last) return out;
-      const std::size_t body = end == held_.npos ? held_.size() : end;
-      const std::size_t whole = end == held_.npos ? held_.size() : end + close.size();
-      if (auto call = call_of(std::string_view(held_).substr(open.size(), body - open.size())); !call.name.empty()) {
-        out.calls.push_back(std::move(call));
-        called_ = true;
-        held_.erase(0, whole);
-      } else {
-        show(held_.substr(0, open.size()), out);  // what follows may hold a call of its own
-        held_.erase(0, open.size());
-      }
-    }
-  }
+  text_and_calls push(std::string_view piece, bool last);
   /// Whether the answer has called a tool so far.
   bool called() const noexcept { return called_; }
 
@@ -69,14 +43,7 @@ class tool_call_parser {
     if (!called_) out.content += text;
   }
   /// Without a name if `block` is no call.
-  static called_tool call_of(std::string_view block) {
-    const json value = text::try_parse_json<json>(block);
-    if (!value.is_object() || !value.contains("name") || !value["name"].is_string()) return {};
-    const auto arguments = value.find("arguments");
-    return {value["name"].get<std::string>(), arguments == value.end() ? "{}"
-                                              : arguments->is_string() ? arguments->get<std::string>()
-                                                                       : text::python_json(*arguments)};
-  }
+  static called_tool call_of(std::string_view block);
 
   std::string held_;
   bool called_ = false;
@@ -84,3 +51,48 @@ class tool_call_parser {
 
 }  // namespace serving
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE text_and_calls tool_call_parser::push(std::string_view piece, bool last) {
+  text_and_calls out;
+  held_ += piece;
+  for (;;) {
+    const std::size_t begin = held_.find(open);
+    if (begin == held_.npos) {
+      const std::size_t kept = last ? 0 : overlap(held_, open);
+      show(held_.substr(0, held_.size() - kept), out);
+      held_.erase(0, held_.size() - kept);
+      return out;
+    }
+    show(held_.substr(0, begin), out);
+    held_.erase(0, begin);
+    const std::size_t end = held_.find(close, open.size());
+    if (end == held_.npos && !last) return out;
+    const std::size_t body = end == held_.npos ? held_.size() : end;
+    const std::size_t whole = end == held_.npos ? held_.size() : end + close.size();
+    if (auto call = call_of(std::string_view(held_).substr(open.size(), body - open.size())); !call.name.empty()) {
+      out.calls.push_back(std::move(call));
+      called_ = true;
+      held_.erase(0, whole);
+    } else {
+      show(held_.substr(0, open.size()), out);  // what follows may hold a call of its own
+      held_.erase(0, open.size());
+    }
+  }
+}
+
+RLCORE_INLINE called_tool tool_call_parser::call_of(std::string_view block) {
+  const json value = text::try_parse_json<json>(block);
+  if (!value.is_object() || !value.contains("name") || !value["name"].is_string()) return {};
+  const auto arguments = value.find("arguments");
+  return {value["name"].get<std::string>(), arguments == value.end() ? "{}"
+                                            : arguments->is_string() ? arguments->get<std::string>()
+                                                                     : text::python_json(*arguments)};
+}
+
+}  // namespace serving
+RLCORE_END
+#endif

@@ -58,7 +58,38 @@ inline double default_threshold(std::string_view key) {
 }
 
 /// Names that any row has, in the order in which they first appear.
-inline std::vector<std::string> names_of(std::span<const metric_row> rows) {
+std::vector<std::string> names_of(std::span<const metric_row> rows);
+
+/// `key` over the first `steps` (0: all) of the common steps of A and the reference B, one row per step each. A
+/// threshold below 0 is the default one. Throws config_error: no such key (did you mean), no common step.
+curve_distance compare_curve(std::span<const metric_row> a, std::span<const metric_row> b, std::string_view key,
+                             std::int64_t steps = 0, double threshold = -1, bool is_relative = false);
+
+/// Speed of A beside that of B; NaN where a run does not say.
+struct speed_ratio {
+  double throughput_a = 0, throughput_b = 0;  ///< mean perf/throughput of the first steps that logged it
+  std::int64_t steps_a = 0, steps_b = 0;      ///< how many those are
+  double seconds_a = 0, seconds_b = 0;        ///< sum of timing_s/step (or train/time(s)) over the common steps
+  double throughput() const noexcept { return throughput_a / throughput_b; }  ///< > 1: A is faster
+  double time() const noexcept { return seconds_b / seconds_a; }              ///< > 1: A is faster
+};
+
+/// Compares throughput over the first `steps` rows of each run that logged it, and time over the steps that both have.
+speed_ratio compare_speed(std::span<const metric_row> a, std::span<const metric_row> b, std::int64_t steps = 4);
+
+/// The keys that `asked` means: itself, or with a '*' at its end every metric of both runs that begins so; "*" alone
+/// leaves out wall times, speeds and memory. Throws config_error if there is none.
+std::vector<std::string> expand_key(const std::string& asked, std::span<const metric_row> a,
+                                    std::span<const metric_row> b);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::vector<std::string> names_of(std::span<const metric_row> rows) {
   std::vector<std::string> names;
   for (const metric_row& row : rows)
     for (const auto& [name, x] : row.values)
@@ -66,10 +97,9 @@ inline std::vector<std::string> names_of(std::span<const metric_row> rows) {
   return names;
 }
 
-/// `key` over the first `steps` (0: all) of the common steps of A and the reference B, one row per step each. A
-/// threshold below 0 is the default one. Throws config_error: no such key (did you mean), no common step.
-inline curve_distance compare_curve(std::span<const metric_row> a, std::span<const metric_row> b, std::string_view key,
-                                    std::int64_t steps = 0, double threshold = -1, bool is_relative = false) {
+RLCORE_INLINE curve_distance compare_curve(std::span<const metric_row> a, std::span<const metric_row> b,
+                                           std::string_view key, std::int64_t steps, double threshold,
+                                           bool is_relative) {
   const auto known = [&](std::span<const metric_row> rows) {
     return std::any_of(rows.begin(), rows.end(), [&](const metric_row& r) { return r.values.contains(key); });
   };
@@ -128,17 +158,8 @@ inline curve_distance compare_curve(std::span<const metric_row> a, std::span<con
   return out;
 }
 
-/// Speed of A beside that of B; NaN where a run does not say.
-struct speed_ratio {
-  double throughput_a = 0, throughput_b = 0;  ///< mean perf/throughput of the first steps that logged it
-  std::int64_t steps_a = 0, steps_b = 0;      ///< how many those are
-  double seconds_a = 0, seconds_b = 0;        ///< sum of timing_s/step (or train/time(s)) over the common steps
-  double throughput() const noexcept { return throughput_a / throughput_b; }  ///< > 1: A is faster
-  double time() const noexcept { return seconds_b / seconds_a; }              ///< > 1: A is faster
-};
-
-/// Compares throughput over the first `steps` rows of each run that logged it, and time over the steps that both have.
-inline speed_ratio compare_speed(std::span<const metric_row> a, std::span<const metric_row> b, std::int64_t steps = 4) {
+RLCORE_INLINE speed_ratio compare_speed(std::span<const metric_row> a, std::span<const metric_row> b,
+                                        std::int64_t steps) {
   const auto first_mean = [&](std::span<const metric_row> rows, std::int64_t& count) {
     double sum = 0;
     for (const metric_row& row : rows)
@@ -164,10 +185,8 @@ inline speed_ratio compare_speed(std::span<const metric_row> a, std::span<const 
   return out;
 }
 
-/// The keys that `asked` means: itself, or with a '*' at its end every metric of both runs that begins so; "*" alone
-/// leaves out wall times, speeds and memory. Throws config_error if there is none.
-inline std::vector<std::string> expand_key(const std::string& asked, std::span<const metric_row> a,
-                                           std::span<const metric_row> b) {
+RLCORE_INLINE std::vector<std::string> expand_key(const std::string& asked, std::span<const metric_row> a,
+                                                  std::span<const metric_row> b) {
   if (!asked.ends_with('*')) return {asked};
   const std::string_view prefix = std::string_view(asked).substr(0, asked.size() - 1);
   const std::vector<std::string> others = names_of(b);
@@ -184,3 +203,4 @@ inline std::vector<std::string> expand_key(const std::string& asked, std::span<c
 
 }  // namespace trainer
 RLCORE_END
+#endif

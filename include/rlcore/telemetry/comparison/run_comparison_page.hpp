@@ -33,7 +33,40 @@ namespace detail {
 
 inline std::string percent(double x) { return html::brief(100 * x) + " %"; }
 
-inline std::vector<std::vector<std::string>> distance_rows(const run_pair& runs) {
+std::vector<std::vector<std::string>> distance_rows(const run_pair& runs);
+inline std::vector<std::string> distance_head() {
+  return {"metric", "steps", "mean error", "relative", "largest, at step", "first above", "threshold", "result"};
+}
+
+/// What the table cannot say: "name: ..." lines.
+std::vector<std::string> distance_remarks(const run_pair& runs);
+
+/// The steps over which throughput is averaged: "first 4 steps", or "first 2 and 4 steps" of A and B.
+inline std::string averaged_steps(const speed_ratio& s) {
+  const std::string a = std::to_string(s.steps_a), b = std::to_string(s.steps_b);
+  if (s.steps_a != s.steps_b) return "first " + a + " and " + b + " steps";
+  return s.steps_a == 1 ? "first step" : "first " + a + " steps";
+}
+
+/// Throughput and time, as far as the runs say.
+std::vector<std::pair<std::string, std::string>> speed_lines(const speed_ratio& s);
+
+}  // namespace detail
+
+/// The comparison as text.
+std::string run_comparison_table(const run_pair& runs);
+
+/// The comparison as a page that needs nothing from outside; the same runs give the same text.
+std::string run_comparison_html(const run_pair& runs);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE std::vector<std::vector<std::string>> distance_rows(const run_pair& runs) {
   std::vector<std::vector<std::string>> rows;
   for (const curve_distance& c : runs.curves)
     rows.push_back({c.key, std::to_string(c.steps), c.steps > 0 ? percent(c.mean_error) : "-",
@@ -43,12 +76,8 @@ inline std::vector<std::vector<std::string>> distance_rows(const run_pair& runs)
                     (c.is_relative ? "relative " : "") + percent(c.threshold), c.result()});
   return rows;
 }
-inline std::vector<std::string> distance_head() {
-  return {"metric", "steps", "mean error", "relative", "largest, at step", "first above", "threshold", "result"};
-}
 
-/// What the table cannot say: "name: ..." lines.
-inline std::vector<std::string> distance_remarks(const run_pair& runs) {
+RLCORE_INLINE std::vector<std::string> distance_remarks(const run_pair& runs) {
   std::vector<std::string> out;
   for (const curve_distance& c : runs.curves) {
     if (c.needs_signal && c.silent())
@@ -64,15 +93,7 @@ inline std::vector<std::string> distance_remarks(const run_pair& runs) {
   return out;
 }
 
-/// The steps over which throughput is averaged: "first 4 steps", or "first 2 and 4 steps" of A and B.
-inline std::string averaged_steps(const speed_ratio& s) {
-  const std::string a = std::to_string(s.steps_a), b = std::to_string(s.steps_b);
-  if (s.steps_a != s.steps_b) return "first " + a + " and " + b + " steps";
-  return s.steps_a == 1 ? "first step" : "first " + a + " steps";
-}
-
-/// Throughput and time, as far as the runs say.
-inline std::vector<std::pair<std::string, std::string>> speed_lines(const speed_ratio& s) {
+RLCORE_INLINE std::vector<std::pair<std::string, std::string>> speed_lines(const speed_ratio& s) {
   std::vector<std::pair<std::string, std::string>> out;
   if (std::isfinite(s.throughput()))
     out.emplace_back("throughput A / B", html::brief(s.throughput()) + "  (" + html::brief(s.throughput_a) + " / " +
@@ -84,10 +105,11 @@ inline std::vector<std::pair<std::string, std::string>> speed_lines(const speed_
   return out;
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// The comparison as text.
-inline std::string run_comparison_table(const run_pair& runs) {
+namespace trainer {
+
+RLCORE_INLINE std::string run_comparison_table(const run_pair& runs) {
   std::string out = "A  " + runs.a + "\nB  " + runs.b + "  (reference)\n\n";
   std::vector<std::vector<std::string>> rows = detail::distance_rows(runs);
   rows.insert(rows.begin(), detail::distance_head());
@@ -105,8 +127,7 @@ inline std::string run_comparison_table(const run_pair& runs) {
   return out;
 }
 
-/// The comparison as a page that needs nothing from outside; the same runs give the same text.
-inline std::string run_comparison_html(const run_pair& runs) {
+RLCORE_INLINE std::string run_comparison_html(const run_pair& runs) {
   using namespace html;
   std::string out = page_head(
       runs.within() ? "Within the thresholds"
@@ -162,3 +183,4 @@ inline std::string run_comparison_html(const run_pair& runs) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

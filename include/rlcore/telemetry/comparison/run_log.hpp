@@ -24,7 +24,28 @@ namespace trainer {
 namespace detail {
 
 /// Reads "0.5", "-3", "nan", "np.float64(0.5)"; empty if it is no number.
-inline std::optional<metrics::number> logged_number(std::string_view text) {
+std::optional<metrics::number> logged_number(std::string_view text);
+
+}  // namespace detail
+
+/// Reads a line "step:N - name:number - ..." of verl's console or ours. Anything may stand before "step:" (names of
+/// processes, colours). Parts are split at " - ", then at the last ":"; values that are no numbers are dropped. Bytes
+/// of a name that are no UTF-8 become U+FFFD, as metrics.jsonl would have them. Empty if it is no such line.
+std::optional<metric_row> parse_console_line(std::string_view line);
+
+/// The rows of a run, one per step in order; if a step occurs several times, its later numbers win. `path` is a
+/// metrics.jsonl (ours, or verl's {"step", "data"}), a folder with one, or a console log. Throws file_error or
+/// format_error.
+std::vector<metric_row> read_run(std::filesystem::path path);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE std::optional<metrics::number> logged_number(std::string_view text) {
   const auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
@@ -44,12 +65,11 @@ inline std::optional<metrics::number> logged_number(std::string_view text) {
   return std::nullopt;
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// Reads a line "step:N - name:number - ..." of verl's console or ours. Anything may stand before "step:" (names of
-/// processes, colours). Parts are split at " - ", then at the last ":"; values that are no numbers are dropped. Bytes of
-/// a name that are no UTF-8 become U+FFFD, as metrics.jsonl would have them. Empty if it is no such line.
-inline std::optional<metric_row> parse_console_line(std::string_view line) {
+namespace trainer {
+
+RLCORE_INLINE std::optional<metric_row> parse_console_line(std::string_view line) {
   const std::size_t start = line.find("step:");
   if (start == line.npos || (start > 0 && std::isalnum(static_cast<unsigned char>(line[start - 1])) != 0))
     return std::nullopt;
@@ -76,10 +96,7 @@ inline std::optional<metric_row> parse_console_line(std::string_view line) {
   return row;
 }
 
-/// The rows of a run, one per step in order; if a step occurs several times, its later numbers win. `path` is a
-/// metrics.jsonl (ours, or verl's {"step", "data"}), a folder with one, or a console log. Throws file_error or
-/// format_error.
-inline std::vector<metric_row> read_run(std::filesystem::path path) {
+RLCORE_INLINE std::vector<metric_row> read_run(std::filesystem::path path) {
   if (std::filesystem::is_directory(path)) {
     if (!std::filesystem::exists(path / "metrics.jsonl"))
       throw file_error(path.string() + ": no metrics.jsonl in this folder; expected the folder of a run");
@@ -106,3 +123,4 @@ inline std::vector<metric_row> read_run(std::filesystem::path path) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -64,30 +64,7 @@ class plot_area {
            escape(title) + "\">\n";
   }
   /// Grid, tick labels and axis title.
-  std::string frame() const {
-    std::string out;
-    for (const double tick : y_.ticks()) {
-      const std::string at = coordinate(y(tick));
-      const bool base = std::abs(tick) < y_.step * 1e-6;
-      out += "<line class=\"" + std::string(base ? "base" : "grid") + "\" x1=\"" + coordinate(left) + "\" x2=\"" +
-             coordinate(width - right) + "\" y1=\"" + at + "\" y2=\"" + at + "\"/>";
-      out += "<text class=\"tick\" x=\"" + coordinate(left - 7) + "\" y=\"" + coordinate(y(tick) + 4) +
-             "\" text-anchor=\"end\">" + y_.label(tick) + "</text>\n";
-    }
-    if (!(y_.low <= 0 && y_.high >= 0))
-      out += "<line class=\"base\" x1=\"" + coordinate(left) + "\" x2=\"" + coordinate(width - right) + "\" y1=\"" +
-             coordinate(height - bottom) + "\" y2=\"" + coordinate(height - bottom) + "\"/>\n";
-    const axis steps = axis::covering(first_, last_, 6, true);
-    for (const double tick : steps.ticks()) {
-      if (tick < first_ || tick > last_) continue;
-      out += "<line class=\"base\" x1=\"" + coordinate(x(tick)) + "\" x2=\"" + coordinate(x(tick)) + "\" y1=\"" +
-             coordinate(height - bottom) + "\" y2=\"" + coordinate(height - bottom + 4) +
-             "\"/><text class=\"tick\" x=\"" + coordinate(x(tick)) + "\" y=\"" + coordinate(height - bottom + 17) +
-             "\" text-anchor=\"middle\">" + steps.label(tick) + "</text>\n";
-    }
-    return out + "<text class=\"tick\" x=\"" + coordinate((left + width - right) / 2) + "\" y=\"" +
-           coordinate(height - 5) + "\" text-anchor=\"middle\">step</text>\n";
-  }
+  std::string frame() const;
   double first() const noexcept { return first_; }
   double last() const noexcept { return last_; }
 
@@ -99,7 +76,66 @@ class plot_area {
 namespace detail {
 
 /// Of many points, the smallest and the largest of each of 400 stretches: nothing that sticks out is lost.
-inline std::vector<point> thinned(const std::vector<point>& points) {
+std::vector<point> thinned(const std::vector<point>& points);
+
+/// The mean of `window` points around each one, fewer at the ends; numbers that are not finite do not count.
+std::vector<point> smoothed(const std::vector<point>& points, std::size_t window);
+
+/// A path through the points; a number that is not finite leaves a gap.
+std::string path(const plot_area& area, const std::vector<point>& points);
+
+std::string band(const plot_area& area, const series& s);
+
+/// Invisible columns that show the numbers of their step when pointed at.
+std::string hover(const plot_area& area, const chart& c);
+
+}  // namespace detail
+
+/// Curves over steps; empty if there is nothing finite to draw. A curve of colour k has class s<k>.
+std::string line_chart(const chart& c);
+
+/// Columns over steps, one part per label on top of the other; `parts[k][i]` is part k at `steps[i]`. More than 100
+/// steps are averaged in equal stretches.
+std::string stacked_chart(const std::string& title, const std::vector<double>& steps,
+                          const std::vector<std::string>& labels, const std::vector<std::vector<double>>& parts);
+
+}  // namespace trainer::html
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
+RLCORE_BEGIN
+namespace trainer::html {
+
+RLCORE_INLINE std::string plot_area::frame() const {
+  std::string out;
+  for (const double tick : y_.ticks()) {
+    const std::string at = coordinate(y(tick));
+    const bool base = std::abs(tick) < y_.step * 1e-6;
+    out += "<line class=\"" + std::string(base ? "base" : "grid") + "\" x1=\"" + coordinate(left) + "\" x2=\"" +
+           coordinate(width - right) + "\" y1=\"" + at + "\" y2=\"" + at + "\"/>";
+    out += "<text class=\"tick\" x=\"" + coordinate(left - 7) + "\" y=\"" + coordinate(y(tick) + 4) +
+           "\" text-anchor=\"end\">" + y_.label(tick) + "</text>\n";
+  }
+  if (!(y_.low <= 0 && y_.high >= 0))
+    out += "<line class=\"base\" x1=\"" + coordinate(left) + "\" x2=\"" + coordinate(width - right) + "\" y1=\"" +
+           coordinate(height - bottom) + "\" y2=\"" + coordinate(height - bottom) + "\"/>\n";
+  const axis steps = axis::covering(first_, last_, 6, true);
+  for (const double tick : steps.ticks()) {
+    if (tick < first_ || tick > last_) continue;
+    out += "<line class=\"base\" x1=\"" + coordinate(x(tick)) + "\" x2=\"" + coordinate(x(tick)) + "\" y1=\"" +
+           coordinate(height - bottom) + "\" y2=\"" + coordinate(height - bottom + 4) +
+           "\"/><text class=\"tick\" x=\"" + coordinate(x(tick)) + "\" y=\"" + coordinate(height - bottom + 17) +
+           "\" text-anchor=\"middle\">" + steps.label(tick) + "</text>\n";
+  }
+  return out + "<text class=\"tick\" x=\"" + coordinate((left + width - right) / 2) + "\" y=\"" +
+         coordinate(height - 5) + "\" text-anchor=\"middle\">step</text>\n";
+}
+
+}  // namespace trainer::html
+
+namespace trainer::html::detail {
+
+RLCORE_INLINE std::vector<point> thinned(const std::vector<point>& points) {
   constexpr std::size_t stretches = 400;
   if (points.size() <= 3 * stretches) return points;
   std::vector<point> out;
@@ -116,8 +152,7 @@ inline std::vector<point> thinned(const std::vector<point>& points) {
   return out;
 }
 
-/// The mean of `window` points around each one, fewer at the ends; numbers that are not finite do not count.
-inline std::vector<point> smoothed(const std::vector<point>& points, std::size_t window) {
+RLCORE_INLINE std::vector<point> smoothed(const std::vector<point>& points, std::size_t window) {
   std::vector<double> sum(1, 0.0), count(1, 0.0);
   for (const point& p : points) {
     sum.push_back(sum.back() + (std::isfinite(p.y) ? p.y : 0));
@@ -132,8 +167,7 @@ inline std::vector<point> smoothed(const std::vector<point>& points, std::size_t
   return out;
 }
 
-/// A path through the points; a number that is not finite leaves a gap.
-inline std::string path(const plot_area& area, const std::vector<point>& points) {
+RLCORE_INLINE std::string path(const plot_area& area, const std::vector<point>& points) {
   std::string out;
   bool drawing = false;
   for (const point& p : points) {
@@ -147,7 +181,7 @@ inline std::string path(const plot_area& area, const std::vector<point>& points)
   return out;
 }
 
-inline std::string band(const plot_area& area, const series& s) {
+RLCORE_INLINE std::string band(const plot_area& area, const series& s) {
   std::vector<point> upper, lower;
   for (std::size_t i = 0; i < s.points.size(); ++i)
     if (std::isfinite(s.low[i]) && std::isfinite(s.high[i])) {
@@ -161,8 +195,7 @@ inline std::string band(const plot_area& area, const series& s) {
   return out + "Z";
 }
 
-/// Invisible columns that show the numbers of their step when pointed at.
-inline std::string hover(const plot_area& area, const chart& c) {
+RLCORE_INLINE std::string hover(const plot_area& area, const chart& c) {
   std::vector<double> steps;
   for (const series& s : c.curves)
     for (const point& p : s.points) steps.push_back(p.x);
@@ -194,10 +227,11 @@ inline std::string hover(const plot_area& area, const chart& c) {
   return out;
 }
 
-}  // namespace detail
+}  // namespace trainer::html::detail
 
-/// Curves over steps; empty if there is nothing finite to draw. A curve of colour k has class s<k>.
-inline std::string line_chart(const chart& c) {
+namespace trainer::html {
+
+RLCORE_INLINE std::string line_chart(const chart& c) {
   double low = std::numeric_limits<double>::infinity(), high = -low, first = low, last = -low;
   const auto see = [&](double y) {
     if (!std::isfinite(y)) return;
@@ -241,11 +275,9 @@ inline std::string line_chart(const chart& c) {
   return out + detail::hover(area, c) + "</svg>\n";
 }
 
-/// Columns over steps, one part per label on top of the other; `parts[k][i]` is part k at `steps[i]`. More than 100
-/// steps are averaged in equal stretches.
-inline std::string stacked_chart(const std::string& title, const std::vector<double>& steps,
-                                 const std::vector<std::string>& labels,
-                                 const std::vector<std::vector<double>>& parts) {
+RLCORE_INLINE std::string stacked_chart(const std::string& title, const std::vector<double>& steps,
+                                        const std::vector<std::string>& labels,
+                                        const std::vector<std::vector<double>>& parts) {
   if (steps.empty() || parts.empty()) return {};
   const std::size_t columns = std::min<std::size_t>(steps.size(), 100);
   double high = 0;
@@ -285,3 +317,4 @@ inline std::string stacked_chart(const std::string& title, const std::vector<dou
 
 }  // namespace trainer::html
 RLCORE_END
+#endif

@@ -22,7 +22,19 @@ inline std::string definition_anchor(std::string_view name) {
 }
 
 /// The definitions of metrics `names`, in the order and the words of docs/metrics.md. Empty without any.
-inline std::string metric_table(const std::vector<std::string>& names) {
+std::string metric_table(const std::vector<std::string>& names);
+
+/// A card for each answer, those of the first validation before those of the last. Empty without any.
+std::string answer_cards(const std::vector<sample_answer>& answers);
+
+}  // namespace trainer::html
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
+RLCORE_BEGIN
+namespace trainer::html {
+
+RLCORE_INLINE std::string metric_table(const std::vector<std::string>& names) {
   std::vector<bool> used(std::size(metric_definitions), false);
   for (const std::string& name : names)
     if (const metric_definition* m = definition_of(name)) used[static_cast<std::size_t>(m - metric_definitions)] = true;
@@ -39,8 +51,7 @@ inline std::string metric_table(const std::vector<std::string>& names) {
          rows + "</table></div>\n";
 }
 
-/// A card for each answer, those of the first validation before those of the last. Empty without any.
-inline std::string answer_cards(const std::vector<sample_answer>& answers) {
+RLCORE_INLINE std::string answer_cards(const std::vector<sample_answer>& answers) {
   const auto shown = [](const sample_answer& a) {
     std::string images;
     for (const std::string& p : a.pictures) images += "<img alt=\"a picture of the prompt\" src=\"" + p + "\">\n";
@@ -58,3 +69,4 @@ inline std::string answer_cards(const std::vector<sample_answer>& answers) {
 
 }  // namespace trainer::html
 RLCORE_END
+#endif

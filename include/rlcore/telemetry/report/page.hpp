@@ -13,7 +13,46 @@ RLCORE_BEGIN
 namespace trainer::html {
 
 /// The CSS of the page, for light and dark screens.
-inline std::string style_sheet() {
+std::string style_sheet();
+
+inline constexpr std::size_t colour_count = 12;
+
+/// The rules that give curve or part number k its colour.
+std::string colour_rules();
+
+/// Everything up to and with the title line and what stands below it.
+std::string page_head(const std::string& title, const std::string& about);
+
+/// One entry per curve or part: colour, name, last value (may be empty).
+std::string legend(const std::vector<std::pair<std::string, std::string>>& entries, bool boxes);
+
+/// A card: title, unit, legend, picture. Empty if there is no picture.
+inline std::string card(const std::string& title, const std::string& remark, const std::string& legend_text,
+                        const std::string& picture) {
+  if (picture.empty()) return {};
+  return "<div class=\"card\"><h3>" + escape(title) + "<small>" + escape(remark) + "</small></h3>\n" + legend_text +
+         picture + "</div>\n";
+}
+
+/// A table; columns from `first_number` on are numbers (right-aligned). The first cell of row k leads to the place
+/// `links[k]` of the page, if that is given and not empty.
+std::string table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows,
+                  std::size_t first_number, const std::vector<std::string>& links = {});
+
+/// A number with its name above and a remark below.
+inline std::string tile(const std::string& name, const std::string& number, const std::string& remark) {
+  return "<div class=\"tile\"><span>" + escape(name) + "</span><b>" + escape(number) + "</b><small>" + escape(remark) +
+         "</small></div>\n";
+}
+
+}  // namespace trainer::html
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
+RLCORE_BEGIN
+namespace trainer::html {
+
+RLCORE_INLINE std::string style_sheet() {
   return R"css(
 :root { color-scheme: light dark; --page: #f9f9f7; --card: #ffffff; --ink: #0b0b0b; --soft: #52514e;
   --mute: #77756f;
@@ -68,10 +107,7 @@ code { font: 13px ui-monospace, "DejaVu Sans Mono", monospace; }
 )css";
 }
 
-inline constexpr std::size_t colour_count = 12;
-
-/// The rules that give curve or part number k its colour.
-inline std::string colour_rules() {
+RLCORE_INLINE std::string colour_rules() {
   std::string out;
   for (std::size_t k = 1; k <= colour_count; ++k) {
     const std::string n = std::to_string(k);
@@ -81,16 +117,14 @@ inline std::string colour_rules() {
   return out;
 }
 
-/// Everything up to and with the title line and what stands below it.
-inline std::string page_head(const std::string& title, const std::string& about) {
+RLCORE_INLINE std::string page_head(const std::string& title, const std::string& about) {
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
          "content=\"width=device-width, initial-scale=1\">\n<title>" +
          escape(title) + "</title>\n<style>" + style_sheet() + colour_rules() + "</style>\n</head>\n<body>\n<h1>" +
          escape(title) + "</h1>\n<p class=\"about\">" + escape(about) + "</p>\n";
 }
 
-/// One entry per curve or part: colour, name, last value (may be empty).
-inline std::string legend(const std::vector<std::pair<std::string, std::string>>& entries, bool boxes) {
+RLCORE_INLINE std::string legend(const std::vector<std::pair<std::string, std::string>>& entries, bool boxes) {
   std::string out = "<div class=\"legend\">";
   for (std::size_t i = 0; i < entries.size(); ++i)
     out += "<span><i class=\"" + std::string(boxes ? "box " : "") + "f" + std::to_string(i + 1) + "\"></i>" +
@@ -99,18 +133,8 @@ inline std::string legend(const std::vector<std::pair<std::string, std::string>>
   return out + "</div>\n";
 }
 
-/// A card: title, unit, legend, picture. Empty if there is no picture.
-inline std::string card(const std::string& title, const std::string& remark, const std::string& legend_text,
-                        const std::string& picture) {
-  if (picture.empty()) return {};
-  return "<div class=\"card\"><h3>" + escape(title) + "<small>" + escape(remark) + "</small></h3>\n" + legend_text +
-         picture + "</div>\n";
-}
-
-/// A table; columns from `first_number` on are numbers (right-aligned). The first cell of row k leads to the place
-/// `links[k]` of the page, if that is given and not empty.
-inline std::string table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows,
-                         std::size_t first_number, const std::vector<std::string>& links = {}) {
+RLCORE_INLINE std::string table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows,
+                                std::size_t first_number, const std::vector<std::string>& links) {
   const auto cells = [&](const std::vector<std::string>& row, const char* tag, const std::string& link = {}) {
     std::string out = "<tr>";
     for (std::size_t i = 0; i < row.size(); ++i) {
@@ -126,11 +150,6 @@ inline std::string table(const std::vector<std::string>& head, const std::vector
   return out + "</table></div>\n";
 }
 
-/// A number with its name above and a remark below.
-inline std::string tile(const std::string& name, const std::string& number, const std::string& remark) {
-  return "<div class=\"tile\"><span>" + escape(name) + "</span><b>" + escape(number) + "</b><small>" + escape(remark) +
-         "</small></div>\n";
-}
-
 }  // namespace trainer::html
 RLCORE_END
+#endif

@@ -39,18 +39,33 @@ inline std::string beginning_of(std::string_view text, std::size_t limit = sampl
 }
 
 /// Whether `text` is a PNG in a data URI and nothing else, fit for an attribute of a page.
-inline bool is_png_uri(std::string_view text) {
+bool is_png_uri(std::string_view text);
+
+/// Where the answers of a run in `root` are kept: one JSON object per line.
+inline std::filesystem::path sample_answers_path(const std::filesystem::path& root) { return root / "samples.jsonl"; }
+
+/// The answers that are kept in `root`, by step; lines that cannot be read are left out.
+std::vector<sample_answer> read_sample_answers(const std::filesystem::path& root);
+
+/// Keeps `answers`, all of one validation, as the last ones of `root` beside those of the first validation. Answers of
+/// this or a later step, which a run that goes on from a checkpoint repeats, are replaced. Throws file_error.
+void keep_sample_answers(const std::filesystem::path& root, std::vector<sample_answer> answers);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE bool is_png_uri(std::string_view text) {
   constexpr std::string_view begins = "data:image/png;base64,";
   return text.starts_with(begins) &&
          text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=", begins.size()) ==
              text.npos;
 }
 
-/// Where the answers of a run in `root` are kept: one JSON object per line.
-inline std::filesystem::path sample_answers_path(const std::filesystem::path& root) { return root / "samples.jsonl"; }
-
-/// The answers that are kept in `root`, by step; lines that cannot be read are left out.
-inline std::vector<sample_answer> read_sample_answers(const std::filesystem::path& root) {
+RLCORE_INLINE std::vector<sample_answer> read_sample_answers(const std::filesystem::path& root) {
   std::vector<sample_answer> out;
   std::error_code none;
   if (!std::filesystem::is_regular_file(sample_answers_path(root), none)) return out;
@@ -69,9 +84,7 @@ inline std::vector<sample_answer> read_sample_answers(const std::filesystem::pat
   return out;
 }
 
-/// Keeps `answers`, all of one validation, as the last ones of `root` beside those of the first validation. Answers of
-/// this or a later step, which a run that goes on from a checkpoint repeats, are replaced. Throws file_error.
-inline void keep_sample_answers(const std::filesystem::path& root, std::vector<sample_answer> answers) {
+RLCORE_INLINE void keep_sample_answers(const std::filesystem::path& root, std::vector<sample_answer> answers) {
   if (answers.empty()) return;
   std::vector<sample_answer> kept = read_sample_answers(root);
   std::erase_if(kept, [&](const sample_answer& a) { return a.step >= answers.front().step; });
@@ -96,3 +109,4 @@ inline void keep_sample_answers(const std::filesystem::path& root, std::vector<s
 
 }  // namespace trainer
 RLCORE_END
+#endif

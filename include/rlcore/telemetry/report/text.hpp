@@ -13,7 +13,25 @@ RLCORE_BEGIN
 namespace trainer::html {
 
 /// The text with &, <, > and " as HTML's entities.
-inline std::string escape(std::string_view text) {
+std::string escape(std::string_view text);
+
+/// `x` with `decimals` digits after the point.
+std::string decimal(double x, int decimals);
+
+/// A coordinate in the picture: one digit after the point.
+inline std::string coordinate(double x) { return decimal(x, 1); }
+
+/// `x` with about four significant digits: 0.9375, 1234, 1.5e-07, and an n-dash for a number that is not finite.
+std::string brief(double x);
+
+}  // namespace trainer::html
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
+RLCORE_BEGIN
+namespace trainer::html {
+
+RLCORE_INLINE std::string escape(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
@@ -36,8 +54,7 @@ inline std::string escape(std::string_view text) {
   return out;
 }
 
-/// `x` with `decimals` digits after the point.
-inline std::string decimal(double x, int decimals) {
+RLCORE_INLINE std::string decimal(double x, int decimals) {
   char buffer[400];
   if (x == 0) x = 0;  // no "-0"
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, x, std::chars_format::fixed, decimals).ptr;
@@ -46,11 +63,7 @@ inline std::string decimal(double x, int decimals) {
   return out;
 }
 
-/// A coordinate in the picture: one digit after the point.
-inline std::string coordinate(double x) { return decimal(x, 1); }
-
-/// `x` with about four significant digits: 0.9375, 1234, 1.5e-07, and an n-dash for a number that is not finite.
-inline std::string brief(double x) {
+RLCORE_INLINE std::string brief(double x) {
   if (!std::isfinite(x)) return "\xE2\x80\x93";
   const double size = std::abs(x);
   if (x == 0) return "0";
@@ -70,3 +83,4 @@ inline std::string brief(double x) {
 
 }  // namespace trainer::html
 RLCORE_END
+#endif

@@ -32,12 +32,7 @@ class message_writer {
     little_endian(std::bit_cast<std::uint32_t>(x), 4);
     return *this;
   }
-  message_writer& bytes(std::uint32_t field, std::string_view content) {
-    key(field, 2);
-    number(content.size());
-    text_ += content;
-    return *this;
-  }
+  message_writer& bytes(std::uint32_t field, std::string_view content);
   void little_endian(std::uint64_t x, int count) {
     for (int i = 0; i < count; ++i) text_ += static_cast<char>((x >> (8 * i)) & 0xff);
   }
@@ -55,7 +50,39 @@ class message_writer {
 }  // namespace detail
 
 /// One record: length (8 bytes) and its checksum, the data and its checksum; all little-endian.
-inline std::string event_record(std::string_view data) {
+std::string event_record(std::string_view data);
+
+/// Event{wall_time = 1, file_version = 3}: the first record of every file.
+inline std::string version_event(double wall_time) {
+  return detail::message_writer().real(1, wall_time).bytes(3, "brain.Event:2").text();
+}
+
+/// Event{wall_time, step = 2, session_log = 7 {status = 1: START}}: what earlier files say of this step and of later
+/// ones no longer counts.
+std::string start_event(double wall_time, std::int64_t step);
+
+/// Event{wall_time, step, summary = 5 {value = 1 {tag = 1, simple_value = 2}, ...}}: all numbers of a step, as floats.
+std::string scalars_event(double wall_time, std::int64_t step, const metrics& m);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE message_writer& message_writer::bytes(std::uint32_t field, std::string_view content) {
+  key(field, 2);
+  number(content.size());
+  text_ += content;
+  return *this;
+}
+
+}  // namespace trainer::detail
+
+namespace trainer {
+
+RLCORE_INLINE std::string event_record(std::string_view data) {
   detail::message_writer frame;
   frame.little_endian(data.size(), 8);
   const std::uint32_t of_length = masked_crc32c(frame.text());
@@ -67,14 +94,7 @@ inline std::string event_record(std::string_view data) {
   return out + end.text();
 }
 
-/// Event{wall_time = 1, file_version = 3}: the first record of every file.
-inline std::string version_event(double wall_time) {
-  return detail::message_writer().real(1, wall_time).bytes(3, "brain.Event:2").text();
-}
-
-/// Event{wall_time, step = 2, session_log = 7 {status = 1: START}}: what earlier files say of this step and of later
-/// ones no longer counts.
-inline std::string start_event(double wall_time, std::int64_t step) {
+RLCORE_INLINE std::string start_event(double wall_time, std::int64_t step) {
   return detail::message_writer()
       .real(1, wall_time)
       .varint(2, static_cast<std::uint64_t>(step))
@@ -82,8 +102,7 @@ inline std::string start_event(double wall_time, std::int64_t step) {
       .text();
 }
 
-/// Event{wall_time, step, summary = 5 {value = 1 {tag = 1, simple_value = 2}, ...}}: all numbers of a step, as floats.
-inline std::string scalars_event(double wall_time, std::int64_t step, const metrics& m) {
+RLCORE_INLINE std::string scalars_event(double wall_time, std::int64_t step, const metrics& m) {
   detail::message_writer summary;
   for (const auto& [name, x] : m)
     summary.bytes(1, detail::message_writer().bytes(1, name).real(2, static_cast<float>(m.get(name))).text());
@@ -96,3 +115,4 @@ inline std::string scalars_event(double wall_time, std::int64_t step, const metr
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -18,15 +18,47 @@ namespace text::jinja {
 
 namespace detail {
 
-[[noreturn]] inline void throw_operator(std::string_view sign, const value& a, const value& b) {
+[[noreturn]] void throw_operator(std::string_view sign, const value& a, const value& b);
+
+/// Floor division and remainder, whose sign is that of the divisor.
+value divided(std::int64_t a, std::int64_t b, bool remainder);
+
+value whole_arithmetic(std::string_view sign, std::int64_t a, std::int64_t b);
+
+value real_arithmetic(std::string_view sign, double a, double b);
+
+}  // namespace detail
+
+/// a + b and so on. Throws render_error where Python would, and for integers beyond 64 bits.
+value arithmetic(std::string_view sign, const value& a, const value& b, services& run);
+
+/// -x. Throws render_error for what is no number.
+inline value negated(const value& x) {
+  if (const auto* d = x.as<double>()) return -*d;
+  return detail::whole_arithmetic("-", 0, integer_of(x, "-"));
+}
+
+/// One comparison of a chain: ==, !=, <, <=, >, >=, in, not in.
+bool compare(std::string_view sign, const value& a, const value& b, services& run);
+
+/// x[start:stop:step] for lists and texts. Throws render_error for anything else.
+value slice_of(const value& x, const value bounds[3], services& run);
+
+}  // namespace text::jinja
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text::jinja::detail {
+
+RLCORE_INLINE void throw_operator(std::string_view sign, const value& a, const value& b) {
   for (const value* v : {&a, &b})
     if (v->is_undefined()) throw_undefined(*v, "it cannot stand beside '" + std::string(sign) + "'");
   throw render_error("'" + std::string(sign) + "' is not defined between " + std::string(a.type_name()) + " and " +
                      std::string(b.type_name()));
 }
 
-/// Floor division and remainder, whose sign is that of the divisor.
-inline value divided(std::int64_t a, std::int64_t b, bool remainder) {
+RLCORE_INLINE value divided(std::int64_t a, std::int64_t b, bool remainder) {
   if (b == 0) throw render_error("division by zero");
   if (b == -1) {
     if (a == INT64_MIN && !remainder) throw render_error("a result that does not fit 64 bits");
@@ -37,7 +69,7 @@ inline value divided(std::int64_t a, std::int64_t b, bool remainder) {
   return remainder ? rest : quotient;
 }
 
-inline value whole_arithmetic(std::string_view sign, std::int64_t a, std::int64_t b) {
+RLCORE_INLINE value whole_arithmetic(std::string_view sign, std::int64_t a, std::int64_t b) {
   std::int64_t x = 0;
   bool overflow = false;
   if (sign == "+") {
@@ -62,7 +94,7 @@ inline value whole_arithmetic(std::string_view sign, std::int64_t a, std::int64_
   return x;
 }
 
-inline value real_arithmetic(std::string_view sign, double a, double b) {
+RLCORE_INLINE value real_arithmetic(std::string_view sign, double a, double b) {
   if (sign == "+") return a + b;
   if (sign == "-") return a - b;
   if (sign == "*") return a * b;
@@ -73,10 +105,11 @@ inline value real_arithmetic(std::string_view sign, double a, double b) {
   return sign == "//" ? floor : a - floor * b;
 }
 
-}  // namespace detail
+}  // namespace text::jinja::detail
 
-/// a + b and so on. Throws render_error where Python would, and for integers beyond 64 bits.
-inline value arithmetic(std::string_view sign, const value& a, const value& b, services& run) {
+namespace text::jinja {
+
+RLCORE_INLINE value arithmetic(std::string_view sign, const value& a, const value& b, services& run) {
   if (a.is_number() && b.is_number()) {
     if (a.as<double>() || b.as<double>()) return detail::real_arithmetic(sign, a.real(), b.real());
     return detail::whole_arithmetic(sign, integer_of(a, sign), integer_of(b, sign));
@@ -109,14 +142,7 @@ inline value arithmetic(std::string_view sign, const value& a, const value& b, s
   detail::throw_operator(sign, a, b);
 }
 
-/// -x. Throws render_error for what is no number.
-inline value negated(const value& x) {
-  if (const auto* d = x.as<double>()) return -*d;
-  return detail::whole_arithmetic("-", 0, integer_of(x, "-"));
-}
-
-/// One comparison of a chain: ==, !=, <, <=, >, >=, in, not in.
-inline bool compare(std::string_view sign, const value& a, const value& b, services& run) {
+RLCORE_INLINE bool compare(std::string_view sign, const value& a, const value& b, services& run) {
   run.charge(a.weight() + b.weight());
   if (sign == "==") return equal(a, b);
   if (sign == "!=") return !equal(a, b);
@@ -133,8 +159,7 @@ inline bool compare(std::string_view sign, const value& a, const value& b, servi
   return sign == "<=" ? !less(b, a) : !less(a, b);
 }
 
-/// x[start:stop:step] for lists and texts. Throws render_error for anything else.
-inline value slice_of(const value& x, const value bounds[3], services& run) {
+RLCORE_INLINE value slice_of(const value& x, const value bounds[3], services& run) {
   const std::int64_t* places[3] = {};
   for (int i = 0; i < 3; ++i) {
     if (!bounds[i].is_none() && !bounds[i].integer())
@@ -161,3 +186,4 @@ inline value slice_of(const value& x, const value bounds[3], services& run) {
 
 }  // namespace text::jinja
 RLCORE_END
+#endif

@@ -16,7 +16,31 @@ namespace text::jinja {
 namespace detail {
 
 /// A property of the variable `loop`.
-inline value loop_attribute(const loop_state& loop, std::string_view name) {
+value loop_attribute(const loop_state& loop, std::string_view name);
+
+[[noreturn]] inline void throw_undefined(const value& v, std::string_view use) {
+  throw render_error("'" + v.as<undefined>()->name + "' is undefined; " + std::string(use));
+}
+
+}  // namespace detail
+
+/// x[key]. Throws render_error for an undefined x; a key that is not there is undefined.
+value item_of(const value& x, const value& key);
+
+/// x.name: a method before an element, as in Python. Throws render_error for an undefined x.
+value attribute_of(const value& x, std::string_view name);
+
+/// The value at a path like "function.name" or 0, for filters with an argument `attribute`.
+value path_of(const value& x, const value& path);
+
+}  // namespace text::jinja
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text::jinja::detail {
+
+RLCORE_INLINE value loop_attribute(const loop_state& loop, std::string_view name) {
   const auto number = [](std::size_t x) { return value(static_cast<std::int64_t>(x)); };
   const std::size_t size = loop.items->size(), i = loop.index;
   if (name == "index") return number(i + 1);
@@ -33,14 +57,11 @@ inline value loop_attribute(const loop_state& loop, std::string_view name) {
   return undefined{"loop." + std::string(name)};
 }
 
-[[noreturn]] inline void throw_undefined(const value& v, std::string_view use) {
-  throw render_error("'" + v.as<undefined>()->name + "' is undefined; " + std::string(use));
-}
+}  // namespace text::jinja::detail
 
-}  // namespace detail
+namespace text::jinja {
 
-/// x[key]. Throws render_error for an undefined x; a key that is not there is undefined.
-inline value item_of(const value& x, const value& key) {
+RLCORE_INLINE value item_of(const value& x, const value& key) {
   if (x.is_undefined()) detail::throw_undefined(x, "it has no elements");
   if (key.text() && x.members()) {
     const value* found = x.members()->find(*key.text());
@@ -59,8 +80,7 @@ inline value item_of(const value& x, const value& key) {
   return undefined{key.text() ? *key.text() : to_text(key)};
 }
 
-/// x.name: a method before an element, as in Python. Throws render_error for an undefined x.
-inline value attribute_of(const value& x, std::string_view name) {
+RLCORE_INLINE value attribute_of(const value& x, std::string_view name) {
   if (x.is_undefined()) detail::throw_undefined(x, "it has no attribute '" + std::string(name) + "'");
   if (const auto* loop = x.as<value::loop_pointer>()) return detail::loop_attribute(**loop, name);
   if (has_method(x, name)) return method_value(name);
@@ -71,8 +91,7 @@ inline value attribute_of(const value& x, std::string_view name) {
   return undefined{std::string(name)};
 }
 
-/// The value at a path like "function.name" or 0, for filters with an argument `attribute`.
-inline value path_of(const value& x, const value& path) {
+RLCORE_INLINE value path_of(const value& x, const value& path) {
   if (path.integer()) return item_of(x, path);
   const std::string& names = text_of(path, "attribute");
   value at = x;
@@ -89,3 +108,4 @@ inline value path_of(const value& x, const value& path) {
 
 }  // namespace text::jinja
 RLCORE_END
+#endif

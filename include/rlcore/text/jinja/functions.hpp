@@ -18,7 +18,27 @@ namespace text::jinja {
 namespace detail {
 
 /// dict(members, name=item, ...).
-inline dictionary named_members(const call_arguments& a) {
+dictionary named_members(const call_arguments& a);
+
+/// The time of strftime_now: now, in the zone of this machine; the seconds of SOURCE_DATE_EPOCH, in UTC, where the
+/// environment has them, so that a run can be repeated on another day.
+std::string time_text(const std::string& format);
+
+value range(call_arguments& a, services& run);
+
+}  // namespace detail
+
+/// namespace, dict, range, raise_exception, strftime_now as values; `run` has to outlive them.
+dictionary global_functions(services& run);
+
+}  // namespace text::jinja
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text::jinja::detail {
+
+RLCORE_INLINE dictionary named_members(const call_arguments& a) {
   dictionary out;
   if (a.positional.size() > 1) throw render_error(std::string(a.callee) + "() takes at most 1 argument without name");
   if (!a.positional.empty()) {
@@ -31,9 +51,7 @@ inline dictionary named_members(const call_arguments& a) {
   return out;
 }
 
-/// The time of strftime_now: now, in the zone of this machine; the seconds of SOURCE_DATE_EPOCH, in UTC, where the
-/// environment has them, so that a run can be repeated on another day.
-inline std::string time_text(const std::string& format) {
+RLCORE_INLINE std::string time_text(const std::string& format) {
   std::time_t now = std::time(nullptr);
   std::tm parts{};
   if (const char* fixed = std::getenv("SOURCE_DATE_EPOCH")) {
@@ -47,7 +65,7 @@ inline std::string time_text(const std::string& format) {
   return std::string(text, std::strftime(text, sizeof text, format.c_str(), &parts));
 }
 
-inline value range(call_arguments& a, services& run) {
+RLCORE_INLINE value range(call_arguments& a, services& run) {
   a.check(3);
   const std::int64_t first = a.positional.size() < 2 ? 0 : integer_of(a.positional[0], "range");
   const std::int64_t last = integer_of(a.positional.size() < 2 ? a.get(0, "stop") : a.positional[1], "range");
@@ -64,10 +82,11 @@ inline value range(call_arguments& a, services& run) {
   return out;
 }
 
-}  // namespace detail
+}  // namespace text::jinja::detail
 
-/// namespace, dict, range, raise_exception, strftime_now as values; `run` has to outlive them.
-inline dictionary global_functions(services& run) {
+namespace text::jinja {
+
+RLCORE_INLINE dictionary global_functions(services& run) {
   dictionary all;
   const auto add = [&](const char* name, std::function<value(call_arguments&)> call) {
     all.set(name, std::make_shared<const callable>(callable{name, std::move(call)}));
@@ -87,3 +106,4 @@ inline dictionary global_functions(services& run) {
 
 }  // namespace text::jinja
 RLCORE_END
+#endif

@@ -21,14 +21,7 @@ using method_function = value (*)(const value&, call_arguments&, services&);
 
 namespace detail {
 
-inline value::list texts(std::vector<std::string> parts, services& run) {
-  value::list out;
-  for (std::string& part : parts) {
-    run.charge(64 + part.size());
-    out.emplace_back(std::move(part));
-  }
-  return out;
-}
+value::list texts(std::vector<std::string> parts, services& run);
 
 template <bool left, bool right>
 value stripped(const value& self, call_arguments& a, services& run) {
@@ -77,7 +70,73 @@ value position(const value& self, call_arguments& a, services& run) {
   return static_cast<std::int64_t>(count_characters(std::string_view(s).substr(0, at)));
 }
 
-inline value replaced(const value& self, call_arguments& a, services& run) {
+value replaced(const value& self, call_arguments& a, services& run);
+
+value counted(const value& self, call_arguments& a, services& run);
+
+value joined(const value& self, call_arguments& a, services& run);
+
+value lines(const value& self, call_arguments& a, services& run);
+
+/// Whether the text is not empty and every character has one of the categories of Unicode.
+template <class Accepted>
+bool every_character(const std::string& s, Accepted accepted) {
+  const auto parts = characters(s);
+  return !parts.empty() && std::all_of(parts.begin(), parts.end(), accepted);
+}
+inline bool is_digit(std::string_view c) { return utf8proc_category(code_point(c)) == UTF8PROC_CATEGORY_ND; }
+inline bool is_letter(std::string_view c) {
+  const auto category = utf8proc_category(code_point(c));
+  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+}
+
+/// str.format with {}, {0} and {name}.
+value formatted(const value& self, call_arguments& a, services& run);
+
+}  // namespace detail
+
+/// The methods of str.
+const std::map<std::string_view, method_function>& text_methods();
+
+/// The methods of dict.
+const std::map<std::string_view, method_function>& dictionary_methods();
+
+/// The methods of list.
+const std::map<std::string_view, method_function>& list_methods();
+
+/// The methods of a value's type, or nullptr.
+inline const std::map<std::string_view, method_function>* methods_of(const value& x) {
+  if (x.text()) return &text_methods();
+  if (x.items()) return &list_methods();
+  return x.as<value::dictionary_pointer>() ? &dictionary_methods() : nullptr;
+}
+/// Whether the value's type has the method.
+inline bool has_method(const value& x, std::string_view name) {
+  const auto* table = methods_of(x);
+  return table != nullptr && table->contains(name);
+}
+/// A method that is not called: true, and nothing else of use.
+inline value method_value(std::string_view name) {
+  return std::make_shared<const callable>(callable{std::string(name), nullptr});
+}
+
+}  // namespace text::jinja
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text::jinja::detail {
+
+RLCORE_INLINE value::list texts(std::vector<std::string> parts, services& run) {
+  value::list out;
+  for (std::string& part : parts) {
+    run.charge(64 + part.size());
+    out.emplace_back(std::move(part));
+  }
+  return out;
+}
+
+RLCORE_INLINE value replaced(const value& self, call_arguments& a, services& run) {
   a.check(3, {"count"});
   const value* count = a.find(2, "count");
   run.charge(self.text()->size());
@@ -87,7 +146,7 @@ inline value replaced(const value& self, call_arguments& a, services& run) {
   return out;
 }
 
-inline value counted(const value& self, call_arguments& a, services& run) {
+RLCORE_INLINE value counted(const value& self, call_arguments& a, services& run) {
   a.check(1);
   const std::string& s = *self.text();
   const std::string& part = text_of(a.get(0, "sub"), a.callee);
@@ -98,7 +157,7 @@ inline value counted(const value& self, call_arguments& a, services& run) {
   return count;
 }
 
-inline value joined(const value& self, call_arguments& a, services& run) {
+RLCORE_INLINE value joined(const value& self, call_arguments& a, services& run) {
   a.check(1);
   std::string out;
   bool first = true;
@@ -112,7 +171,7 @@ inline value joined(const value& self, call_arguments& a, services& run) {
   return out;
 }
 
-inline value lines(const value& self, call_arguments& a, services& run) {
+RLCORE_INLINE value lines(const value& self, call_arguments& a, services& run) {
   a.check(1, {"keepends"});
   const bool keep = a.find(0, "keepends") != nullptr && a.find(0, "keepends")->truth();
   std::vector<std::string> out;
@@ -131,20 +190,7 @@ inline value lines(const value& self, call_arguments& a, services& run) {
   return texts(std::move(out), run);
 }
 
-/// Whether the text is not empty and every character has one of the categories of Unicode.
-template <class Accepted>
-bool every_character(const std::string& s, Accepted accepted) {
-  const auto parts = characters(s);
-  return !parts.empty() && std::all_of(parts.begin(), parts.end(), accepted);
-}
-inline bool is_digit(std::string_view c) { return utf8proc_category(code_point(c)) == UTF8PROC_CATEGORY_ND; }
-inline bool is_letter(std::string_view c) {
-  const auto category = utf8proc_category(code_point(c));
-  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
-}
-
-/// str.format with {}, {0} and {name}.
-inline value formatted(const value& self, call_arguments& a, services& run) {
+RLCORE_INLINE value formatted(const value& self, call_arguments& a, services& run) {
   const std::string& s = *self.text();
   std::string out;
   std::size_t next = 0;
@@ -170,10 +216,11 @@ inline value formatted(const value& self, call_arguments& a, services& run) {
   return out;
 }
 
-}  // namespace detail
+}  // namespace text::jinja::detail
 
-/// The methods of str.
-inline const std::map<std::string_view, method_function>& text_methods() {
+namespace text::jinja {
+
+RLCORE_INLINE const std::map<std::string_view, method_function>& text_methods() {
   using v = const value&;
   using a = call_arguments&;
   using s = services&;
@@ -218,8 +265,7 @@ inline const std::map<std::string_view, method_function>& text_methods() {
   return table;
 }
 
-/// The methods of dict.
-inline const std::map<std::string_view, method_function>& dictionary_methods() {
+RLCORE_INLINE const std::map<std::string_view, method_function>& dictionary_methods() {
   using v = const value&;
   using a = call_arguments&;
   using s = services&;
@@ -245,8 +291,7 @@ inline const std::map<std::string_view, method_function>& dictionary_methods() {
   return table;
 }
 
-/// The methods of list.
-inline const std::map<std::string_view, method_function>& list_methods() {
+RLCORE_INLINE const std::map<std::string_view, method_function>& list_methods() {
   using v = const value&;
   using a = call_arguments&;
   using s = services&;
@@ -268,21 +313,6 @@ inline const std::map<std::string_view, method_function>& list_methods() {
   return table;
 }
 
-/// The methods of a value's type, or nullptr.
-inline const std::map<std::string_view, method_function>* methods_of(const value& x) {
-  if (x.text()) return &text_methods();
-  if (x.items()) return &list_methods();
-  return x.as<value::dictionary_pointer>() ? &dictionary_methods() : nullptr;
-}
-/// Whether the value's type has the method.
-inline bool has_method(const value& x, std::string_view name) {
-  const auto* table = methods_of(x);
-  return table != nullptr && table->contains(name);
-}
-/// A method that is not called: true, and nothing else of use.
-inline value method_value(std::string_view name) {
-  return std::make_shared<const callable>(callable{std::string(name), nullptr});
-}
-
 }  // namespace text::jinja
 RLCORE_END
+#endif

@@ -29,7 +29,44 @@ constexpr std::size_t count_characters(std::string_view s) noexcept {
 }
 
 /// The characters, each as its bytes.
-inline std::vector<std::string_view> characters(std::string_view s) {
+std::vector<std::string_view> characters(std::string_view s);
+
+/// The code point of one character.
+std::int32_t code_point(std::string_view character) noexcept;
+
+/// Python's str.isspace() for one character.
+bool is_space(std::string_view character) noexcept;
+
+/// str.strip (left and right), str.lstrip, str.rstrip: without the characters of `set`, of white space if it is null.
+std::string_view strip(std::string_view s, const std::string* set, bool left, bool right);
+
+/// str.upper() or str.lower(), character by character.
+std::string change_case(std::string_view s, bool upper);
+
+/// str.capitalize(), or str.title() with `every_word`.
+std::string capitalize(std::string_view s, bool every_word);
+
+/// str.split(separator, most): at white space if the separator is null; `most` < 0: no limit.
+std::vector<std::string> split(std::string_view s, const std::string* separator, std::int64_t most);
+
+/// str.rsplit(separator, most) with a separator.
+std::vector<std::string> split_from_end(std::string_view s, std::string_view separator, std::int64_t most);
+
+/// str.replace(from, to, most); most < 0: every one.
+std::string replace(std::string_view s, std::string_view from, std::string_view to, std::int64_t most);
+
+/// The positions that Python's slice [start:stop:step] of `size` elements takes, in order; null: left out.
+std::vector<std::size_t> slice_positions(std::size_t size, const std::int64_t* start, const std::int64_t* stop,
+                                         std::int64_t step);
+
+}  // namespace text::jinja
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text::jinja {
+
+RLCORE_INLINE std::vector<std::string_view> characters(std::string_view s) {
   std::vector<std::string_view> out;
   for (std::size_t i = 0; i < s.size();) {
     const std::size_t n = std::min(bytes_of_character(s[i]), s.size() - i);
@@ -39,16 +76,14 @@ inline std::vector<std::string_view> characters(std::string_view s) {
   return out;
 }
 
-/// The code point of one character.
-inline std::int32_t code_point(std::string_view character) noexcept {
+RLCORE_INLINE std::int32_t code_point(std::string_view character) noexcept {
   utf8proc_int32_t code = 0;
   utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(character.data()),
                    static_cast<utf8proc_ssize_t>(character.size()), &code);
   return code;
 }
 
-/// Python's str.isspace() for one character.
-inline bool is_space(std::string_view character) noexcept {
+RLCORE_INLINE bool is_space(std::string_view character) noexcept {
   if (character.size() == 1) {
     const char c = character[0];
     return c == ' ' || (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x1F);
@@ -58,8 +93,7 @@ inline bool is_space(std::string_view character) noexcept {
          code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
 }
 
-/// str.strip (left and right), str.lstrip, str.rstrip: without the characters of `set`, of white space if it is null.
-inline std::string_view strip(std::string_view s, const std::string* set, bool left, bool right) {
+RLCORE_INLINE std::string_view strip(std::string_view s, const std::string* set, bool left, bool right) {
   const auto drop = [&](std::string_view c) { return set == nullptr ? is_space(c) : set->find(c) != set->npos; };
   while (left && !s.empty()) {
     const std::size_t n = std::min(bytes_of_character(s[0]), s.size());
@@ -75,8 +109,7 @@ inline std::string_view strip(std::string_view s, const std::string* set, bool l
   return s;
 }
 
-/// str.upper() or str.lower(), character by character.
-inline std::string change_case(std::string_view s, bool upper) {
+RLCORE_INLINE std::string change_case(std::string_view s, bool upper) {
   std::string out;
   for (const std::string_view c : characters(s)) {
     if (upper && c == "\xC3\x9F") {  // the one common letter that becomes two
@@ -91,8 +124,7 @@ inline std::string change_case(std::string_view s, bool upper) {
   return out;
 }
 
-/// str.capitalize(), or str.title() with `every_word`.
-inline std::string capitalize(std::string_view s, bool every_word) {
+RLCORE_INLINE std::string capitalize(std::string_view s, bool every_word) {
   std::string out;
   bool start = true;
   for (const std::string_view c : characters(s)) {
@@ -104,8 +136,7 @@ inline std::string capitalize(std::string_view s, bool every_word) {
   return out;
 }
 
-/// str.split(separator, most): at white space if the separator is null; `most` < 0: no limit.
-inline std::vector<std::string> split(std::string_view s, const std::string* separator, std::int64_t most) {
+RLCORE_INLINE std::vector<std::string> split(std::string_view s, const std::string* separator, std::int64_t most) {
   std::vector<std::string> out;
   if (separator != nullptr) {
     for (std::size_t at; most != 0 && (at = s.find(*separator)) != s.npos; --most) {
@@ -128,8 +159,8 @@ inline std::vector<std::string> split(std::string_view s, const std::string* sep
   return out;
 }
 
-/// str.rsplit(separator, most) with a separator.
-inline std::vector<std::string> split_from_end(std::string_view s, std::string_view separator, std::int64_t most) {
+RLCORE_INLINE std::vector<std::string> split_from_end(std::string_view s, std::string_view separator,
+                                                      std::int64_t most) {
   std::vector<std::string> out;
   for (std::size_t at; most != 0 && (at = s.rfind(separator)) != s.npos; --most) {
     out.emplace_back(s.substr(at + separator.size()));
@@ -140,8 +171,7 @@ inline std::vector<std::string> split_from_end(std::string_view s, std::string_v
   return out;
 }
 
-/// str.replace(from, to, most); most < 0: every one.
-inline std::string replace(std::string_view s, std::string_view from, std::string_view to, std::int64_t most) {
+RLCORE_INLINE std::string replace(std::string_view s, std::string_view from, std::string_view to, std::int64_t most) {
   std::string out;
   if (from.empty()) {
     for (const std::string_view c : characters(s)) (out += most-- != 0 ? to : std::string_view()) += c;
@@ -154,9 +184,8 @@ inline std::string replace(std::string_view s, std::string_view from, std::strin
   return out += s;
 }
 
-/// The positions that Python's slice [start:stop:step] of `size` elements takes, in order; null: left out.
-inline std::vector<std::size_t> slice_positions(std::size_t size, const std::int64_t* start, const std::int64_t* stop,
-                                                std::int64_t step) {
+RLCORE_INLINE std::vector<std::size_t> slice_positions(std::size_t size, const std::int64_t* start,
+                                                       const std::int64_t* stop, std::int64_t step) {
   const auto n = static_cast<std::int64_t>(size);
   const auto place = [&](const std::int64_t* at, std::int64_t otherwise) {
     if (at == nullptr) return otherwise;
@@ -172,3 +201,4 @@ inline std::vector<std::size_t> slice_positions(std::size_t size, const std::int
 
 }  // namespace text::jinja
 RLCORE_END
+#endif

@@ -29,20 +29,7 @@ class services {
 
 /// The elements that a for tag would visit: of a list, keys of a dict, characters of a text, none of an undefined name.
 /// Throws render_error for anything else.
-inline value::list_pointer elements_of(const value& v, services& run) {
-  if (const auto* items = v.as<value::list_pointer>()) return *items;
-  value::list out;
-  if (const std::string* s = v.text()) {
-    run.charge(64 * s->size());
-    for (const std::string_view c : characters(*s)) out.emplace_back(c);
-  } else if (const auto* members = v.as<value::dictionary_pointer>()) {
-    run.charge(64 * (*members)->entries.size());
-    for (const auto& [key, item] : (*members)->entries) out.emplace_back(key);
-  } else if (!v.is_undefined()) {
-    throw render_error("a " + std::string(v.type_name()) + " has no elements");
-  }
-  return std::make_shared<const value::list>(std::move(out));
-}
+value::list_pointer elements_of(const value& v, services& run);
 
 /// The items of a dict as tuples of two.
 inline value::list pairs_of(const dictionary& members) {
@@ -66,7 +53,31 @@ inline std::int64_t integer_of(const value& v, std::string_view what) {
 }
 
 /// `needle in v` of Python. Throws render_error where Python would.
-inline bool contains(const value& v, const value& needle, services& run) {
+bool contains(const value& v, const value& needle, services& run);
+
+}  // namespace text::jinja
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text::jinja {
+
+RLCORE_INLINE value::list_pointer elements_of(const value& v, services& run) {
+  if (const auto* items = v.as<value::list_pointer>()) return *items;
+  value::list out;
+  if (const std::string* s = v.text()) {
+    run.charge(64 * s->size());
+    for (const std::string_view c : characters(*s)) out.emplace_back(c);
+  } else if (const auto* members = v.as<value::dictionary_pointer>()) {
+    run.charge(64 * (*members)->entries.size());
+    for (const auto& [key, item] : (*members)->entries) out.emplace_back(key);
+  } else if (!v.is_undefined()) {
+    throw render_error("a " + std::string(v.type_name()) + " has no elements");
+  }
+  return std::make_shared<const value::list>(std::move(out));
+}
+
+RLCORE_INLINE bool contains(const value& v, const value& needle, services& run) {
   if (const std::string* s = v.text()) {
     run.charge(s->size());
     return s->find(text_of(needle, "in")) != s->npos;
@@ -85,3 +96,4 @@ inline bool contains(const value& v, const value& needle, services& run) {
 
 }  // namespace text::jinja
 RLCORE_END
+#endif

@@ -18,12 +18,7 @@ using test_function = bool (*)(const value&, call_arguments&, services&);
 
 namespace detail {
 
-inline bool same_object(const value& a, const value& b) {
-  if (a.type_name() != b.type_name()) return false;
-  if (const auto* x = a.as<value::dictionary_pointer>()) return *x == *b.as<value::dictionary_pointer>();
-  if (const auto* x = a.as<value::list_pointer>()) return *x == *b.as<value::list_pointer>();
-  return equal(a, b);
-}
+bool same_object(const value& a, const value& b);
 
 inline bool has_case(const value& v, bool upper) {
   const std::string text = to_text(v);
@@ -37,7 +32,27 @@ inline bool is_elements(const value& v) {
 }  // namespace detail
 
 /// All tests by name, those of jinja2 that templates use.
-inline const std::map<std::string_view, test_function>& tests() {
+const std::map<std::string_view, test_function>& tests();
+
+}  // namespace text::jinja
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text::jinja::detail {
+
+RLCORE_INLINE bool same_object(const value& a, const value& b) {
+  if (a.type_name() != b.type_name()) return false;
+  if (const auto* x = a.as<value::dictionary_pointer>()) return *x == *b.as<value::dictionary_pointer>();
+  if (const auto* x = a.as<value::list_pointer>()) return *x == *b.as<value::list_pointer>();
+  return equal(a, b);
+}
+
+}  // namespace text::jinja::detail
+
+namespace text::jinja {
+
+RLCORE_INLINE const std::map<std::string_view, test_function>& tests() {
   using v = const value&;
   using a = call_arguments&;
   using s = services&;
@@ -89,3 +104,4 @@ inline const std::map<std::string_view, test_function>& tests() {
 
 }  // namespace text::jinja
 RLCORE_END
+#endif

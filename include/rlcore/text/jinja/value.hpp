@@ -137,24 +137,12 @@ class value {
   std::size_t weight() const noexcept { return weight_; }
   /// Throws render_error unless this may stand inside a list, a dict or a namespace: what can change, or holds what
   /// can, might otherwise come to hold itself.
-  void check_inside() const {
-    if (level_ == not_in_lists)
-      throw render_error("a " + std::string(type_name()) + " cannot be kept in a list, a dict or a namespace");
-    if (weight_ > most_weight) throw render_error("a value of more parts than a template may keep");
-    if (level_ > most_levels) throw render_error("a value nested deeper than " + std::to_string(most_levels));
-  }
+  void check_inside() const;
 
  private:
   static constexpr std::uint16_t most_levels = 1100, not_in_lists = UINT16_MAX;  // JSON is nested at most 1000 deep
   static constexpr std::uint32_t most_weight = 1 << 21;
-  static std::uint16_t level_around(const list& items) {
-    std::uint16_t level = 0;
-    for (const value& item : items) {
-      item.check_inside();
-      level = std::max(level, item.level_);
-    }
-    return level + 1;
-  }
+  static std::uint16_t level_around(const list& items);
 
   static std::uint32_t weight_of(const std::string& text) {
     return static_cast<std::uint32_t>(std::min<std::size_t>(1 + text.size() / 16, most_weight));
@@ -198,12 +186,7 @@ struct call_arguments {
   std::vector<std::pair<std::string, value>> named;
 
   /// The argument number `i` or the one called `name`, or nullptr.
-  const value* find(std::size_t i, std::string_view name) const noexcept {
-    if (i < positional.size()) return &positional[i];
-    for (const auto& [key, item] : named)
-      if (key == name) return &item;
-    return nullptr;
-  }
+  const value* find(std::size_t i, std::string_view name) const noexcept;
   /// The same, for one that has to be there. Throws render_error.
   const value& get(std::size_t i, std::string_view name) const {
     if (const value* found = find(i, name)) return *found;
@@ -214,37 +197,8 @@ struct call_arguments {
     check(most, std::vector<std::string>(names.begin(), names.end()));
   }
   /// The same.
-  void check(std::size_t most, const std::vector<std::string>& names) const {
-    if (positional.size() > most)
-      throw render_error(std::string(callee) + "() takes at most " + std::to_string(most) + " arguments, got " +
-                         std::to_string(positional.size()));
-    for (const auto& [key, item] : named) {
-      bool known = false;
-      for (const std::string& name : names) known = known || name == key;
-      if (!known) throw render_error(std::string(callee) + "() has no argument '" + key + "'");
-    }
-  }
+  void check(std::size_t most, const std::vector<std::string>& names) const;
 };
-
-inline value::value(dictionary x) {
-  for (const auto& [key, item] : x.entries) {
-    item.check_inside();
-    level_ = std::max(level_, item.level_);
-    weight_ = std::min(weight_ + item.weight_, most_weight + 1);
-  }
-  ++level_;
-  held_ = std::make_shared<const dictionary>(std::move(x));
-}
-
-inline bool value::truth() const noexcept {
-  if (const bool* x = as<bool>()) return *x;
-  if (const auto* x = as<std::int64_t>()) return *x != 0;
-  if (const auto* x = as<double>()) return *x != 0;
-  if (const std::string* x = text()) return !x->empty();
-  if (const list* x = items()) return !x->empty();
-  if (const auto* x = as<dictionary_pointer>()) return !(*x)->entries.empty();
-  return !is_none() && !is_undefined();
-}
 
 /// The value of a JSON value, which is nested at most json_depth_limit deep.
 template <class Json>
@@ -269,3 +223,65 @@ value from_json(const Json& json) {
 
 }  // namespace text::jinja
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text::jinja {
+
+RLCORE_INLINE void value::check_inside() const {
+  if (level_ == not_in_lists)
+    throw render_error("a " + std::string(type_name()) + " cannot be kept in a list, a dict or a namespace");
+  if (weight_ > most_weight) throw render_error("a value of more parts than a template may keep");
+  if (level_ > most_levels) throw render_error("a value nested deeper than " + std::to_string(most_levels));
+}
+
+RLCORE_INLINE std::uint16_t value::level_around(const list& items) {
+  std::uint16_t level = 0;
+  for (const value& item : items) {
+    item.check_inside();
+    level = std::max(level, item.level_);
+  }
+  return level + 1;
+}
+
+RLCORE_INLINE const value* call_arguments::find(std::size_t i, std::string_view name) const noexcept {
+  if (i < positional.size()) return &positional[i];
+  for (const auto& [key, item] : named)
+    if (key == name) return &item;
+  return nullptr;
+}
+
+RLCORE_INLINE void call_arguments::check(std::size_t most, const std::vector<std::string>& names) const {
+  if (positional.size() > most)
+    throw render_error(std::string(callee) + "() takes at most " + std::to_string(most) + " arguments, got " +
+                       std::to_string(positional.size()));
+  for (const auto& [key, item] : named) {
+    bool known = false;
+    for (const std::string& name : names) known = known || name == key;
+    if (!known) throw render_error(std::string(callee) + "() has no argument '" + key + "'");
+  }
+}
+
+RLCORE_INLINE value::value(dictionary x) {
+  for (const auto& [key, item] : x.entries) {
+    item.check_inside();
+    level_ = std::max(level_, item.level_);
+    weight_ = std::min(weight_ + item.weight_, most_weight + 1);
+  }
+  ++level_;
+  held_ = std::make_shared<const dictionary>(std::move(x));
+}
+
+RLCORE_INLINE bool value::truth() const noexcept {
+  if (const bool* x = as<bool>()) return *x;
+  if (const auto* x = as<std::int64_t>()) return *x != 0;
+  if (const auto* x = as<double>()) return *x != 0;
+  if (const std::string* x = text()) return !x->empty();
+  if (const list* x = items()) return !x->empty();
+  if (const auto* x = as<dictionary_pointer>()) return !(*x)->entries.empty();
+  return !is_none() && !is_undefined();
+}
+
+}  // namespace text::jinja
+RLCORE_END
+#endif

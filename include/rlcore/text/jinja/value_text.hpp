@@ -25,7 +25,40 @@ inline void append_hex(std::string& out, std::uint32_t x, int digits) {
   for (int i = digits - 1; i >= 0; --i) out += "0123456789abcdef"[(x >> (4 * i)) & 15];
 }
 
-inline void append_repr(std::string& out, std::string_view s) {
+void append_repr(std::string& out, std::string_view s);
+
+}  // namespace detail
+
+/// Appends repr(v). Throws render_error for what has no repr that two runs share.
+void append_repr(std::string& out, const value& v);
+
+/// str(v): what {{ v }} writes.
+std::string to_text(const value& v);
+
+/// How json.dumps writes.
+struct json_style {
+  bool ascii = false, sorted = false;  ///< ensure_ascii, sort_keys
+  int indent = -1;                     ///< < 0: one line
+  std::string item = ", ", key = ": ";
+};
+
+/// Appends json.dumps(v). Throws render_error for what is no JSON.
+void append_json(std::string& out, const value& v, const json_style& style, int level = 0);
+
+/// a == b of Python: 1 == 1.0 == True, dicts in any order.
+bool equal(const value& a, const value& b);
+
+/// a < b of Python. Throws render_error for types without order.
+bool less(const value& a, const value& b);
+
+}  // namespace text::jinja
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+RLCORE_BEGIN
+namespace text::jinja::detail {
+
+RLCORE_INLINE void append_repr(std::string& out, std::string_view s) {
   const char quote = s.find('\'') != s.npos && s.find('"') == s.npos ? '"' : '\'';
   out += quote;
   for (const std::string_view c : characters(s)) {
@@ -50,10 +83,11 @@ inline void append_repr(std::string& out, std::string_view s) {
   out += quote;
 }
 
-}  // namespace detail
+}  // namespace text::jinja::detail
 
-/// Appends repr(v). Throws render_error for what has no repr that two runs share.
-inline void append_repr(std::string& out, const value& v) {
+namespace text::jinja {
+
+RLCORE_INLINE void append_repr(std::string& out, const value& v) {
   if (v.is_none()) {
     out += "None";
   } else if (const bool* b = v.as<bool>()) {
@@ -89,8 +123,7 @@ inline void append_repr(std::string& out, const value& v) {
   }
 }
 
-/// str(v): what {{ v }} writes.
-inline std::string to_text(const value& v) {
+RLCORE_INLINE std::string to_text(const value& v) {
   if (const std::string* s = v.text()) return *s;
   if (v.is_undefined()) return {};
   std::string out;
@@ -98,15 +131,7 @@ inline std::string to_text(const value& v) {
   return out;
 }
 
-/// How json.dumps writes.
-struct json_style {
-  bool ascii = false, sorted = false;  ///< ensure_ascii, sort_keys
-  int indent = -1;                     ///< < 0: one line
-  std::string item = ", ", key = ": ";
-};
-
-/// Appends json.dumps(v). Throws render_error for what is no JSON.
-inline void append_json(std::string& out, const value& v, const json_style& style, int level = 0) {
+RLCORE_INLINE void append_json(std::string& out, const value& v, const json_style& style, int level) {
   const auto string = [&](std::string_view s) {
     if (!style.ascii) return append_python_string(out, s);
     std::string plain;
@@ -167,8 +192,7 @@ inline void append_json(std::string& out, const value& v, const json_style& styl
   }
 }
 
-/// a == b of Python: 1 == 1.0 == True, dicts in any order.
-inline bool equal(const value& a, const value& b) {
+RLCORE_INLINE bool equal(const value& a, const value& b) {
   if (a.is_number() && b.is_number()) {
     if (a.integer() && b.integer()) return *a.integer() == *b.integer();
     return a.real() == b.real();
@@ -189,8 +213,7 @@ inline bool equal(const value& a, const value& b) {
   return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined());
 }
 
-/// a < b of Python. Throws render_error for types without order.
-inline bool less(const value& a, const value& b) {
+RLCORE_INLINE bool less(const value& a, const value& b) {
   if (a.is_number() && b.is_number()) {
     if (a.integer() && b.integer()) return *a.integer() < *b.integer();
     return a.real() < b.real();
@@ -204,3 +227,4 @@ inline bool less(const value& a, const value& b) {
 
 }  // namespace text::jinja
 RLCORE_END
+#endif

@@ -24,7 +24,35 @@ struct vote_class {
   double mean_square() const noexcept { return squares / count; }
 };
 
-inline std::vector<vote_class> vote_classes(std::span<const double> values, std::span<const std::int32_t> answers) {
+std::vector<vote_class> vote_classes(std::span<const double> values, std::span<const std::int32_t> answers);
+
+/// First and second moment of the vote's value, restricted to draws whose winner has exactly `most` votes. Sums
+/// p_1^m_1/m_1! ... p_C^m_C/m_C! over all m with at most `most` votes each, `draws` in all, by the number of classes
+/// that tie; each of t tied classes wins in 1/t of the orders.
+std::pair<double, double> winner_with(std::span<const vote_class> classes, double samples, std::size_t draws,
+                                      std::size_t most);
+
+/// The same moments estimated by 1000 draws of our own.
+std::pair<double, double> sampled_votes(std::span<const double> values, std::span<const std::int32_t> answers,
+                                        std::size_t draws);
+
+}  // namespace detail
+
+/// Mean and standard deviation of the value of the most frequent answer among k draws with replacement. `answers[i]`
+/// numbers the answer of sample i; among answers with equally many votes the one drawn first wins, and its value is
+/// that of its first draw (verl's rule). Exact for up to 64 samples; beyond, 1000 draws (their seed is fixed).
+std::pair<double, double> majority_of(std::span<const double> values, std::span<const std::int32_t> answers,
+                                      std::int64_t k);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE std::vector<vote_class> vote_classes(std::span<const double> values,
+                                                   std::span<const std::int32_t> answers) {
   std::vector<vote_class> classes;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto c = static_cast<std::size_t>(answers[i]);
@@ -37,11 +65,8 @@ inline std::vector<vote_class> vote_classes(std::span<const double> values, std:
   return classes;
 }
 
-/// First and second moment of the vote's value, restricted to draws whose winner has exactly `most` votes. Sums
-/// p_1^m_1/m_1! ... p_C^m_C/m_C! over all m with at most `most` votes each, `draws` in all, by the number of classes
-/// that tie; each of t tied classes wins in 1/t of the orders.
-inline std::pair<double, double> winner_with(std::span<const vote_class> classes, double samples, std::size_t draws,
-                                             std::size_t most) {
+RLCORE_INLINE std::pair<double, double> winner_with(std::span<const vote_class> classes, double samples,
+                                                    std::size_t draws, std::size_t most) {
   struct state {
     double weight = 0, sum = 0, squares = 0;  // of the product, of it times the tied classes' mean (square)
   };
@@ -78,9 +103,8 @@ inline std::pair<double, double> winner_with(std::span<const vote_class> classes
   return {sum, squares};
 }
 
-/// The same moments estimated by 1000 draws of our own.
-inline std::pair<double, double> sampled_votes(std::span<const double> values, std::span<const std::int32_t> answers,
-                                               std::size_t draws) {
+RLCORE_INLINE std::pair<double, double> sampled_votes(std::span<const double> values,
+                                                      std::span<const std::int32_t> answers, std::size_t draws) {
   constexpr std::uint32_t rounds = 1000;
   const random_key key{42};
   std::vector<std::size_t> drawn(draws);
@@ -101,13 +125,12 @@ inline std::pair<double, double> sampled_votes(std::span<const double> values, s
   return {sum / rounds, squares / rounds};
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// Mean and standard deviation of the value of the most frequent answer among k draws with replacement. `answers[i]`
-/// numbers the answer of sample i; among answers with equally many votes the one drawn first wins, and its value is
-/// that of its first draw (verl's rule). Exact for up to 64 samples; beyond, 1000 draws (their seed is fixed).
-inline std::pair<double, double> majority_of(std::span<const double> values, std::span<const std::int32_t> answers,
-                                             std::int64_t k) {
+namespace trainer {
+
+RLCORE_INLINE std::pair<double, double> majority_of(std::span<const double> values,
+                                                    std::span<const std::int32_t> answers, std::int64_t k) {
   const auto draws = static_cast<std::size_t>(k);
   double sum = 0, squares = 0;
   if (values.size() > 64) {
@@ -129,3 +152,4 @@ inline std::pair<double, double> majority_of(std::span<const double> values, std
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -16,7 +16,16 @@ namespace trainer {
 /// The number of the problem of each row. Rows of one prompt are one problem where all prompts of their data source
 /// stand in equally many rows (AIME 2024 is published with 32 of each); elsewhere every row is a problem of its own.
 /// verl merges in both cases, so that a single duplicate makes val-core/*@2 the score of that one prompt.
-inline std::vector<std::uint32_t> problems_of(const data::prompt_dataset& rows) {
+std::vector<std::uint32_t> problems_of(const data::prompt_dataset& rows);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::vector<std::uint32_t> problems_of(const data::prompt_dataset& rows) {
   struct occurrences {
     std::uint32_t first = 0;
     std::size_t count = 0;
@@ -43,3 +52,4 @@ inline std::vector<std::uint32_t> problems_of(const data::prompt_dataset& rows) 
 
 }  // namespace trainer
 RLCORE_END
+#endif

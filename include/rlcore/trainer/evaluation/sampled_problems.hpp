@@ -50,16 +50,7 @@ struct judge {
   std::optional<verify::scorer> rule;
   verify::rule_settings settings;
 
-  explicit judge(const options& opt) {
-    const std::string name = opt.get<std::string>("rule"), form = opt.get<std::string>("data.form");
-    if (name == "gsm8k") rule = verify::scorer::gsm8k;
-    if (name == "math" || (name == "auto" && form == "aime2024")) rule = verify::scorer::math;
-    if (name == "math_dapo") rule = verify::scorer::math_dapo;
-    if (name == "last_number" || (name == "auto" && form == "gsm8k")) rule = verify::scorer::last_number;
-    settings = verify::rules_of(read_verl_version(opt));
-    if (const auto box = opt.find<std::string>("rule_box"))
-      settings.math_dapo.strict_box = *box == "strict", settings.math_dapo.box_fallback = *box == "fallback";
-  }
+  explicit judge(const options& opt);
   /// Throws data_error for a source that nothing judges.
   void check(const std::string& source) const {
     if (!rule) verify::scorer_of(source, settings.version);
@@ -76,9 +67,134 @@ inline void check_problem_files(const options& opt) {
 }
 
 /// All problems, tokenized.
-inline data::prompt_dataset evaluation_prompts(const options& opt, const nn::config& config,
-                                               const text::tokenizer& tokenizer, const std::filesystem::path& folder,
-                                               const judge& judge) {
+data::prompt_dataset evaluation_prompts(const options& opt, const nn::config& config, const text::tokenizer& tokenizer,
+                                        const std::filesystem::path& folder, const judge& judge);
+
+/// Appends lines to generations.jsonl.
+class generation_log {
+ public:
+  explicit generation_log(const std::filesystem::path& folder);
+  void write(const nlohmann::ordered_json& line) { file_->write(text::json_text(line) + "\n"); }
+  void close() { file_->close(); }
+
+ private:
+  std::optional<data::output_file> file_;
+};
+
+nlohmann::ordered_json judged_line(const judged_response& r, const std::string& prompt, const std::string& text,
+                                   const std::string& truth);
+
+/// How responses are sampled. Throws config_error for samples that would all be the same, format_error without an EOS
+/// token.
+rollout::generation evaluation_sampling(const options& opt, const nn::config& config, const text::tokenizer& tokenizer,
+                                        const std::filesystem::path& folder);
+
+/// Throws config_error if the model has too few positions for a prompt and its response.
+void check_positions(const nn::config& config, const data::prompt_dataset& prompts, std::int64_t response);
+
+/// The key of the random numbers of a problem's responses: the seed of a request to a server, in 63 bits.
+inline random_key problem_key(const options& opt, std::size_t problem) {
+  const random_key all{static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed"))};
+  return {all.child(0x6576616c).child(static_cast<std::uint32_t>(problem)).seed >> 1};
+}
+
+/// rollout.n requests for each of the problems [first, last).
+std::vector<rollout::request> requests_for(const options& opt, const data::prompt_dataset& prompts, std::size_t first,
+                                           std::size_t last);
+
+/// Judges sampled responses, adds them to the summary and logs them.
+struct response_judge {
+  const data::prompt_dataset& prompts;
+  std::vector<std::uint32_t> problems;
+  const text::tokenizer& tokenizer;
+  const judge& rule;
+
+  void operator()(const rollout::request& request, const rollout::response& response, evaluation_summary& summary,
+                  std::optional<generation_log>& log) const;
+};
+
+/// What is evaluated: the problems of a command line, and the folder whose tokenizer and template make them prompts.
+struct evaluated_problems {
+  std::filesystem::path folder;
+  nn::config config;
+  text::tokenizer tokenizer;
+  data::prompt_dataset prompts;
+  rollout::generation settings;
+
+  evaluated_problems(const options& opt, const judge& rule);
+
+  /// Says what is asked.
+  void introduce(std::int64_t n) const {
+    say("problems %zu, %lld response%s each%s\n", prompts.size(), static_cast<long long>(n), n == 1 ? "" : "s",
+        image_text(prompts.images).c_str());
+  }
+
+ private:
+  static std::filesystem::path folder_of(const options& opt);
+};
+
+/// Answers all problems in rounds of `per_round` by answer(requests), judges them and writes each round to the disk.
+template <class Answer>
+void judge_rounds(const options& opt, const evaluated_problems& asked, const judge& rule, std::size_t per_round,
+                  bool shows_progress, evaluation_summary& summary, std::optional<generation_log>& log,
+                  Answer&& answer) {
+  const response_judge judge_response{asked.prompts, problems_of(asked.prompts), asked.tokenizer, rule};
+  const std::size_t problems = asked.prompts.size();
+  progress bar(stderr, shows_progress && isatty(fileno(stderr)) != 0);
+  bar.start(0, static_cast<std::int64_t>((problems + per_round - 1) / per_round));
+  for (std::size_t first = 0, round = 0; first < problems; first += per_round) {
+    const auto requests = requests_for(opt, asked.prompts, first, std::min(problems, first + per_round));
+    const auto responses =
+        answer(requests, [&](std::size_t done, std::size_t all) { bar.phase("responses", done, all); });
+    for (std::size_t i = 0; i < requests.size(); ++i) judge_response(requests[i], responses[i], summary, log);
+    bar.step_done(static_cast<std::int64_t>(++round));
+  }
+}
+
+}  // namespace detail
+
+/// Calls sample(judge, summary, log, folder), which answers and judges; then writes result.json and prints the table,
+/// on the rank that has opened the log.
+template <class Sample>
+void evaluate_with(const options& opt, Sample&& sample) {
+  for (const std::string& note : opt.notes()) say("note: %s\n", note.c_str());
+  const detail::judge judge(opt);
+  const std::filesystem::path folder = checkpoint::expand_home(opt.get<std::string>("output_dir"));
+  evaluation_summary summary;
+  std::optional<detail::generation_log> log;
+  sample(judge, summary, log, folder);
+  if (!log) return;
+  log->close();
+  nlohmann::ordered_json result = summary_json(summary);
+  for (const std::string& line : opt.overrides()) {
+    const std::size_t equal = line.find('=');
+    result["settings"][line.substr(0, equal)] = line.substr(equal + 1);
+  }
+  checkpoint::write_file_atomically(folder / "result.json", text::json_text(result, 2) + "\n");
+  say("\n%s\n%s\n", summary_table(summary.sources()).c_str(), (folder / "result.json").c_str());
+}
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE judge::judge(const options& opt) {
+  const std::string name = opt.get<std::string>("rule"), form = opt.get<std::string>("data.form");
+  if (name == "gsm8k") rule = verify::scorer::gsm8k;
+  if (name == "math" || (name == "auto" && form == "aime2024")) rule = verify::scorer::math;
+  if (name == "math_dapo") rule = verify::scorer::math_dapo;
+  if (name == "last_number" || (name == "auto" && form == "gsm8k")) rule = verify::scorer::last_number;
+  settings = verify::rules_of(read_verl_version(opt));
+  if (const auto box = opt.find<std::string>("rule_box"))
+    settings.math_dapo.strict_box = *box == "strict", settings.math_dapo.box_fallback = *box == "fallback";
+}
+
+RLCORE_INLINE data::prompt_dataset evaluation_prompts(const options& opt, const nn::config& config,
+                                                      const text::tokenizer& tokenizer,
+                                                      const std::filesystem::path& folder, const judge& judge) {
   const std::vector<std::string> files = opt.list("data.files");
   if (files.empty())
     throw config_error("data.files is missing; expected problems, or responses= with stored responses");
@@ -136,24 +252,15 @@ inline data::prompt_dataset evaluation_prompts(const options& opt, const nn::con
       [&](const std::string& source) { judge.check(source); });
 }
 
-/// Appends lines to generations.jsonl.
-class generation_log {
- public:
-  explicit generation_log(const std::filesystem::path& folder) {
-    std::error_code failure;
-    std::filesystem::create_directories(folder, failure);
-    if (failure) throw file_error(folder.string() + ": cannot create the folder: " + failure.message());
-    file_.emplace(folder / "generations.jsonl");
-  }
-  void write(const nlohmann::ordered_json& line) { file_->write(text::json_text(line) + "\n"); }
-  void close() { file_->close(); }
+RLCORE_INLINE generation_log::generation_log(const std::filesystem::path& folder) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (failure) throw file_error(folder.string() + ": cannot create the folder: " + failure.message());
+  file_.emplace(folder / "generations.jsonl");
+}
 
- private:
-  std::optional<data::output_file> file_;
-};
-
-inline nlohmann::ordered_json judged_line(const judged_response& r, const std::string& prompt, const std::string& text,
-                                          const std::string& truth) {
+RLCORE_INLINE nlohmann::ordered_json judged_line(const judged_response& r, const std::string& prompt,
+                                                 const std::string& text, const std::string& truth) {
   nlohmann::ordered_json line{{"data_source", r.source},
                               {"problem", r.problem},
                               {"prompt", prompt},
@@ -167,10 +274,9 @@ inline nlohmann::ordered_json judged_line(const judged_response& r, const std::s
   return line;
 }
 
-/// How responses are sampled. Throws config_error for samples that would all be the same, format_error without an EOS
-/// token.
-inline rollout::generation evaluation_sampling(const options& opt, const nn::config& config,
-                                               const text::tokenizer& tokenizer, const std::filesystem::path& folder) {
+RLCORE_INLINE rollout::generation evaluation_sampling(const options& opt, const nn::config& config,
+                                                      const text::tokenizer& tokenizer,
+                                                      const std::filesystem::path& folder) {
   rollout::generation settings;
   settings.sampling = {static_cast<float>(opt.get<double>("rollout.temperature")),
                        opt.get<std::int64_t>("rollout.top_k"), static_cast<float>(opt.get<double>("rollout.top_p")),
@@ -193,8 +299,8 @@ inline rollout::generation evaluation_sampling(const options& opt, const nn::con
   return settings;
 }
 
-/// Throws config_error if the model has too few positions for a prompt and its response.
-inline void check_positions(const nn::config& config, const data::prompt_dataset& prompts, std::int64_t response) {
+RLCORE_INLINE void check_positions(const nn::config& config, const data::prompt_dataset& prompts,
+                                   std::int64_t response) {
   std::size_t longest_prompt = 0;
   for (const data::prompt& p : prompts.prompts) longest_prompt = std::max(longest_prompt, p.ids.size());
   if (config.max_position_embeddings < static_cast<std::int64_t>(longest_prompt) + response)
@@ -204,15 +310,8 @@ inline void check_positions(const nn::config& config, const data::prompt_dataset
                     longest_prompt, response, config.max_position_embeddings));
 }
 
-/// The key of the random numbers of a problem's responses: the seed of a request to a server, in 63 bits.
-inline random_key problem_key(const options& opt, std::size_t problem) {
-  const random_key all{static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed"))};
-  return {all.child(0x6576616c).child(static_cast<std::uint32_t>(problem)).seed >> 1};
-}
-
-/// rollout.n requests for each of the problems [first, last).
-inline std::vector<rollout::request> requests_for(const options& opt, const data::prompt_dataset& prompts,
-                                                  std::size_t first, std::size_t last) {
+RLCORE_INLINE std::vector<rollout::request> requests_for(const options& opt, const data::prompt_dataset& prompts,
+                                                         std::size_t first, std::size_t last) {
   const auto n = opt.get<std::int64_t>("rollout.n");
   std::vector<rollout::request> requests;
   for (std::size_t i = first; i < last; ++i)
@@ -222,95 +321,31 @@ inline std::vector<rollout::request> requests_for(const options& opt, const data
   return requests;
 }
 
-/// Judges sampled responses, adds them to the summary and logs them.
-struct response_judge {
-  const data::prompt_dataset& prompts;
-  std::vector<std::uint32_t> problems;
-  const text::tokenizer& tokenizer;
-  const judge& rule;
-
-  void operator()(const rollout::request& request, const rollout::response& response, evaluation_summary& summary,
-                  std::optional<generation_log>& log) const {
-    const data::prompt& p = prompts[request.prompt_number];
-    const std::string text = tokenizer.decode(response.tokens, true);
-    const judged_response r{p.data_source, problems[request.prompt_number], rule(p.data_source, text, p.ground_truth),
-                            std::ssize(response.tokens), response.reason == rollout::finish::length};
-    summary.add(r);
-    if (log) log->write(judged_line(r, tokenizer.decode(p.ids), text, p.ground_truth));
-  }
-};
-
-/// What is evaluated: the problems of a command line, and the folder whose tokenizer and template make them prompts.
-struct evaluated_problems {
-  std::filesystem::path folder;
-  nn::config config;
-  text::tokenizer tokenizer;
-  data::prompt_dataset prompts;
-  rollout::generation settings;
-
-  evaluated_problems(const options& opt, const judge& rule)
-      : folder(folder_of(opt)), config(checkpoint::read_config(folder)), tokenizer(text::tokenizer::load(folder)) {
-    checkpoint::check_image_tokens(folder, config, tokenizer);
-    prompts = evaluation_prompts(opt, config, tokenizer, folder, rule);
-    settings = evaluation_sampling(opt, config, tokenizer, folder);
-    check_positions(config, prompts, settings.max_new_tokens);
-  }
-
-  /// Says what is asked.
-  void introduce(std::int64_t n) const {
-    say("problems %zu, %lld response%s each%s\n", prompts.size(), static_cast<long long>(n), n == 1 ? "" : "s",
-        image_text(prompts.images).c_str());
-  }
-
- private:
-  static std::filesystem::path folder_of(const options& opt) {
-    const auto path = opt.find<std::string>("model.path");
-    if (!path)
-      throw config_error("model.path is missing; expected a folder or hub id, or responses= with stored responses");
-    return named_model(opt, "model.path");
-  }
-};
-
-/// Answers all problems in rounds of `per_round` by answer(requests), judges them and writes each round to the disk.
-template <class Answer>
-void judge_rounds(const options& opt, const evaluated_problems& asked, const judge& rule, std::size_t per_round,
-                  bool shows_progress, evaluation_summary& summary, std::optional<generation_log>& log,
-                  Answer&& answer) {
-  const response_judge judge_response{asked.prompts, problems_of(asked.prompts), asked.tokenizer, rule};
-  const std::size_t problems = asked.prompts.size();
-  progress bar(stderr, shows_progress && isatty(fileno(stderr)) != 0);
-  bar.start(0, static_cast<std::int64_t>((problems + per_round - 1) / per_round));
-  for (std::size_t first = 0, round = 0; first < problems; first += per_round) {
-    const auto requests = requests_for(opt, asked.prompts, first, std::min(problems, first + per_round));
-    const auto responses =
-        answer(requests, [&](std::size_t done, std::size_t all) { bar.phase("responses", done, all); });
-    for (std::size_t i = 0; i < requests.size(); ++i) judge_response(requests[i], responses[i], summary, log);
-    bar.step_done(static_cast<std::int64_t>(++round));
-  }
+RLCORE_INLINE void response_judge::operator()(const rollout::request& request, const rollout::response& response,
+                                              evaluation_summary& summary, std::optional<generation_log>& log) const {
+  const data::prompt& p = prompts[request.prompt_number];
+  const std::string text = tokenizer.decode(response.tokens, true);
+  const judged_response r{p.data_source, problems[request.prompt_number], rule(p.data_source, text, p.ground_truth),
+                          std::ssize(response.tokens), response.reason == rollout::finish::length};
+  summary.add(r);
+  if (log) log->write(judged_line(r, tokenizer.decode(p.ids), text, p.ground_truth));
 }
 
-}  // namespace detail
-
-/// Calls sample(judge, summary, log, folder), which answers and judges; then writes result.json and prints the table,
-/// on the rank that has opened the log.
-template <class Sample>
-void evaluate_with(const options& opt, Sample&& sample) {
-  for (const std::string& note : opt.notes()) say("note: %s\n", note.c_str());
-  const detail::judge judge(opt);
-  const std::filesystem::path folder = checkpoint::expand_home(opt.get<std::string>("output_dir"));
-  evaluation_summary summary;
-  std::optional<detail::generation_log> log;
-  sample(judge, summary, log, folder);
-  if (!log) return;
-  log->close();
-  nlohmann::ordered_json result = summary_json(summary);
-  for (const std::string& line : opt.overrides()) {
-    const std::size_t equal = line.find('=');
-    result["settings"][line.substr(0, equal)] = line.substr(equal + 1);
-  }
-  checkpoint::write_file_atomically(folder / "result.json", text::json_text(result, 2) + "\n");
-  say("\n%s\n%s\n", summary_table(summary.sources()).c_str(), (folder / "result.json").c_str());
+RLCORE_INLINE evaluated_problems::evaluated_problems(const options& opt, const judge& rule)
+    : folder(folder_of(opt)), config(checkpoint::read_config(folder)), tokenizer(text::tokenizer::load(folder)) {
+  checkpoint::check_image_tokens(folder, config, tokenizer);
+  prompts = evaluation_prompts(opt, config, tokenizer, folder, rule);
+  settings = evaluation_sampling(opt, config, tokenizer, folder);
+  check_positions(config, prompts, settings.max_new_tokens);
 }
 
-}  // namespace trainer
+RLCORE_INLINE std::filesystem::path evaluated_problems::folder_of(const options& opt) {
+  const auto path = opt.find<std::string>("model.path");
+  if (!path)
+    throw config_error("model.path is missing; expected a folder or hub id, or responses= with stored responses");
+  return named_model(opt, "model.path");
+}
+
+}  // namespace trainer::detail
 RLCORE_END
+#endif

@@ -40,7 +40,16 @@ inline std::string text_of(const data::row& value) {
 /// under ground_truth, gts, gold_answer, answer or reward_model.ground_truth, the prompt under prompt, input or
 /// question, and data_source. With `any_rule` rows without data_source are named after their file; otherwise that is a
 /// data_error.
-inline std::vector<stored_response> read_stored_responses(const std::vector<std::string>& files, bool any_rule) {
+std::vector<stored_response> read_stored_responses(const std::vector<std::string>& files, bool any_rule);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::vector<stored_response> read_stored_responses(const std::vector<std::string>& files, bool any_rule) {
   std::vector<stored_response> out;
   std::unordered_map<std::string, std::uint64_t> problems;
   for (const std::string& file : files) {
@@ -81,3 +90,4 @@ inline std::vector<stored_response> read_stored_responses(const std::vector<std:
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -30,12 +30,7 @@ struct judged_response {
 
 /// Probability that at least one of k of n samples, drawn without replacement, is right when c of the n are: the
 /// unbiased estimate of Chen et al. ("Evaluating Large Language Models Trained on Code", 2021).
-inline double pass_at(std::int64_t n, std::int64_t c, std::int64_t k) {
-  if (n - c < k) return 1;
-  double all_wrong = 1;
-  for (std::int64_t i = 0; i < k; ++i) all_wrong *= static_cast<double>(n - c - i) / static_cast<double>(n - i);
-  return 1 - all_wrong;
-}
+double pass_at(std::int64_t n, std::int64_t c, std::int64_t k);
 
 /// The numbers of one data source. Accuracies are means over problems.
 struct source_summary {
@@ -54,54 +49,9 @@ struct source_summary {
 class evaluation_summary {
  public:
   /// Counts one response.
-  void add(const judged_response& r) {
-    scores_.add(r.source, r.problem, r.verdict);
-    correct_.add(r.source, r.problem, r.verdict.correct() ? 1.0 : 0.0, "acc", r.verdict.pred);
-    collected& c = find(r.source);
-    auto& [right, total] = c.problems[r.problem];
-    right += r.verdict.correct();
-    ++total;
-    ++c.reasons[static_cast<std::size_t>(r.verdict.why)];
-    c.cut_off += r.cut_off;
-    if (r.tokens >= 0) c.tokens += static_cast<double>(r.tokens), ++c.counted;
-  }
+  void add(const judged_response& r);
 
-  std::vector<source_summary> sources() const {
-    metrics named;
-    correct_.write(named);
-    std::vector<source_summary> out;
-    for (const collected& c : all_) {
-      source_summary s{
-          .source = c.source, .problems = c.problems.size(), .pass = {}, .reasons = c.reasons, .cut_off = c.cut_off};
-      double sum = 0, squares = 0;
-      for (const auto& [problem, counts] : c.problems) {
-        const double mean = static_cast<double>(counts.first) / static_cast<double>(counts.second);
-        sum += mean;
-        squares += mean * mean;
-        s.n = std::max(s.n, counts.second);
-        s.responses += static_cast<std::size_t>(counts.second);
-      }
-      const auto p = static_cast<double>(s.problems);
-      s.mean = sum / p;
-      s.error = s.problems > 1 ? std::sqrt(std::max(0.0, squares - sum * s.mean) / (p - 1) / p) : 0;
-      for (std::int64_t k = 1;; k = std::min(2 * k, s.n)) {
-        double total = 0;
-        for (const auto& [problem, counts] : c.problems)
-          total += pass_at(counts.second, counts.first, std::min(k, counts.second));
-        s.pass.emplace_back(k, total / p);
-        if (k == s.n) break;
-      }
-      const auto of = [&](const char* word) {
-        const double x = named.get("val-core/" + s.source + "/acc/" + word + "@" + std::to_string(s.n) + "/mean");
-        return s.n == 1 ? s.mean : x;
-      };
-      s.best = of("best");
-      s.majority = of("maj");
-      if (c.counted > 0) s.tokens = c.tokens / static_cast<double>(c.counted);
-      out.push_back(std::move(s));
-    }
-    return out;
-  }
+  std::vector<source_summary> sources() const;
 
   /// verl's val-core/* and val-aux/* of the rewards.
   metrics named_metrics() const {
@@ -129,7 +79,75 @@ class evaluation_summary {
 };
 
 /// The table that evaluate prints: numbers in percent, aligned. A column that says nothing is left out.
-inline std::string summary_table(const std::vector<source_summary>& sources) {
+std::string summary_table(const std::vector<source_summary>& sources);
+
+/// result.json: shares, not percent.
+nlohmann::ordered_json summary_json(const evaluation_summary& summary);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE double pass_at(std::int64_t n, std::int64_t c, std::int64_t k) {
+  if (n - c < k) return 1;
+  double all_wrong = 1;
+  for (std::int64_t i = 0; i < k; ++i) all_wrong *= static_cast<double>(n - c - i) / static_cast<double>(n - i);
+  return 1 - all_wrong;
+}
+
+RLCORE_INLINE void evaluation_summary::add(const judged_response& r) {
+  scores_.add(r.source, r.problem, r.verdict);
+  correct_.add(r.source, r.problem, r.verdict.correct() ? 1.0 : 0.0, "acc", r.verdict.pred);
+  collected& c = find(r.source);
+  auto& [right, total] = c.problems[r.problem];
+  right += r.verdict.correct();
+  ++total;
+  ++c.reasons[static_cast<std::size_t>(r.verdict.why)];
+  c.cut_off += r.cut_off;
+  if (r.tokens >= 0) c.tokens += static_cast<double>(r.tokens), ++c.counted;
+}
+
+RLCORE_INLINE std::vector<source_summary> evaluation_summary::sources() const {
+  metrics named;
+  correct_.write(named);
+  std::vector<source_summary> out;
+  for (const collected& c : all_) {
+    source_summary s{
+        .source = c.source, .problems = c.problems.size(), .pass = {}, .reasons = c.reasons, .cut_off = c.cut_off};
+    double sum = 0, squares = 0;
+    for (const auto& [problem, counts] : c.problems) {
+      const double mean = static_cast<double>(counts.first) / static_cast<double>(counts.second);
+      sum += mean;
+      squares += mean * mean;
+      s.n = std::max(s.n, counts.second);
+      s.responses += static_cast<std::size_t>(counts.second);
+    }
+    const auto p = static_cast<double>(s.problems);
+    s.mean = sum / p;
+    s.error = s.problems > 1 ? std::sqrt(std::max(0.0, squares - sum * s.mean) / (p - 1) / p) : 0;
+    for (std::int64_t k = 1;; k = std::min(2 * k, s.n)) {
+      double total = 0;
+      for (const auto& [problem, counts] : c.problems)
+        total += pass_at(counts.second, counts.first, std::min(k, counts.second));
+      s.pass.emplace_back(k, total / p);
+      if (k == s.n) break;
+    }
+    const auto of = [&](const char* word) {
+      const double x = named.get("val-core/" + s.source + "/acc/" + word + "@" + std::to_string(s.n) + "/mean");
+      return s.n == 1 ? s.mean : x;
+    };
+    s.best = of("best");
+    s.majority = of("maj");
+    if (c.counted > 0) s.tokens = c.tokens / static_cast<double>(c.counted);
+    out.push_back(std::move(s));
+  }
+  return out;
+}
+
+RLCORE_INLINE std::string summary_table(const std::vector<source_summary>& sources) {
   std::vector<std::vector<std::string>> rows{
       {"data source", "problems", "n", "mean@n", "+-", "maj@n", "best@n", "pass@n"}};
   bool several = false, cut = false, lengths = false;
@@ -170,8 +188,7 @@ inline std::string summary_table(const std::vector<source_summary>& sources) {
   return out;
 }
 
-/// result.json: shares, not percent.
-inline nlohmann::ordered_json summary_json(const evaluation_summary& summary) {
+RLCORE_INLINE nlohmann::ordered_json summary_json(const evaluation_summary& summary) {
   nlohmann::ordered_json out{{"sources", nlohmann::ordered_json::object()},
                              {"metrics", nlohmann::ordered_json::object()}};
   for (const source_summary& s : summary.sources()) {
@@ -193,3 +210,4 @@ inline nlohmann::ordered_json summary_json(const evaluation_summary& summary) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

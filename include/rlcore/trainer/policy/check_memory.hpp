@@ -22,8 +22,18 @@ namespace trainer {
 
 /// Throws config_error if the responses of a step, or of a validation, or the pictures of one prompt cannot be in the
 /// memory of this machine, which its `ranks` share; warns in `plan` if they, or those of a micro-batch, may not fit.
-inline void check_memory(batch_plan& plan, const policy_settings& s, const nn::config& model,
-                         const data::prompt_dataset& train, const data::prompt_dataset& val, const team& ranks) {
+void check_memory(batch_plan& plan, const policy_settings& s, const nn::config& model,
+                  const data::prompt_dataset& train, const data::prompt_dataset& val, const team& ranks);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE void check_memory(batch_plan& plan, const policy_settings& s, const nn::config& model,
+                                const data::prompt_dataset& train, const data::prompt_dataset& val, const team& ranks) {
   const std::size_t share = ranks.least(available_memory().value_or(std::numeric_limits<std::size_t>::max()) /
                                         static_cast<std::size_t>(ranks.of_this_machine()));
   const std::string rollout = "actor_rollout_ref.rollout.";
@@ -47,3 +57,4 @@ inline void check_memory(batch_plan& plan, const policy_settings& s, const nn::c
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -29,18 +29,7 @@ inline row_range share_of_responses(std::size_t prompts, std::size_t samples, st
 }
 
 /// Prompt and response in one row of tokens.
-inline trajectory make_trajectory(const rollout::request& asked, rollout::response&& answer) {
-  trajectory t;
-  t.row = asked.prompt_number;
-  t.sample = asked.sample;
-  t.tokens.assign(asked.prompt.begin(), asked.prompt.end());
-  t.prompt_length = static_cast<std::int32_t>(t.tokens.size());
-  t.tokens.insert(t.tokens.end(), answer.tokens.begin(), answer.tokens.end());
-  t.old_logp = std::move(answer.logp);
-  t.entropy = std::move(answer.entropy);
-  t.reason = answer.reason;
-  return t;
-}
+trajectory make_trajectory(const rollout::request& asked, rollout::response&& answer);
 
 /// Samples `samples` responses for each listed row of the data set, prompt by prompt (p0 p0 ... p1 p1 ...). `share`
 /// restricts them to a range. The text of a response is a function of (key, row, sample, weights) alone.
@@ -65,7 +54,29 @@ std::vector<trajectory> sample(rollout::engine<Device>& engine, const nn::causal
 
 /// Subtracts the KL penalty, summed over the response, from every reward (verl's use_kl_in_reward). Returns the KL as
 /// verl logs it: the mean over responses of the mean over their tokens.
-inline double penalise_rewards(std::vector<trajectory>& batch, const kl_in_reward& penalty) {
+double penalise_rewards(std::vector<trajectory>& batch, const kl_in_reward& penalty);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE trajectory make_trajectory(const rollout::request& asked, rollout::response&& answer) {
+  trajectory t;
+  t.row = asked.prompt_number;
+  t.sample = asked.sample;
+  t.tokens.assign(asked.prompt.begin(), asked.prompt.end());
+  t.prompt_length = static_cast<std::int32_t>(t.tokens.size());
+  t.tokens.insert(t.tokens.end(), answer.tokens.begin(), answer.tokens.end());
+  t.old_logp = std::move(answer.logp);
+  t.entropy = std::move(answer.entropy);
+  t.reason = answer.reason;
+  return t;
+}
+
+RLCORE_INLINE double penalise_rewards(std::vector<trajectory>& batch, const kl_in_reward& penalty) {
   double mean = 0;
   for (trajectory& t : batch) {
     t.token_reward.resize(t.old_logp.size());
@@ -78,3 +89,4 @@ inline double penalise_rewards(std::vector<trajectory>& batch, const kl_in_rewar
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -41,8 +41,17 @@ struct critic_settings {
 
 /// Nothing if the run has no critic: critic.enable, and if that is null, whether the advantages read values. Throws
 /// config_error if they do and critic.enable is False.
-inline std::optional<critic_settings> read_critic_settings(const options& opt, const batch_plan& plan,
-                                                           bool reads_values) {
+std::optional<critic_settings> read_critic_settings(const options& opt, const batch_plan& plan, bool reads_values);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::optional<critic_settings> read_critic_settings(const options& opt, const batch_plan& plan,
+                                                                  bool reads_values) {
   const bool wanted = opt.find<bool>("critic.enable").value_or(reads_values);
   if (reads_values && !wanted)
     throw config_error("critic.enable=False: algorithm.adv_estimator=" +
@@ -84,3 +93,4 @@ inline std::optional<critic_settings> read_critic_settings(const options& opt, c
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -36,28 +36,10 @@ struct dynamic_sampling_settings {
 };
 
 /// The registry has refused every other word.
-inline group_metric group_metric_of(const std::string& name) {
-  if (name == "acc") return group_metric::acc;
-  if (name == "score") return group_metric::score;
-  if (name == "seq_reward") return group_metric::seq_reward;
-  if (name == "seq_final_reward") return group_metric::seq_final_reward;
-  throw config_error("'" + name + "' is not a metric of groups; expected acc, score, seq_reward or seq_final_reward");
-}
+group_metric group_metric_of(const std::string& name);
 
 /// The number by which a group's answers are compared.
-inline double value_of(const trajectory& t, group_metric metric) noexcept {
-  switch (metric) {
-    case group_metric::acc:
-      return t.accuracy.value_or(t.verdict.score);
-    case group_metric::score:
-      return t.verdict.score;
-    case group_metric::seq_reward:
-      return t.score();
-    case group_metric::seq_final_reward:
-      break;
-  }
-  return static_cast<double>(t.reward);
-}
+double value_of(const trajectory& t, group_metric metric) noexcept;
 
 /// What the sampled groups were like. A group of one counts as neither.
 struct group_counts {
@@ -78,7 +60,50 @@ struct group_counts {
 };
 
 /// Counts groups of `samples` neighbours; kept = groups.
-inline group_counts count_groups(std::span<const trajectory> batch, std::int64_t samples) {
+group_counts count_groups(std::span<const trajectory> batch, std::int64_t samples);
+
+/// Moves the groups of `round` whose values differ, and groups of one, to the end of `ready`. Equal values are dropped
+/// also where NumPy's rounding, hence verl, would see a deviation.
+group_counts keep_differing_groups(std::vector<trajectory>&& round, std::int64_t samples, group_metric metric,
+                                   std::vector<trajectory>& ready);
+
+/// The first `count` of `ready`; the rest stays there.
+std::vector<trajectory> take_first(std::vector<trajectory>& ready, std::int64_t count);
+
+/// Why a step that has had `rounds` and found `ready` groups gets no further round, or nothing.
+std::string limit_of_rounds(const dynamic_sampling_settings& filter, const batch_plan& plan, std::int64_t rounds,
+                            std::int64_t ready);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE group_metric group_metric_of(const std::string& name) {
+  if (name == "acc") return group_metric::acc;
+  if (name == "score") return group_metric::score;
+  if (name == "seq_reward") return group_metric::seq_reward;
+  if (name == "seq_final_reward") return group_metric::seq_final_reward;
+  throw config_error("'" + name + "' is not a metric of groups; expected acc, score, seq_reward or seq_final_reward");
+}
+
+RLCORE_INLINE double value_of(const trajectory& t, group_metric metric) noexcept {
+  switch (metric) {
+    case group_metric::acc:
+      return t.accuracy.value_or(t.verdict.score);
+    case group_metric::score:
+      return t.verdict.score;
+    case group_metric::seq_reward:
+      return t.score();
+    case group_metric::seq_final_reward:
+      break;
+  }
+  return static_cast<double>(t.reward);
+}
+
+RLCORE_INLINE group_counts count_groups(std::span<const trajectory> batch, std::int64_t samples) {
   group_counts counts;
   const auto n = static_cast<std::size_t>(samples);
   for (std::size_t first = 0; first + n <= batch.size(); first += n) {
@@ -94,10 +119,8 @@ inline group_counts count_groups(std::span<const trajectory> batch, std::int64_t
   return counts;
 }
 
-/// Moves the groups of `round` whose values differ, and groups of one, to the end of `ready`. Equal values are dropped
-/// also where NumPy's rounding, hence verl, would see a deviation.
-inline group_counts keep_differing_groups(std::vector<trajectory>&& round, std::int64_t samples, group_metric metric,
-                                          std::vector<trajectory>& ready) {
+RLCORE_INLINE group_counts keep_differing_groups(std::vector<trajectory>&& round, std::int64_t samples,
+                                                 group_metric metric, std::vector<trajectory>& ready) {
   group_counts counts = count_groups(round, samples);
   std::vector<double> values;
   for (const trajectory& t : round) values.push_back(value_of(t, metric));
@@ -107,17 +130,15 @@ inline group_counts keep_differing_groups(std::vector<trajectory>&& round, std::
   return counts;
 }
 
-/// The first `count` of `ready`; the rest stays there.
-inline std::vector<trajectory> take_first(std::vector<trajectory>& ready, std::int64_t count) {
+RLCORE_INLINE std::vector<trajectory> take_first(std::vector<trajectory>& ready, std::int64_t count) {
   const auto end = ready.begin() + count;
   std::vector<trajectory> batch(std::make_move_iterator(ready.begin()), std::make_move_iterator(end));
   ready.erase(ready.begin(), end);
   return batch;
 }
 
-/// Why a step that has had `rounds` and found `ready` groups gets no further round, or nothing.
-inline std::string limit_of_rounds(const dynamic_sampling_settings& filter, const batch_plan& plan, std::int64_t rounds,
-                                   std::int64_t ready) {
+RLCORE_INLINE std::string limit_of_rounds(const dynamic_sampling_settings& filter, const batch_plan& plan,
+                                          std::int64_t rounds, std::int64_t ready) {
   const std::string had = std::to_string(rounds) + (rounds == 1 ? " round of " : " rounds of ") +
                           std::to_string(plan.prompts_per_round) + " prompts";
   if (filter.max_rounds > 0 && rounds >= filter.max_rounds)
@@ -130,3 +151,4 @@ inline std::string limit_of_rounds(const dynamic_sampling_settings& filter, cons
 
 }  // namespace trainer
 RLCORE_END
+#endif

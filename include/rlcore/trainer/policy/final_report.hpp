@@ -19,8 +19,20 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// What the report says about the run besides its metrics.
-inline run_info describe_run(const options& opt, const batch_plan& plan, const std::string& device,
-                             const std::string& model) {
+run_info describe_run(const options& opt, const batch_plan& plan, const std::string& device, const std::string& model);
+
+/// "validation  openai/gsm8k/reward/mean@1  0.160 -> 0.970": the first and the last of each core metric.
+void print_validation(std::span<const metric_row> rows);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE run_info describe_run(const options& opt, const batch_plan& plan, const std::string& device,
+                                    const std::string& model) {
   run_info info{opt.get<std::string>("trainer.project_name") + "/" + opt.get<std::string>("trainer.experiment_name"),
                 model,
                 device,
@@ -41,8 +53,7 @@ inline run_info describe_run(const options& opt, const batch_plan& plan, const s
   return info;
 }
 
-/// "validation  openai/gsm8k/reward/mean@1  0.160 -> 0.970": the first and the last of each core metric.
-inline void print_validation(std::span<const metric_row> rows) {
+RLCORE_INLINE void print_validation(std::span<const metric_row> rows) {
   std::vector<std::pair<std::string, std::pair<double, double>>> curves;
   for (const metric_row& row : rows)
     for (const auto& [name, number] : row.values) {
@@ -61,3 +72,4 @@ inline void print_validation(std::span<const metric_row> rows) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

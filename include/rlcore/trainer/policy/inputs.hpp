@@ -54,58 +54,16 @@ inline std::string split_of_folders(const options& opt, const char* data_flag, c
 
 /// Throws config_error unless the command line names a model and data that can be read; puts the files of folders into
 /// the place of the folders.
-inline void find_policy_files(const options& opt, policy_settings& s) {
-  if (s.model_path == "~/models/deepseek-llm-7b-chat")  // verl's default, which nobody means
-    throw config_error(
-        "actor_rollout_ref.model.path is not given; expected a model folder or id (--help lists the keys)");
-  if (s.train_files.empty()) throw config_error("data.train_files is empty; expected a file with training rows");
-  if (s.val_files.empty() && s.val_only)
-    throw config_error("trainer.val_only=True: data.val_files is empty; expected a file with validation rows");
-  const auto find = [&](const char* key, std::vector<std::string>& files, const std::string& split) {
-    files.clear();
-    const auto check = [&](const std::filesystem::path& place) {
-      for (const std::filesystem::path& file : data::table_files(place, split)) {
-        data::check_table(file);
-        files.push_back(file.string());
-      }
-    };
-    check_data_files(opt, key, check);
-  };
-  if (!s.export_path.empty())
-    check_export(
-        opt.known().find("save_path") != nullptr && opt.is_set("save_path") ? "--save_path" : "rlcore.export_path",
-        checkpoint::expand_home(s.export_path));
-  find("data.train_files", s.train_files, split_of_folders(opt, "prompt_data", "prompt_split", "train"));
-  find("data.val_files", s.val_files, split_of_folders(opt, "eval_dataset", "eval_split", "test"));
-}
+void find_policy_files(const options& opt, policy_settings& s);
 
 /// The config of the policy in `folder`. Throws format_error for a score model, for fewer tokens than the tokenizer has
 /// and for other tokens of pictures; config_error for too few positions.
-inline nn::config policy_config(const std::filesystem::path& folder, const policy_settings& s,
-                                const text::tokenizer& tokenizer) {
-  nn::config config = checkpoint::read_config(folder);
-  if (config.output != nn::model_output::logits)
-    throw format_error((folder / "config.json").string() +
-                       ": a score model cannot be a policy; expected a ...ForCausalLM");
-  if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocab_size)
-    throw format_error(folder.string() + ": the tokenizer has " + std::to_string(tokenizer.vocab_size()) +
-                       " tokens, the model only " + std::to_string(config.vocab_size));
-  checkpoint::check_image_tokens(folder, config, tokenizer);
-  if (config.max_position_embeddings < s.max_prompt_length + s.max_response_length)
-    throw config_error("data.max_prompt_length + data.max_response_length = " +
-                       std::to_string(s.max_prompt_length + s.max_response_length) + " is more than the model's " +
-                       std::to_string(config.max_position_embeddings) + " positions (max_position_embeddings)");
-  return config;
-}
+nn::config policy_config(const std::filesystem::path& folder, const policy_settings& s,
+                         const text::tokenizer& tokenizer);
 
 /// The tokens that end a response: config.json's, or else the tokenizer's. Throws format_error if there is none.
-inline std::vector<std::int32_t> end_tokens(const std::filesystem::path& folder, const nn::config& config,
-                                            const text::tokenizer& tokenizer) {
-  std::vector<std::int32_t> eos = config.eos_token_ids;
-  if (eos.empty() && tokenizer.eos_id()) eos.push_back(*tokenizer.eos_id());
-  if (eos.empty()) throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
-  return eos;
-}
+std::vector<std::int32_t> end_tokens(const std::filesystem::path& folder, const nn::config& config,
+                                     const text::tokenizer& tokenizer);
 
 }  // namespace detail
 
@@ -150,3 +108,61 @@ std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options&
 
 }  // namespace trainer
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE void find_policy_files(const options& opt, policy_settings& s) {
+  if (s.model_path == "~/models/deepseek-llm-7b-chat")  // verl's default, which nobody means
+    throw config_error(
+        "actor_rollout_ref.model.path is not given; expected a model folder or id (--help lists the keys)");
+  if (s.train_files.empty()) throw config_error("data.train_files is empty; expected a file with training rows");
+  if (s.val_files.empty() && s.val_only)
+    throw config_error("trainer.val_only=True: data.val_files is empty; expected a file with validation rows");
+  const auto find = [&](const char* key, std::vector<std::string>& files, const std::string& split) {
+    files.clear();
+    const auto check = [&](const std::filesystem::path& place) {
+      for (const std::filesystem::path& file : data::table_files(place, split)) {
+        data::check_table(file);
+        files.push_back(file.string());
+      }
+    };
+    check_data_files(opt, key, check);
+  };
+  if (!s.export_path.empty())
+    check_export(
+        opt.known().find("save_path") != nullptr && opt.is_set("save_path") ? "--save_path" : "rlcore.export_path",
+        checkpoint::expand_home(s.export_path));
+  find("data.train_files", s.train_files, split_of_folders(opt, "prompt_data", "prompt_split", "train"));
+  find("data.val_files", s.val_files, split_of_folders(opt, "eval_dataset", "eval_split", "test"));
+}
+
+RLCORE_INLINE nn::config policy_config(const std::filesystem::path& folder, const policy_settings& s,
+                                       const text::tokenizer& tokenizer) {
+  nn::config config = checkpoint::read_config(folder);
+  if (config.output != nn::model_output::logits)
+    throw format_error((folder / "config.json").string() +
+                       ": a score model cannot be a policy; expected a ...ForCausalLM");
+  if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocab_size)
+    throw format_error(folder.string() + ": the tokenizer has " + std::to_string(tokenizer.vocab_size()) +
+                       " tokens, the model only " + std::to_string(config.vocab_size));
+  checkpoint::check_image_tokens(folder, config, tokenizer);
+  if (config.max_position_embeddings < s.max_prompt_length + s.max_response_length)
+    throw config_error("data.max_prompt_length + data.max_response_length = " +
+                       std::to_string(s.max_prompt_length + s.max_response_length) + " is more than the model's " +
+                       std::to_string(config.max_position_embeddings) + " positions (max_position_embeddings)");
+  return config;
+}
+
+RLCORE_INLINE std::vector<std::int32_t> end_tokens(const std::filesystem::path& folder, const nn::config& config,
+                                                   const text::tokenizer& tokenizer) {
+  std::vector<std::int32_t> eos = config.eos_token_ids;
+  if (eos.empty() && tokenizer.eos_id()) eos.push_back(*tokenizer.eos_id());
+  if (eos.empty()) throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
+  return eos;
+}
+
+}  // namespace trainer::detail
+RLCORE_END
+#endif

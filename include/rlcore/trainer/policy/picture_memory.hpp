@@ -33,7 +33,22 @@ inline double picture_bytes(const nn::vision_config& tower, double tokens, nn::t
 }
 
 /// The most tokens of pictures of a prompt.
-inline double most_picture_tokens(const data::prompt_dataset& prompts, const nn::vision_config& tower) {
+double most_picture_tokens(const data::prompt_dataset& prompts, const nn::vision_config& tower);
+
+/// Throws config_error with the numbers if the pictures of one prompt do not fit in `available` bytes even in a pass
+/// without gradient. Returns a warning if those of a training pass may not fit, else "". Without `available` there is
+/// no limit.
+std::string check_picture_memory(const data::prompt_dataset& prompts, const picture_pass& pass,
+                                 std::optional<std::size_t> available);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE double most_picture_tokens(const data::prompt_dataset& prompts, const nn::vision_config& tower) {
   double most = 0;
   for (const data::prompt& p : prompts.prompts) {
     double tokens = 0;
@@ -44,11 +59,8 @@ inline double most_picture_tokens(const data::prompt_dataset& prompts, const nn:
   return most;
 }
 
-/// Throws config_error with the numbers if the pictures of one prompt do not fit in `available` bytes even in a pass
-/// without gradient. Returns a warning if those of a training pass may not fit, else "". Without `available` there is
-/// no limit.
-inline std::string check_picture_memory(const data::prompt_dataset& prompts, const picture_pass& pass,
-                                        std::optional<std::size_t> available) {
+RLCORE_INLINE std::string check_picture_memory(const data::prompt_dataset& prompts, const picture_pass& pass,
+                                               std::optional<std::size_t> available) {
   const double tokens = available ? most_picture_tokens(prompts, pass.tower) : 0;
   if (tokens == 0) return {};
   const double there = static_cast<double>(*available),
@@ -71,3 +83,4 @@ inline std::string check_picture_memory(const data::prompt_dataset& prompts, con
 
 }  // namespace trainer
 RLCORE_END
+#endif

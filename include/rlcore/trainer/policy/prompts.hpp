@@ -23,10 +23,36 @@ namespace trainer {
 
 /// Reads the prompts of all files, or of their first `most` rows; unless `quiet`, says how many there are and how many
 /// were left out as too long. Pictures are read as `images` says: by default rows with pictures are refused.
+data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
+                                  const text::tokenizer& tokenizer, const text::chat_template& chat,
+                                  const reward_source& rewards, const char* name, bool quiet = false,
+                                  std::int64_t most = -1, const data::image_settings& images = {});
+
+/// The same for rows that rules score.
 inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
                                          const text::tokenizer& tokenizer, const text::chat_template& chat,
-                                         const reward_source& rewards, const char* name, bool quiet = false,
-                                         std::int64_t most = -1, const data::image_settings& images = {}) {
+                                         const char* name, bool quiet = false) {
+  return open_prompts(files, s, tokenizer, chat, rule_rewards(), name, quiet);
+}
+
+/// "8 prompts, fingerprint 0123456789abcdef": equal if tokens, pictures, sources and ground truths are, in the same
+/// order.
+std::string data_text(const data::prompt_dataset& prompts);
+
+/// How many prompts are equal to an earlier one: published sets hold some problems dozens of times.
+std::size_t count_copies(const data::prompt_dataset& prompts);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
+                                                const text::tokenizer& tokenizer, const text::chat_template& chat,
+                                                const reward_source& rewards, const char* name, bool quiet,
+                                                std::int64_t most, const data::image_settings& images) {
   std::vector<data::table> tables;
   for (const std::string& file : files) {
     tables.push_back(data::read_table(checkpoint::expand_home(file)));
@@ -59,16 +85,7 @@ inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, 
   return prompts;
 }
 
-/// The same for rows that rules score.
-inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
-                                         const text::tokenizer& tokenizer, const text::chat_template& chat,
-                                         const char* name, bool quiet = false) {
-  return open_prompts(files, s, tokenizer, chat, rule_rewards(), name, quiet);
-}
-
-/// "8 prompts, fingerprint 0123456789abcdef": equal if tokens, pictures, sources and ground truths are, in the same
-/// order.
-inline std::string data_text(const data::prompt_dataset& prompts) {
+RLCORE_INLINE std::string data_text(const data::prompt_dataset& prompts) {
   fingerprint hash;
   for (const data::prompt& p : prompts.prompts) {
     hash.add(p.ids);
@@ -79,8 +96,7 @@ inline std::string data_text(const data::prompt_dataset& prompts) {
   return std::to_string(prompts.size()) + " prompts, fingerprint " + hash.text();
 }
 
-/// How many prompts are equal to an earlier one: published sets hold some problems dozens of times.
-inline std::size_t count_copies(const data::prompt_dataset& prompts) {
+RLCORE_INLINE std::size_t count_copies(const data::prompt_dataset& prompts) {
   std::vector<const data::prompt*> order;
   for (const data::prompt& p : prompts.prompts) order.push_back(&p);
   const auto less = [](const data::prompt* a, const data::prompt* b) {
@@ -94,3 +110,4 @@ inline std::size_t count_copies(const data::prompt_dataset& prompts) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

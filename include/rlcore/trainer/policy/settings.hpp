@@ -88,13 +88,7 @@ struct policy_settings {
 };
 
 /// verl's spelling of a KL estimator, without a trailing '+'; the registry has refused every other word.
-inline kl_kind kl_kind_of(const std::string& name) {
-  if (name == "kl" || name == "k1") return kl_kind::k1;
-  if (name == "abs") return kl_kind::abs_kl;
-  if (name == "mse" || name == "k2") return kl_kind::k2;
-  if (name == "low_var_kl" || name == "k3") return kl_kind::k3;
-  throw config_error("'" + name + "' is not a KL estimator; expected kl, abs, mse or low_var_kl");
-}
+kl_kind kl_kind_of(const std::string& name);
 
 /// The aggregation that `key` names, e.g. critic.loss_agg_mode; `length` is what seq-mean-token-sum-norm divides by.
 inline any_aggregation read_aggregation(const options& opt, const std::string& key, double length) {
@@ -119,15 +113,72 @@ std::pair<double, double> read_pair(const options& opt, const std::string& name,
 }
 
 /// actor.loss_agg_mode.
-inline any_aggregation read_loss_aggregation(const options& opt) {
+any_aggregation read_loss_aggregation(const options& opt);
+
+/// verl's actor loss: actor_rollout_ref.actor.*.
+policy_loss_settings read_policy_loss(const options& opt);
+
+/// The schedule that <prefix>warmup_style etc. describe, e.g. of prefix "critic.optim."; its total_steps are not set.
+optim::schedule read_schedule(const options& opt, const std::string& prefix);
+
+/// AdamW's settings below `prefix`.
+optim::adamw_settings read_adamw(const options& opt, const std::string& prefix);
+
+/// False if the command line lists the contents of checkpoints without hf_model.
+inline bool saves_whole(const options& opt, const std::string& contents) {
+  if (!opt.is_set(contents)) return true;
+  const std::vector<std::string> saved = opt.list(contents);
+  return std::find(saved.begin(), saved.end(), "hf_model") != saved.end();
+}
+
+namespace detail {
+
+/// data.*
+void read_data_settings(policy_settings& s, const options& opt);
+
+/// The model, its adapter and what its checkpoints hold.
+void read_model_settings(policy_settings& s, const options& opt);
+
+/// actor_rollout_ref.rollout.*
+void read_rollout_settings(policy_settings& s, const options& opt);
+
+/// Advantages, losses and rewards, and the groups that are trained on.
+void read_objective_settings(policy_settings& s, const options& opt);
+
+/// actor_rollout_ref.actor.optim.* and the updates of a step.
+void read_optimizer_settings(policy_settings& s, const options& opt);
+
+/// trainer.*: files, checkpoints and validation.
+void read_run_settings(policy_settings& s, const options& opt);
+
+}  // namespace detail
+
+/// All settings of a policy run, after check_policy_options(). Throws config_error.
+policy_settings read_settings(const options& opt);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE kl_kind kl_kind_of(const std::string& name) {
+  if (name == "kl" || name == "k1") return kl_kind::k1;
+  if (name == "abs") return kl_kind::abs_kl;
+  if (name == "mse" || name == "k2") return kl_kind::k2;
+  if (name == "low_var_kl" || name == "k3") return kl_kind::k3;
+  throw config_error("'" + name + "' is not a KL estimator; expected kl, abs, mse or low_var_kl");
+}
+
+RLCORE_INLINE any_aggregation read_loss_aggregation(const options& opt) {
   const std::string actor = "actor_rollout_ref.actor.";
   return read_aggregation(opt, actor + "loss_agg_mode",
                           opt.find<double>(actor + "loss_scale_factor")
                               .value_or(static_cast<double>(opt.get<std::int64_t>("data.max_response_length"))));
 }
 
-/// verl's actor loss: actor_rollout_ref.actor.*.
-inline policy_loss_settings read_policy_loss(const options& opt) {
+RLCORE_INLINE policy_loss_settings read_policy_loss(const options& opt) {
   const std::string actor = "actor_rollout_ref.actor.", losses = actor + "policy_loss.";
   std::string kl = opt.get<std::string>(actor + "kl_loss_type");
   policy_loss_settings s;
@@ -152,8 +203,7 @@ inline policy_loss_settings read_policy_loss(const options& opt) {
   return s;
 }
 
-/// The schedule that <prefix>warmup_style etc. describe, e.g. of prefix "critic.optim."; its total_steps are not set.
-inline optim::schedule read_schedule(const options& opt, const std::string& prefix) {
+RLCORE_INLINE optim::schedule read_schedule(const options& opt, const std::string& prefix) {
   const std::string style = opt.get<std::string>(prefix + "warmup_style");
   optim::schedule schedule;
   if (style == "cosine") schedule.kind = optim::schedule_kind::cosine;
@@ -165,8 +215,7 @@ inline optim::schedule read_schedule(const options& opt, const std::string& pref
   return schedule;
 }
 
-/// AdamW's settings below `prefix`.
-inline optim::adamw_settings read_adamw(const options& opt, const std::string& prefix) {
+RLCORE_INLINE optim::adamw_settings read_adamw(const options& opt, const std::string& prefix) {
   optim::adamw_settings adamw;
   adamw.weight_decay = opt.get<double>(prefix + "weight_decay");
   const auto& betas = *opt.at(prefix + "betas").as<value::list>();
@@ -174,17 +223,11 @@ inline optim::adamw_settings read_adamw(const options& opt, const std::string& p
   return adamw;
 }
 
-/// False if the command line lists the contents of checkpoints without hf_model.
-inline bool saves_whole(const options& opt, const std::string& contents) {
-  if (!opt.is_set(contents)) return true;
-  const std::vector<std::string> saved = opt.list(contents);
-  return std::find(saved.begin(), saved.end(), "hf_model") != saved.end();
-}
+}  // namespace trainer
 
-namespace detail {
+namespace trainer::detail {
 
-/// data.*
-inline void read_data_settings(policy_settings& s, const options& opt) {
+RLCORE_INLINE void read_data_settings(policy_settings& s, const options& opt) {
   s.train_files = opt.list("data.train_files");
   s.val_files = opt.list("data.val_files");
   s.train_rows = opt.get<std::int64_t>("data.train_max_samples");
@@ -203,8 +246,7 @@ inline void read_data_settings(policy_settings& s, const options& opt) {
   s.images = read_image_options(opt);
 }
 
-/// The model, its adapter and what its checkpoints hold.
-inline void read_model_settings(policy_settings& s, const options& opt) {
+RLCORE_INLINE void read_model_settings(policy_settings& s, const options& opt) {
   s.model_path = opt.get<std::string>("actor_rollout_ref.model.path");
   s.recompute_activations = opt.get<bool>("actor_rollout_ref.model.enable_gradient_checkpointing");
   s.logits_bytes = static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20;
@@ -214,8 +256,7 @@ inline void read_model_settings(policy_settings& s, const options& opt) {
   s.save_whole = saves_whole(opt, "actor_rollout_ref.actor.checkpoint.save_contents");
 }
 
-/// actor_rollout_ref.rollout.*
-inline void read_rollout_settings(policy_settings& s, const options& opt) {
+RLCORE_INLINE void read_rollout_settings(policy_settings& s, const options& opt) {
   const std::string rollout = "actor_rollout_ref.rollout.";
   s.samples = opt.get<std::int64_t>(rollout + "n");
   s.max_sequences =
@@ -240,8 +281,7 @@ inline void read_rollout_settings(policy_settings& s, const options& opt) {
   s.val_samples = opt.get<std::int64_t>(val + "n");
 }
 
-/// Advantages, losses and rewards, and the groups that are trained on.
-inline void read_objective_settings(policy_settings& s, const options& opt) {
+RLCORE_INLINE void read_objective_settings(policy_settings& s, const options& opt) {
   s.entropy_mean = read_loss_aggregation(opt);
   s.reward_kl = {
       opt.get<bool>("algorithm.use_kl_in_reward"),  opt.get<std::string>("algorithm.kl_ctrl.type") == "adaptive",
@@ -256,8 +296,7 @@ inline void read_objective_settings(policy_settings& s, const options& opt) {
   s.dynamic_sampling.keep_surplus = opt.get<bool>("rlcore.keep_surplus");
 }
 
-/// actor_rollout_ref.actor.optim.* and the updates of a step.
-inline void read_optimizer_settings(policy_settings& s, const options& opt) {
+RLCORE_INLINE void read_optimizer_settings(policy_settings& s, const options& opt) {
   const std::string actor = "actor_rollout_ref.actor.";
   s.lr = opt.get<double>(actor + "optim.lr");
   s.schedule = read_schedule(opt, actor + "optim.");
@@ -269,8 +308,7 @@ inline void read_optimizer_settings(policy_settings& s, const options& opt) {
   s.shuffle_mini_batches = opt.get<bool>(actor + "shuffle");
 }
 
-/// trainer.*: files, checkpoints and validation.
-inline void read_run_settings(policy_settings& s, const options& opt) {
+RLCORE_INLINE void read_run_settings(policy_settings& s, const options& opt) {
   s.root = opt.get<std::string>("trainer.default_local_dir");
   s.resume_mode = opt.get<std::string>("trainer.resume_mode");
   s.resume_path = opt.find<std::string>("trainer.resume_from_path").value_or("");
@@ -289,10 +327,11 @@ inline void read_run_settings(policy_settings& s, const options& opt) {
   s.report = opt.get<bool>("rlcore.report");
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// All settings of a policy run, after check_policy_options(). Throws config_error.
-inline policy_settings read_settings(const options& opt) {
+namespace trainer {
+
+RLCORE_INLINE policy_settings read_settings(const options& opt) {
   policy_settings s;
   detail::read_data_settings(s, opt);
   detail::read_model_settings(s, opt);
@@ -305,3 +344,4 @@ inline policy_settings read_settings(const options& opt) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

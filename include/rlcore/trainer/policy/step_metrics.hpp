@@ -22,21 +22,9 @@ namespace trainer {
 class spread {
  public:
   /// Takes x into account, in the mean with `weight`; nothing if that is not positive.
-  void add(double x, double weight = 1) {
-    if (weight <= 0) return;
-    sum_ += weight * x;
-    count_ += weight;
-    largest_ = seen_ ? std::max(largest_, x) : x;
-    smallest_ = seen_ ? std::min(smallest_, x) : x;
-    seen_ = true;
-  }
+  void add(double x, double weight = 1);
   /// Sets name/mean, name/max and name/min; nothing if no number came.
-  void write(metrics& out, const std::string& name) const {
-    if (!seen_) return;
-    out.set(name + "/mean", sum_ / count_);
-    out.set(name + "/max", largest_);
-    out.set(name + "/min", smallest_);
-  }
+  void write(metrics& out, const std::string& name) const;
 
  private:
   double sum_ = 0, count_ = 0, largest_ = 0, smallest_ = 0;
@@ -45,7 +33,44 @@ class spread {
 
 /// training/rollout_probs_diff_*: |p - q| over the response tokens, p = e^rollout_logp, q = e^old_logp; verl's names
 /// and its standard deviation (n - 1). Nothing where the rollout's log-probs are not known.
-inline void compare_rollout(std::span<const trajectory> batch, metrics& out) {
+void compare_rollout(std::span<const trajectory> batch, metrics& out);
+
+/// 1 - var(returns - values) / (var(returns) + 1e-5) over the response tokens; variances with n - 1.
+double explained_variance(std::span<const trajectory> batch);
+
+/// critic/*, response_length/*, prompt_length/* of the step's trajectories.
+void batch_metrics(std::span<const trajectory> batch, std::int64_t max_prompt, std::int64_t max_response, metrics& out);
+
+/// actor/entropy: the sampling policy's entropy, averaged as `aggregation` says (verl: by actor.loss_agg_mode).
+double rollout_entropy(std::span<const trajectory> batch, const any_aggregation& aggregation);
+
+/// timing_s/*, timing_per_token_ms/* and perf/* from the stages of the step on `ranks` ranks.
+void timing_metrics(std::span<const trajectory> batch, const stages& time, metrics& out, int ranks = 1);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE void spread::add(double x, double weight) {
+  if (weight <= 0) return;
+  sum_ += weight * x;
+  count_ += weight;
+  largest_ = seen_ ? std::max(largest_, x) : x;
+  smallest_ = seen_ ? std::min(smallest_, x) : x;
+  seen_ = true;
+}
+
+RLCORE_INLINE void spread::write(metrics& out, const std::string& name) const {
+  if (!seen_) return;
+  out.set(name + "/mean", sum_ / count_);
+  out.set(name + "/max", largest_);
+  out.set(name + "/min", smallest_);
+}
+
+RLCORE_INLINE void compare_rollout(std::span<const trajectory> batch, metrics& out) {
   double n = 0, mean = 0, squares = 0, largest = 0;
   for (const trajectory& row : batch)
     for (std::size_t t = 0; t < row.rollout_logp.size(); ++t) {
@@ -62,8 +87,7 @@ inline void compare_rollout(std::span<const trajectory> batch, metrics& out) {
   out.set("training/rollout_probs_diff_std", n > 1 ? std::sqrt(squares / (n - 1)) : 0.0);
 }
 
-/// 1 - var(returns - values) / (var(returns) + 1e-5) over the response tokens; variances with n - 1.
-inline double explained_variance(std::span<const trajectory> batch) {
+RLCORE_INLINE double explained_variance(std::span<const trajectory> batch) {
   const auto variance = [&](auto number) {
     double n = 0, mean = 0, squares = 0;
     for (const trajectory& t : batch)
@@ -82,9 +106,8 @@ inline double explained_variance(std::span<const trajectory> batch) {
   return 1 - rest / (total + 1e-5);
 }
 
-/// critic/*, response_length/*, prompt_length/* of the step's trajectories.
-inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_prompt, std::int64_t max_response,
-                          metrics& out) {
+RLCORE_INLINE void batch_metrics(std::span<const trajectory> batch, std::int64_t max_prompt, std::int64_t max_response,
+                                 metrics& out) {
   spread score, reward, advantage, returns, value, prompt, response;
   double prompt_clipped = 0, response_clipped = 0;
   std::array<double, verify::reason_names.size()> why{};
@@ -118,8 +141,7 @@ inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_pr
       out.set("reward/" + std::string(verify::reason_names[r]), why[r] / static_cast<double>(batch.size()));
 }
 
-/// actor/entropy: the sampling policy's entropy, averaged as `aggregation` says (verl: by actor.loss_agg_mode).
-inline double rollout_entropy(std::span<const trajectory> batch, const any_aggregation& aggregation) {
+RLCORE_INLINE double rollout_entropy(std::span<const trajectory> batch, const any_aggregation& aggregation) {
   global_counts counts;
   for (const trajectory& t : batch) counts.add_row(t.response_length());
   double total = 0;
@@ -132,8 +154,7 @@ inline double rollout_entropy(std::span<const trajectory> batch, const any_aggre
   return total;
 }
 
-/// timing_s/*, timing_per_token_ms/* and perf/* from the stages of the step on `ranks` ranks.
-inline void timing_metrics(std::span<const trajectory> batch, const stages& time, metrics& out, int ranks = 1) {
+RLCORE_INLINE void timing_metrics(std::span<const trajectory> batch, const stages& time, metrics& out, int ranks) {
   double tokens = 0, response_tokens = 0;
   for (const trajectory& t : batch) {
     tokens += static_cast<double>(t.tokens.size());
@@ -153,3 +174,4 @@ inline void timing_metrics(std::span<const trajectory> batch, const stages& time
 
 }  // namespace trainer
 RLCORE_END
+#endif

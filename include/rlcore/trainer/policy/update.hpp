@@ -41,50 +41,20 @@ struct update_plan {
 };
 
 /// The learning rates of the `updates` of step number `step`: one for all, or one for each (rlcore.lr_per_update).
-inline std::vector<double> update_rates(double highest, const optim::schedule& schedule, std::int64_t step,
-                                        std::int64_t updates, bool for_each_update) {
-  if (!for_each_update) return {highest * schedule.factor(step - 1)};
-  std::vector<double> rates;
-  for (std::int64_t u = 0; u < updates; ++u) rates.push_back(highest * schedule.factor((step - 1) * updates + u));
-  return rates;
-}
+std::vector<double> update_rates(double highest, const optim::schedule& schedule, std::int64_t step,
+                                 std::int64_t updates, bool for_each_update);
 
 /// Fisher-Yates, addressed by the epoch.
-inline void shuffle_rows(std::vector<const trajectory*>& rows, random_key key, std::int64_t epoch) {
-  for (std::size_t i = rows.size(); i > 1; --i) {
-    const auto n = static_cast<std::uint32_t>(i);
-    std::swap(rows[i - 1], rows[key.below(n, n, static_cast<std::uint32_t>(epoch))]);
-  }
-}
+void shuffle_rows(std::vector<const trajectory*>& rows, random_key key, std::int64_t epoch);
 
 /// What the loss of a micro-batch reads besides what the pass computes, packed row after row.
 class micro_fields {
  public:
   /// Takes the fields of these rows; log-probs of the reference that stay on a device lie in `kept_ref`.
   void assign(std::span<const trajectory* const> mini, std::span<const std::uint32_t> rows,
-              const data::prompt_dataset* prompts, const float* kept_ref) {
-    packed.clear(), kept_.clear();
-    for (auto* field : {&old_logp_, &ref_logp_, &advantage_, &token_advantage_, &selected_}) field->clear();
-    const auto append = [](std::vector<float>& to, const std::vector<float>& field) {
-      to.insert(to.end(), field.begin(), field.end());
-    };
-    for (const std::uint32_t i : rows) {
-      const trajectory& t = *mini[i];
-      packed.push_back(t, prompts);
-      append(old_logp_, t.old_logp), append(ref_logp_, t.ref_logp);
-      if (t.kept_ref >= 0) append_run({kept_ref + t.kept_ref, t.response_length()});
-      advantage_.push_back(t.advantage);
-      append(token_advantage_, t.token_advantage), append(selected_, t.selected);
-    }
-  }
+              const data::prompt_dataset* prompts, const float* kept_ref);
   /// The rows, without what the pass computes.
-  policy_rows rows() const {
-    policy_rows rows;
-    rows.offsets = packed.offsets;
-    rows.old_logp = old_logp_, rows.ref_logp = ref_logp_;
-    rows.advantage = advantage_, rows.token_advantage = token_advantage_, rows.selected = selected_;
-    return rows;
-  }
+  policy_rows rows() const;
   /// Log-probs of the reference that are on a device, in the order of the rows.
   std::span<const device_run> kept() const noexcept { return kept_; }
   /// Fetches them, for a loss on the host.
@@ -97,24 +67,12 @@ class micro_fields {
     }
   }
   /// The advantage of every target.
-  std::vector<float> advantages() const {
-    if (!token_advantage_.empty()) return token_advantage_;
-    std::vector<float> all;
-    for (std::size_t i = 0; i < advantage_.size(); ++i)
-      all.insert(all.end(), static_cast<std::size_t>(packed.offsets[i + 1] - packed.offsets[i]), advantage_[i]);
-    return all;
-  }
+  std::vector<float> advantages() const;
   packed_trajectories packed;
 
  private:
   /// Rows that follow each other on the device make one run.
-  void append_run(const device_run& r) {
-    if (r.count == 0) return;
-    if (!kept_.empty() && kept_.back().data + kept_.back().count == r.data)
-      kept_.back().count += r.count;
-    else
-      kept_.push_back(r);
-  }
+  void append_run(const device_run& r);
   std::vector<float> old_logp_, ref_logp_, advantage_, token_advantage_, selected_;
   std::vector<device_run> kept_;
 };
@@ -214,3 +172,67 @@ std::int64_t update_actor(actor<Device>& a, const Algorithm& algorithm, std::spa
 
 }  // namespace trainer
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::vector<double> update_rates(double highest, const optim::schedule& schedule, std::int64_t step,
+                                               std::int64_t updates, bool for_each_update) {
+  if (!for_each_update) return {highest * schedule.factor(step - 1)};
+  std::vector<double> rates;
+  for (std::int64_t u = 0; u < updates; ++u) rates.push_back(highest * schedule.factor((step - 1) * updates + u));
+  return rates;
+}
+
+RLCORE_INLINE void shuffle_rows(std::vector<const trajectory*>& rows, random_key key, std::int64_t epoch) {
+  for (std::size_t i = rows.size(); i > 1; --i) {
+    const auto n = static_cast<std::uint32_t>(i);
+    std::swap(rows[i - 1], rows[key.below(n, n, static_cast<std::uint32_t>(epoch))]);
+  }
+}
+
+RLCORE_INLINE void micro_fields::assign(std::span<const trajectory* const> mini, std::span<const std::uint32_t> rows,
+                                        const data::prompt_dataset* prompts, const float* kept_ref) {
+  packed.clear(), kept_.clear();
+  for (auto* field : {&old_logp_, &ref_logp_, &advantage_, &token_advantage_, &selected_}) field->clear();
+  const auto append = [](std::vector<float>& to, const std::vector<float>& field) {
+    to.insert(to.end(), field.begin(), field.end());
+  };
+  for (const std::uint32_t i : rows) {
+    const trajectory& t = *mini[i];
+    packed.push_back(t, prompts);
+    append(old_logp_, t.old_logp), append(ref_logp_, t.ref_logp);
+    if (t.kept_ref >= 0) append_run({kept_ref + t.kept_ref, t.response_length()});
+    advantage_.push_back(t.advantage);
+    append(token_advantage_, t.token_advantage), append(selected_, t.selected);
+  }
+}
+
+RLCORE_INLINE policy_rows micro_fields::rows() const {
+  policy_rows rows;
+  rows.offsets = packed.offsets;
+  rows.old_logp = old_logp_, rows.ref_logp = ref_logp_;
+  rows.advantage = advantage_, rows.token_advantage = token_advantage_, rows.selected = selected_;
+  return rows;
+}
+
+RLCORE_INLINE std::vector<float> micro_fields::advantages() const {
+  if (!token_advantage_.empty()) return token_advantage_;
+  std::vector<float> all;
+  for (std::size_t i = 0; i < advantage_.size(); ++i)
+    all.insert(all.end(), static_cast<std::size_t>(packed.offsets[i + 1] - packed.offsets[i]), advantage_[i]);
+  return all;
+}
+
+RLCORE_INLINE void micro_fields::append_run(const device_run& r) {
+  if (r.count == 0) return;
+  if (!kept_.empty() && kept_.back().data + kept_.back().count == r.data)
+    kept_.back().count += r.count;
+  else
+    kept_.push_back(r);
+}
+
+}  // namespace trainer
+RLCORE_END
+#endif

@@ -30,9 +30,37 @@ inline std::vector<std::uint32_t> every_row(const data::prompt_dataset& prompts)
 }
 
 /// The best and the worst two of `batch` by score, by row where scores are equal: what a report shows of a validation.
-inline std::vector<sample_answer> best_and_worst(const std::vector<trajectory>& batch, std::int64_t step,
-                                                 const text::tokenizer& tokenizer,
-                                                 const data::prompt_dataset& prompts) {
+std::vector<sample_answer> best_and_worst(const std::vector<trajectory>& batch, std::int64_t step,
+                                          const text::tokenizer& tokenizer, const data::prompt_dataset& prompts);
+
+/// Scores answers to `prompts` with `rewards` and adds val-core/* and val-aux/* per data source and problem
+/// (problems_of). Returns the mean score over all answers. With `ranks` each rank brings a part of the answers, and all
+/// return the same. `shown` gets the best and the worst of them, as of `step`.
+double score_validation(std::vector<trajectory> batch, const text::tokenizer& tokenizer,
+                        const data::prompt_dataset& prompts, reward_source& rewards, metrics& out,
+                        parallel::any_communicator* ranks = nullptr, std::int64_t step = 0,
+                        std::vector<sample_answer>* shown = nullptr);
+
+/// Samples `samples` answers to every prompt and scores them by the rules of the rows' sources.
+template <class Device, class Progress>
+double validate(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
+                const text::tokenizer& tokenizer, const data::prompt_dataset& prompts, std::int64_t samples,
+                const rollout::generation& settings, random_key key, metrics& out, Progress&& progress) {
+  rule_rewards rules;
+  return score_validation(sample(engine, model, space, prompts, every_row(prompts), samples, settings, key, progress),
+                          tokenizer, prompts, rules, out);
+}
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::vector<sample_answer> best_and_worst(const std::vector<trajectory>& batch, std::int64_t step,
+                                                        const text::tokenizer& tokenizer,
+                                                        const data::prompt_dataset& prompts) {
   constexpr std::size_t each = 2;
   std::vector<const trajectory*> order;
   for (const trajectory& t : batch) order.push_back(&t);
@@ -51,13 +79,10 @@ inline std::vector<sample_answer> best_and_worst(const std::vector<trajectory>& 
   return out;
 }
 
-/// Scores answers to `prompts` with `rewards` and adds val-core/* and val-aux/* per data source and problem
-/// (problems_of). Returns the mean score over all answers. With `ranks` each rank brings a part of the answers, and all
-/// return the same. `shown` gets the best and the worst of them, as of `step`.
-inline double score_validation(std::vector<trajectory> batch, const text::tokenizer& tokenizer,
-                               const data::prompt_dataset& prompts, reward_source& rewards, metrics& out,
-                               parallel::any_communicator* ranks = nullptr, std::int64_t step = 0,
-                               std::vector<sample_answer>* shown = nullptr) {
+RLCORE_INLINE double score_validation(std::vector<trajectory> batch, const text::tokenizer& tokenizer,
+                                      const data::prompt_dataset& prompts, reward_source& rewards, metrics& out,
+                                      parallel::any_communicator* ranks, std::int64_t step,
+                                      std::vector<sample_answer>* shown) {
   rewards.score(batch, prompts, tokenizer);
   if (ranks != nullptr) batch = gather_trajectories(*ranks, std::move(batch));
   validation_scores scores;
@@ -75,15 +100,6 @@ inline double score_validation(std::vector<trajectory> batch, const text::tokeni
   return sum / static_cast<double>(batch.size());
 }
 
-/// Samples `samples` answers to every prompt and scores them by the rules of the rows' sources.
-template <class Device, class Progress>
-double validate(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
-                const text::tokenizer& tokenizer, const data::prompt_dataset& prompts, std::int64_t samples,
-                const rollout::generation& settings, random_key key, metrics& out, Progress&& progress) {
-  rule_rewards rules;
-  return score_validation(sample(engine, model, space, prompts, every_row(prompts), samples, settings, key, progress),
-                          tokenizer, prompts, rules, out);
-}
-
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -27,8 +27,29 @@ struct pair_conversations {
 };
 
 /// Reads the columns of a row. Throws data_error naming row and column.
-inline pair_conversations read_conversations(const data::row& from, const pair_columns& keys, const row_rules& rules,
-                                             const std::string& where) {
+pair_conversations read_conversations(const data::row& from, const pair_columns& keys, const row_rules& rules,
+                                      const std::string& where);
+
+/// Prompt and both answers of one row as text. `needs_prompt`: the prompt is told apart from the answers, and has all
+/// pictures. Paths of pictures start in `folder`.
+std::pair<prompt_and_answer, std::string> pair_text(const data::row& from, const pair_columns& keys,
+                                                    const row_rules& rules, bool needs_prompt, const std::string& where,
+                                                    const std::filesystem::path& folder);
+
+/// Reads every row. `for_dpo`: the prompt is told apart from the answers, and rows whose prompt has max_len - 2 tokens
+/// or more are left out. Throws data_error naming file, row and column.
+preference_rows<preference_pair> read_pairs(const data::blend& from, const pair_columns& keys, const row_rules& rules,
+                                            bool for_dpo);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE pair_conversations read_conversations(const data::row& from, const pair_columns& keys,
+                                                    const row_rules& rules, const std::string& where) {
   const auto read = [&](const std::string& key, const char* role) {
     if (rules.chat) return message_column(from, key, role, rules, where);
     return std::vector<text::message>{{role, text_column(from, key, where)}};
@@ -45,12 +66,10 @@ inline pair_conversations read_conversations(const data::row& from, const pair_c
   return both;
 }
 
-/// Prompt and both answers of one row as text. `needs_prompt`: the prompt is told apart from the answers, and has all
-/// pictures. Paths of pictures start in `folder`.
-inline std::pair<prompt_and_answer, std::string> pair_text(const data::row& from, const pair_columns& keys,
-                                                           const row_rules& rules, bool needs_prompt,
-                                                           const std::string& where,
-                                                           const std::filesystem::path& folder) {
+RLCORE_INLINE std::pair<prompt_and_answer, std::string> pair_text(const data::row& from, const pair_columns& keys,
+                                                                  const row_rules& rules, bool needs_prompt,
+                                                                  const std::string& where,
+                                                                  const std::filesystem::path& folder) {
   pair_conversations both = read_conversations(from, keys, rules, where);
   std::vector<data::image_pointer> images = data::take_images(from, both.chosen, rules.images, where, folder);
   data::show_again(both.rejected, images.size(), rules.images,
@@ -72,10 +91,8 @@ inline std::pair<prompt_and_answer, std::string> pair_text(const data::row& from
   return out;
 }
 
-/// Reads every row. `for_dpo`: the prompt is told apart from the answers, and rows whose prompt has max_len - 2 tokens
-/// or more are left out. Throws data_error naming file, row and column.
-inline preference_rows<preference_pair> read_pairs(const data::blend& from, const pair_columns& keys,
-                                                   const row_rules& rules, bool for_dpo) {
+RLCORE_INLINE preference_rows<preference_pair> read_pairs(const data::blend& from, const pair_columns& keys,
+                                                          const row_rules& rules, bool for_dpo) {
   preference_rows<preference_pair> out;
   out.read = from.size();
   out.cache = rules.images.cache;
@@ -118,3 +135,4 @@ inline preference_rows<preference_pair> read_pairs(const data::blend& from, cons
 
 }  // namespace trainer
 RLCORE_END
+#endif

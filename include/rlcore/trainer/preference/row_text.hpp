@@ -47,34 +47,75 @@ struct row_rules {
   /// At most max_len of them, from the start; sets `cut` if there were more. Throws data_error where a picture would be
   /// cut.
   std::vector<std::int32_t> head(std::string_view text, bool& cut, std::span<const data::image_pointer> shown = {},
-                                 const std::string& where = "a text") const {
-    std::vector<std::int32_t> ids = tokens(text, shown, where);
-    if (ids.size() <= max_len) return ids;
-    // The last token that stays may become the end token.
-    const auto lost = ids.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(max_len, 1) - 1);
-    if (!shown.empty() && std::find(lost, ids.end(), images.token) != ids.end())
-      throw data_error(where + ": " + std::to_string(ids.size()) + " tokens with pictures, but --max_len is " +
-                       std::to_string(max_len) + "; pictures are not cut");
-    ids.resize(max_len), cut = true;
-    return ids;
-  }
+                                 const std::string& where = "a text") const;
 
   /// The text without line ends at its end, then " " and the end token unless it ends with that; the head of it, whose
   /// last token is made the end token, whatever was cut.
   std::vector<std::int32_t> ended(std::string text, bool& cut, std::span<const data::image_pointer> shown = {},
-                                  const std::string& where = "a text") const {
-    while (text.ends_with('\n')) text.pop_back();
-    const std::int32_t end = eos();
-    const std::string& mark = tokenizer.token_of(end);
-    if (!text.ends_with(mark)) text += " " + mark;
-    std::vector<std::int32_t> ids = head(text, cut, shown, where);
-    if (!ids.empty()) ids.back() = end;
-    return ids;
-  }
+                                  const std::string& where = "a text") const;
 };
 
 /// Python's "...{}...".format(x): {{ and }} are braces.
-inline std::string fill_template(std::string_view form, std::string_view x) {
+std::string fill_template(std::string_view form, std::string_view x);
+
+/// Throws config_error unless the template has one {} and no other single brace.
+void check_template(std::string_view form);
+
+/// A column as messages: a list of {role, content}; a text is one message of `role`. Contents may have parts if the
+/// model reads pictures. Throws data_error.
+std::vector<text::message> message_column(const data::row& from, const std::string& key, const char* role,
+                                          const row_rules& rules, const std::string& where);
+
+/// A column as text, for rows without chat template. Throws data_error.
+const std::string& text_column(const data::row& from, const std::string& key, const std::string& where);
+
+/// Throws data_error with `where` unless all pictures of a row stand in the prompt: answers are words.
+void check_answer_is_words(std::span<const text::message> prompt, std::size_t pictures, const std::string& where);
+
+/// Splits the rendered conversation after its prompt. Throws data_error if it does not begin with the prompt.
+prompt_and_answer split_conversation(const row_rules& rules, std::span<const text::message> prompt,
+                                     std::span<const text::message> conversation, const std::string& where);
+
+/// Throws data_error with `where` in front of the message, unless it is there already.
+[[noreturn]] inline void at_row(const std::string& where, const error& e) {
+  const std::string message = e.what();
+  throw data_error(message.starts_with(where) ? message : where + ": " + message);
+}
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::vector<std::int32_t> row_rules::head(std::string_view text, bool& cut,
+                                                        std::span<const data::image_pointer> shown,
+                                                        const std::string& where) const {
+  std::vector<std::int32_t> ids = tokens(text, shown, where);
+  if (ids.size() <= max_len) return ids;
+  // The last token that stays may become the end token.
+  const auto lost = ids.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(max_len, 1) - 1);
+  if (!shown.empty() && std::find(lost, ids.end(), images.token) != ids.end())
+    throw data_error(where + ": " + std::to_string(ids.size()) + " tokens with pictures, but --max_len is " +
+                     std::to_string(max_len) + "; pictures are not cut");
+  ids.resize(max_len), cut = true;
+  return ids;
+}
+
+RLCORE_INLINE std::vector<std::int32_t> row_rules::ended(std::string text, bool& cut,
+                                                         std::span<const data::image_pointer> shown,
+                                                         const std::string& where) const {
+  while (text.ends_with('\n')) text.pop_back();
+  const std::int32_t end = eos();
+  const std::string& mark = tokenizer.token_of(end);
+  if (!text.ends_with(mark)) text += " " + mark;
+  std::vector<std::int32_t> ids = head(text, cut, shown, where);
+  if (!ids.empty()) ids.back() = end;
+  return ids;
+}
+
+RLCORE_INLINE std::string fill_template(std::string_view form, std::string_view x) {
   std::string out;
   for (std::size_t i = 0; i < form.size(); ++i) {
     const std::string_view two = form.substr(i, 2);
@@ -88,8 +129,7 @@ inline std::string fill_template(std::string_view form, std::string_view x) {
   return out;
 }
 
-/// Throws config_error unless the template has one {} and no other single brace.
-inline void check_template(std::string_view form) {
+RLCORE_INLINE void check_template(std::string_view form) {
   std::size_t places = 0;
   bool good = true;
   for (std::size_t i = 0; i < form.size(); ++i) {
@@ -104,10 +144,8 @@ inline void check_template(std::string_view form) {
                        "': expected one {} where the prompt goes (braces are written {{ and }})");
 }
 
-/// A column as messages: a list of {role, content}; a text is one message of `role`. Contents may have parts if the
-/// model reads pictures. Throws data_error.
-inline std::vector<text::message> message_column(const data::row& from, const std::string& key, const char* role,
-                                                 const row_rules& rules, const std::string& where) {
+RLCORE_INLINE std::vector<text::message> message_column(const data::row& from, const std::string& key, const char* role,
+                                                        const row_rules& rules, const std::string& where) {
   const data::row& value = data::column(from, key, where);
   if (value.is_string()) return {text::message{role, value.get<std::string>()}};
   const auto form = rules.images.processor ? text::content_form::parts : text::content_form::text;
@@ -120,8 +158,7 @@ inline std::vector<text::message> message_column(const data::row& from, const st
                    "; expected a list of {role, content} or a text");
 }
 
-/// A column as text, for rows without chat template. Throws data_error.
-inline const std::string& text_column(const data::row& from, const std::string& key, const std::string& where) {
+RLCORE_INLINE const std::string& text_column(const data::row& from, const std::string& key, const std::string& where) {
   const data::row& value = data::column(from, key, where);
   if (value.is_array())
     throw data_error(where + ": column '" + data::printable(key) +
@@ -129,9 +166,8 @@ inline const std::string& text_column(const data::row& from, const std::string& 
   return data::string_column(from, key, where);
 }
 
-/// Throws data_error with `where` unless all pictures of a row stand in the prompt: answers are words.
-inline void check_answer_is_words(std::span<const text::message> prompt, std::size_t pictures,
-                                  const std::string& where) {
+RLCORE_INLINE void check_answer_is_words(std::span<const text::message> prompt, std::size_t pictures,
+                                         const std::string& where) {
   std::size_t shown = 0;
   for (const text::message& m : prompt) shown += m.images();
   if (shown == pictures) return;
@@ -140,9 +176,9 @@ inline void check_answer_is_words(std::span<const text::message> prompt, std::si
                    " in an answer; expected all <image> marks in the prompt");
 }
 
-/// Splits the rendered conversation after its prompt. Throws data_error if it does not begin with the prompt.
-inline prompt_and_answer split_conversation(const row_rules& rules, std::span<const text::message> prompt,
-                                            std::span<const text::message> conversation, const std::string& where) {
+RLCORE_INLINE prompt_and_answer split_conversation(const row_rules& rules, std::span<const text::message> prompt,
+                                                   std::span<const text::message> conversation,
+                                                   const std::string& where) {
   if (prompt.empty()) throw data_error(where + ": a conversation of one message has no prompt");
   prompt_and_answer out{rules.chat->render(prompt, {.add_generation_prompt = true}), {}};
   const std::string whole = rules.chat->render(conversation);
@@ -152,11 +188,6 @@ inline prompt_and_answer split_conversation(const row_rules& rules, std::span<co
   return out;
 }
 
-/// Throws data_error with `where` in front of the message, unless it is there already.
-[[noreturn]] inline void at_row(const std::string& where, const error& e) {
-  const std::string message = e.what();
-  throw data_error(message.starts_with(where) ? message : where + ": " + message);
-}
-
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -44,16 +44,7 @@ std::shared_ptr<const base_model> open_score_model(const Options& opt) {
 
 /// --dataset with --dataset_probs and --dataset_split, at most --max_samples rows of it. Looks for the files of
 /// --eval_dataset and at the folder --save_path too, before any row is read.
-inline data::blend open_training_rows(const options& opt) {
-  check_export("--save_path", checkpoint::expand_home(opt.get<std::string>("save_path")));
-  if (const auto name = opt.find<std::string>("eval_dataset"); name && !name->empty())
-    data::find_sets(*name, opt.get<std::string>("eval_split"));  // before any row is read
-  return data::open_blend({.datasets = opt.get<std::string>("dataset"),
-                           .probabilities = opt.find<std::string>("dataset_probs").value_or(""),
-                           .split = opt.get<std::string>("dataset_split"),
-                           .seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("seed")),
-                           .max_samples = static_cast<std::size_t>(opt.get<std::int64_t>("max_samples"))});
-}
+data::blend open_training_rows(const options& opt);
 /// --eval_dataset with --eval_split; nothing if it is not given.
 inline std::optional<data::blend> open_evaluation_rows(const options& opt) {
   const auto name = opt.find<std::string>("eval_dataset");
@@ -63,7 +54,46 @@ inline std::optional<data::blend> open_evaluation_rows(const options& opt) {
 
 /// --apply_chat_template, --tokenizer_chat_template, --input_template, --max_len, and how pictures are read. Throws
 /// config_error if a given max_len is more than the model's positions; the default is lowered to them.
-inline row_rules read_row_rules(const options& opt, const base_model& base) {
+row_rules read_row_rules(const options& opt, const base_model& base);
+
+/// See open.hpp.
+template <std::same_as<options> Options>
+std::shared_ptr<const row_rules> open_row_rules(const Options& opt, const base_model& base) {
+  return std::make_shared<const row_rules>(read_row_rules(opt, base));
+}
+
+/// See open.hpp.
+template <std::same_as<options> Options>
+std::filesystem::path scores_path(const Options& opt) {
+  return checkpoint::expand_home(opt.template find<std::string>("rlcore.eval_scores").value_or(""));
+}
+
+/// The model of the last checkpoint, copied to --save_path. Throws file_error.
+inline void export_model(const options& opt) {
+  const std::filesystem::path root = checkpoint::expand_home(opt.get<std::string>("ckpt_path"));
+  if (const auto step = checkpoint::read_tracker(root))
+    export_model(checkpoint::step_folder(root, *step), checkpoint::expand_home(opt.get<std::string>("save_path")));
+}
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE data::blend open_training_rows(const options& opt) {
+  check_export("--save_path", checkpoint::expand_home(opt.get<std::string>("save_path")));
+  if (const auto name = opt.find<std::string>("eval_dataset"); name && !name->empty())
+    data::find_sets(*name, opt.get<std::string>("eval_split"));  // before any row is read
+  return data::open_blend({.datasets = opt.get<std::string>("dataset"),
+                           .probabilities = opt.find<std::string>("dataset_probs").value_or(""),
+                           .split = opt.get<std::string>("dataset_split"),
+                           .seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("seed")),
+                           .max_samples = static_cast<std::size_t>(opt.get<std::int64_t>("max_samples"))});
+}
+
+RLCORE_INLINE row_rules read_row_rules(const options& opt, const base_model& base) {
   row_rules rules{base.tokenizer,
                   {},
                   {},
@@ -90,24 +120,6 @@ inline row_rules read_row_rules(const options& opt, const base_model& base) {
   return rules;
 }
 
-/// See open.hpp.
-template <std::same_as<options> Options>
-std::shared_ptr<const row_rules> open_row_rules(const Options& opt, const base_model& base) {
-  return std::make_shared<const row_rules>(read_row_rules(opt, base));
-}
-
-/// See open.hpp.
-template <std::same_as<options> Options>
-std::filesystem::path scores_path(const Options& opt) {
-  return checkpoint::expand_home(opt.template find<std::string>("rlcore.eval_scores").value_or(""));
-}
-
-/// The model of the last checkpoint, copied to --save_path. Throws file_error.
-inline void export_model(const options& opt) {
-  const std::filesystem::path root = checkpoint::expand_home(opt.get<std::string>("ckpt_path"));
-  if (const auto step = checkpoint::read_tracker(root))
-    export_model(checkpoint::step_folder(root, *step), checkpoint::expand_home(opt.get<std::string>("save_path")));
-}
-
 }  // namespace trainer
 RLCORE_END
+#endif

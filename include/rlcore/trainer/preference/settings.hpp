@@ -16,7 +16,22 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// --lr_scheduler, in the words of transformers; the floor is a tenth where the name says so.
-inline optim::schedule named_schedule(const std::string& name) {
+optim::schedule named_schedule(const std::string& name);
+
+/// OpenRLHF's flags for the order of rows, the optimizer, evaluations and checkpoints.
+supervised_settings read_openrlhf_run(const options& opt);
+
+/// OpenRLHF's flags for the model, Adam and LoRA; weight decay is for matrices alone.
+training_settings read_openrlhf_training(const options& opt);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE optim::schedule named_schedule(const std::string& name) {
   optim::schedule s;
   if (name == "cosine_with_min_lr") s.kind = optim::schedule_kind::cosine_with_min_lr, s.min_lr_ratio = 0.1;
   if (name == "cosine") s.kind = optim::schedule_kind::cosine_with_min_lr;
@@ -24,8 +39,7 @@ inline optim::schedule named_schedule(const std::string& name) {
   return s;
 }
 
-/// OpenRLHF's flags for the order of rows, the optimizer, evaluations and checkpoints.
-inline supervised_settings read_openrlhf_run(const options& opt) {
+RLCORE_INLINE supervised_settings read_openrlhf_run(const options& opt) {
   supervised_settings s;
   s.at_epoch_end = epoch_end::run_on;
   s.name = opt.get<std::string>("wandb_project") + "/" + opt.get<std::string>("wandb_run_name");
@@ -57,8 +71,7 @@ inline supervised_settings read_openrlhf_run(const options& opt) {
   return s;
 }
 
-/// OpenRLHF's flags for the model, Adam and LoRA; weight decay is for matrices alone.
-inline training_settings read_openrlhf_training(const options& opt) {
+RLCORE_INLINE training_settings read_openrlhf_training(const options& opt) {
   training_settings s;
   const auto [beta1, beta2] = adam_betas(opt);
   s.adamw = {.beta1 = beta1, .beta2 = beta2, .eps = 1e-8, .weight_decay = opt.get<double>("l2")};
@@ -78,3 +91,4 @@ inline training_settings read_openrlhf_training(const options& opt) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

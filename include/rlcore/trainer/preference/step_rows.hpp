@@ -20,15 +20,36 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// The one token of a text. Throws config_error, naming `name` and the number of tokens, if there are more or none.
-inline std::int32_t single_token(const text::tokenizer& tokenizer, const std::string& text, const std::string& name) {
+std::int32_t single_token(const text::tokenizer& tokenizer, const std::string& text, const std::string& name);
+
+/// Throws config_error: a word that is not one token, repeated reward tokens.
+step_tokens find_step_tokens(const text::tokenizer& tokenizer, const step_columns& keys);
+
+/// Reads the labels of one row, all hard or all soft.
+void read_step_labels(const data::row& value, const step_columns& keys, const step_tokens& words,
+                      const text::tokenizer& tokenizer, judged_row& to, const std::string& where);
+
+/// Reads every row. A row has one label for each placeholder; only a text that max_len cut may have more labels, and
+/// the surplus is dropped. Rows without a step are left out. Throws data_error naming file, row and both counts.
+preference_rows<judged_row> read_steps(const data::blend& from, const step_columns& keys, const step_tokens& words,
+                                       const row_rules& rules);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::int32_t single_token(const text::tokenizer& tokenizer, const std::string& text,
+                                        const std::string& name) {
   const auto ids = tokenizer.encode(text);
   if (ids.size() == 1) return ids.front();
   throw config_error(name + " '" + data::printable(text) + "' is " + std::to_string(ids.size()) +
                      " tokens; expected one token of this model's vocabulary");
 }
 
-/// Throws config_error: a word that is not one token, repeated reward tokens.
-inline step_tokens find_step_tokens(const text::tokenizer& tokenizer, const step_columns& keys) {
+RLCORE_INLINE step_tokens find_step_tokens(const text::tokenizer& tokenizer, const step_columns& keys) {
   if (keys.placeholder.empty())
     throw config_error("--placeholder_token is needed: the token that stands after every step");
   step_tokens out{single_token(tokenizer, keys.placeholder, "--placeholder_token"), {}};
@@ -42,9 +63,8 @@ inline step_tokens find_step_tokens(const text::tokenizer& tokenizer, const step
   return out;
 }
 
-/// Reads the labels of one row, all hard or all soft.
-inline void read_step_labels(const data::row& value, const step_columns& keys, const step_tokens& words,
-                             const text::tokenizer& tokenizer, judged_row& to, const std::string& where) {
+RLCORE_INLINE void read_step_labels(const data::row& value, const step_columns& keys, const step_tokens& words,
+                                    const text::tokenizer& tokenizer, judged_row& to, const std::string& where) {
   const std::string column = where + ": column '" + data::printable(keys.label) + "'";
   if (!value.is_array())
     throw data_error(column + " is " + data::printable(text::json_text(value)) + "; expected a list");
@@ -76,10 +96,8 @@ inline void read_step_labels(const data::row& value, const step_columns& keys, c
   if (!to.labels.empty() && !to.probabilities.empty()) throw data_error(column + " mixes reward tokens and numbers");
 }
 
-/// Reads every row. A row has one label for each placeholder; only a text that max_len cut may have more labels, and
-/// the surplus is dropped. Rows without a step are left out. Throws data_error naming file, row and both counts.
-inline preference_rows<judged_row> read_steps(const data::blend& from, const step_columns& keys,
-                                              const step_tokens& words, const row_rules& rules) {
+RLCORE_INLINE preference_rows<judged_row> read_steps(const data::blend& from, const step_columns& keys,
+                                                     const step_tokens& words, const row_rules& rules) {
   preference_rows<judged_row> out;
   out.read = from.size();
   out.cache = rules.images.cache;
@@ -120,3 +138,4 @@ inline preference_rows<judged_row> read_steps(const data::blend& from, const ste
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -22,7 +22,25 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// 1 or true is desirable, 0 or false is not.
-inline bool read_label(const data::row& from, const std::string& key, const std::string& where) {
+bool read_label(const data::row& from, const std::string& key, const std::string& where);
+
+/// Prompt and answer of a row as text. Its pictures are all in the prompt; their paths start in `folder`.
+prompt_and_answer unpaired_text(const data::row& from, const unpaired_columns& keys, const row_rules& rules,
+                                const std::string& where, const std::filesystem::path& folder);
+
+/// Reads every row; those whose prompt has max_len - 2 tokens or more are left out. Throws config_error without an
+/// output column where one is needed, data_error naming file, row and column.
+preference_rows<unpaired_row> read_unpaired(const data::blend& from, const unpaired_columns& keys,
+                                            const row_rules& rules);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE bool read_label(const data::row& from, const std::string& key, const std::string& where) {
   const data::row& value = data::column(from, key, where);
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number() && (value == 0 || value == 1)) return value == 1;
@@ -30,9 +48,9 @@ inline bool read_label(const data::row& from, const std::string& key, const std:
                    "; expected 1 (desirable) or 0");
 }
 
-/// Prompt and answer of a row as text. Its pictures are all in the prompt; their paths start in `folder`.
-inline prompt_and_answer unpaired_text(const data::row& from, const unpaired_columns& keys, const row_rules& rules,
-                                       const std::string& where, const std::filesystem::path& folder) {
+RLCORE_INLINE prompt_and_answer unpaired_text(const data::row& from, const unpaired_columns& keys,
+                                              const row_rules& rules, const std::string& where,
+                                              const std::filesystem::path& folder) {
   std::vector<text::message> conversation;
   std::size_t prompt_messages = 1;
   if (rules.chat) {
@@ -56,10 +74,8 @@ inline prompt_and_answer unpaired_text(const data::row& from, const unpaired_col
   return out;
 }
 
-/// Reads every row; those whose prompt has max_len - 2 tokens or more are left out. Throws config_error without an
-/// output column where one is needed, data_error naming file, row and column.
-inline preference_rows<unpaired_row> read_unpaired(const data::blend& from, const unpaired_columns& keys,
-                                                   const row_rules& rules) {
+RLCORE_INLINE preference_rows<unpaired_row> read_unpaired(const data::blend& from, const unpaired_columns& keys,
+                                                          const row_rules& rules) {
   if (!rules.chat && keys.output.empty())
     throw config_error(
         "--output_key is needed: the column with the answers (or --apply_chat_template, with whole "
@@ -100,3 +116,4 @@ inline preference_rows<unpaired_row> read_unpaired(const data::blend& from, cons
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -31,7 +31,45 @@ struct supervised_plan {
 };
 
 /// Throws config_error if the data set does not fill one step. `s.schedule` gets its number of steps.
-inline supervised_plan make_supervised_plan(supervised_settings& s, std::size_t train_rows, std::size_t eval_rows) {
+supervised_plan make_supervised_plan(supervised_settings& s, std::size_t train_rows, std::size_t eval_rows);
+
+/// The rows of each step: a pure function of seed and step, so a resumed run knows them.
+class step_rows {
+ public:
+  /// Without `shuffle` every epoch has the order of the data set.
+  step_rows(const supervised_plan& plan, std::uint64_t seed, bool shuffle)
+      : plan_(plan), seed_(seed), shuffle_(shuffle) {}
+
+  /// Epoch (from 0) in which step number `step` (from 1) begins.
+  std::int64_t epoch_of(std::int64_t step) const noexcept {
+    return plan_.at_epoch_end == epoch_end::drop ? (step - 1) / plan_.steps_per_epoch
+                                                 : (step - 1) * plan_.rows_per_step / plan_.train_rows;
+  }
+  /// True if the epoch in which `step` begins ends with it.
+  bool ends_epoch(std::int64_t step) const noexcept { return epoch_of(step + 1) != epoch_of(step); }
+
+  /// The rows of step number `step` (from 1).
+  std::vector<std::uint32_t> operator()(std::int64_t step);
+
+ private:
+  const std::vector<std::uint32_t>& order(std::int64_t epoch);
+
+  supervised_plan plan_;
+  std::uint64_t seed_;
+  bool shuffle_;
+  std::int64_t known_ = -1;
+  std::vector<std::uint32_t> order_;
+};
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE supervised_plan make_supervised_plan(supervised_settings& s, std::size_t train_rows,
+                                                   std::size_t eval_rows) {
   supervised_plan plan;
   plan.train_rows = static_cast<std::int64_t>(train_rows), plan.eval_rows = static_cast<std::int64_t>(eval_rows);
   plan.rows_per_step = s.rows_per_step, plan.rows_per_pass = s.rows_per_pass;
@@ -63,7 +101,7 @@ inline supervised_plan make_supervised_plan(supervised_settings& s, std::size_t 
   return plan;
 }
 
-inline number_table supervised_plan::table() const {
+RLCORE_INLINE number_table supervised_plan::table() const {
   number_table t;
   t.add("training rows", train_rows);
   t.add("evaluation rows", eval_rows);
@@ -85,51 +123,27 @@ inline number_table supervised_plan::table() const {
   return t;
 }
 
-/// The rows of each step: a pure function of seed and step, so a resumed run knows them.
-class step_rows {
- public:
-  /// Without `shuffle` every epoch has the order of the data set.
-  step_rows(const supervised_plan& plan, std::uint64_t seed, bool shuffle)
-      : plan_(plan), seed_(seed), shuffle_(shuffle) {}
-
-  /// Epoch (from 0) in which step number `step` (from 1) begins.
-  std::int64_t epoch_of(std::int64_t step) const noexcept {
-    return plan_.at_epoch_end == epoch_end::drop ? (step - 1) / plan_.steps_per_epoch
-                                                 : (step - 1) * plan_.rows_per_step / plan_.train_rows;
+RLCORE_INLINE std::vector<std::uint32_t> step_rows::operator()(std::int64_t step) {
+  std::vector<std::uint32_t> rows;
+  std::int64_t epoch = epoch_of(step);
+  std::int64_t at = plan_.at_epoch_end == epoch_end::drop ? (step - 1) % plan_.steps_per_epoch * plan_.rows_per_step
+                                                          : (step - 1) * plan_.rows_per_step - epoch * plan_.train_rows;
+  for (std::int64_t i = 0; i < plan_.rows_per_step; ++i, ++at) {
+    if (at == plan_.train_rows) at = 0, ++epoch;
+    rows.push_back(order(epoch)[static_cast<std::size_t>(at)]);
   }
-  /// True if the epoch in which `step` begins ends with it.
-  bool ends_epoch(std::int64_t step) const noexcept { return epoch_of(step + 1) != epoch_of(step); }
+  return rows;
+}
 
-  /// The rows of step number `step` (from 1).
-  std::vector<std::uint32_t> operator()(std::int64_t step) {
-    std::vector<std::uint32_t> rows;
-    std::int64_t epoch = epoch_of(step);
-    std::int64_t at = plan_.at_epoch_end == epoch_end::drop
-                          ? (step - 1) % plan_.steps_per_epoch * plan_.rows_per_step
-                          : (step - 1) * plan_.rows_per_step - epoch * plan_.train_rows;
-    for (std::int64_t i = 0; i < plan_.rows_per_step; ++i, ++at) {
-      if (at == plan_.train_rows) at = 0, ++epoch;
-      rows.push_back(order(epoch)[static_cast<std::size_t>(at)]);
-    }
-    return rows;
+RLCORE_INLINE const std::vector<std::uint32_t>& step_rows::order(std::int64_t epoch) {
+  if (epoch != known_) {
+    order_ = data::epoch_order(static_cast<std::size_t>(plan_.train_rows), seed_, static_cast<std::uint64_t>(epoch),
+                               shuffle_);
+    known_ = epoch;
   }
-
- private:
-  const std::vector<std::uint32_t>& order(std::int64_t epoch) {
-    if (epoch != known_) {
-      order_ = data::epoch_order(static_cast<std::size_t>(plan_.train_rows), seed_, static_cast<std::uint64_t>(epoch),
-                                 shuffle_);
-      known_ = epoch;
-    }
-    return order_;
-  }
-
-  supervised_plan plan_;
-  std::uint64_t seed_;
-  bool shuffle_;
-  std::int64_t known_ = -1;
-  std::vector<std::uint32_t> order_;
-};
+  return order_;
+}
 
 }  // namespace trainer
 RLCORE_END
+#endif

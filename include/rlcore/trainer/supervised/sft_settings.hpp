@@ -35,7 +35,22 @@ struct sft_run_settings {
 };
 
 /// Two numbers in [0, 1) as AdamW's betas.
-inline void read_betas(const options& opt, const char* name, optim::adamw_settings& adamw) {
+void read_betas(const options& opt, const char* name, optim::adamw_settings& adamw);
+
+/// A schedule by its name in verl or transformers; the floor is a tenth where the name says so.
+optim::schedule sft_schedule(const std::string& name);
+
+/// Reads verl's keys. Throws config_error.
+sft_run_settings read_sft_settings(const options& opt);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE void read_betas(const options& opt, const char* name, optim::adamw_settings& adamw) {
   const auto* items = opt.at(name).as<value::list>();
   std::vector<double> betas;
   if (items != nullptr)
@@ -49,8 +64,7 @@ inline void read_betas(const options& opt, const char* name, optim::adamw_settin
   adamw.beta1 = betas[0], adamw.beta2 = betas[1];
 }
 
-/// A schedule by its name in verl or transformers; the floor is a tenth where the name says so.
-inline optim::schedule sft_schedule(const std::string& name) {
+RLCORE_INLINE optim::schedule sft_schedule(const std::string& name) {
   using enum optim::schedule_kind;
   optim::schedule s;
   s.kind = name == "cosine" ? cosine : name == "wsd" ? wsd : name == "linear" ? linear : constant;
@@ -58,8 +72,7 @@ inline optim::schedule sft_schedule(const std::string& name) {
   return s;
 }
 
-/// Reads verl's keys. Throws config_error.
-inline sft_run_settings read_sft_settings(const options& opt) {
+RLCORE_INLINE sft_run_settings read_sft_settings(const options& opt) {
   const auto count = [&](const char* name) {
     return static_cast<std::size_t>(std::max<std::int64_t>(0, opt.get<std::int64_t>(name)));
   };
@@ -122,3 +135,4 @@ inline sft_run_settings read_sft_settings(const options& opt) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

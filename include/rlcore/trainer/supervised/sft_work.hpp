@@ -35,20 +35,8 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// Says what there is, and throws data_error for a row with more tokens than the model has positions.
-inline std::vector<data::sft_example> checked_rows(data::sft_rows rows, const base_model& base, const char* name,
-                                                   const std::string& from) {
-  std::size_t longest = 0, tokens = 0, trained = 0;
-  for (const data::sft_example& e : rows.examples)
-    longest = std::max(longest, e.tokens.size()), tokens += e.tokens.size(), trained += e.trained();
-  if (static_cast<std::int64_t>(longest) > base.config.max_position_embeddings)
-    throw data_error(from + ": a row has " + std::to_string(longest) + " tokens, more than the model's " +
-                     std::to_string(base.config.max_position_embeddings) + " positions (max_position_embeddings)");
-  say("%-6s %zu rows", name, rows.size());
-  if (rows.size() != rows.rows_read)
-    say(" (%zu left out: empty, or no room for an answer)", rows.rows_read - rows.size());
-  say(", %zu tokens, %zu of them learnt, the longest row has %zu, from %s\n", tokens, trained, longest, from.c_str());
-  return std::move(rows.examples);
-}
+std::vector<data::sft_example> checked_rows(data::sft_rows rows, const base_model& base, const char* name,
+                                            const std::string& from);
 
 /// verl's data.train_files and data.val_files.
 inline std::vector<data::sft_example> open_sft_rows(const std::vector<std::string>& files,
@@ -60,16 +48,8 @@ inline std::vector<data::sft_example> open_sft_rows(const std::vector<std::strin
 }
 
 /// OpenRLHF's --dataset and --eval_dataset.
-inline std::vector<data::sft_example> open_sft_rows(const data::blend& rows, const data::sft_settings& settings,
-                                                    const base_model& base, const text::chat_template* chat,
-                                                    const char* name) {
-  const std::string file = rows.sets.front().file;
-  return checked_rows(data::read_sft_rows(
-                          rows.size(), [&](std::size_t i) -> const data::row& { return rows[i]; },
-                          [&](std::size_t i) { return rows.where(i); }, [&](std::size_t i) { return rows.folder(i); },
-                          file, settings, base.tokenizer, chat),
-                      base, name, file);
-}
+std::vector<data::sft_example> open_sft_rows(const data::blend& rows, const data::sft_settings& settings,
+                                             const base_model& base, const text::chat_template* chat, const char* name);
 
 /// What is trained on. The settings of the run are read where it begins: train_supervised().
 struct sft_work {
@@ -80,40 +60,10 @@ struct sft_work {
 };
 
 /// The command line of verl.
-inline sft_work open_verl_sft(const options& opt, const base_model& base) {
-  sft_run_settings s = read_sft_settings(opt);
-  s.rows.images = model_images(read_image_options(opt), base.config, base.folder);
-  if (s.rows.images.processor) say("%s\n", image_text(s.rows.images).c_str());
-  const auto chat = text::chat_template::chosen(chat_template_setting(opt), base.folder, "rlcore.chat_template");
-  if (s.train_files.empty()) throw config_error("data.train_files is empty; expected a file with training rows");
-  const bool evaluates = !s.val_files.empty() && s.show_mask == 0;
-  check_data_files(opt, "data.train_files", data::check_table);
-  if (evaluates) check_data_files(opt, "data.val_files", data::check_table);
-  sft_work work{{}, {}, s.run.rows_per_pass, s.show_mask, "val/loss", s.rows.images.cache};
-  work.train = open_sft_rows(s.train_files, s.rows, base, &chat, "train");
-  data::sft_settings for_eval = s.rows;
-  for_eval.max_rows = s.max_eval_rows;
-  if (evaluates) work.eval = open_sft_rows(s.val_files, for_eval, base, &chat, "val");
-  return work;
-}
+sft_work open_verl_sft(const options& opt, const base_model& base);
 
 /// The command line of OpenRLHF.
-inline sft_work open_openrlhf_sft(const options& opt, const base_model& base) {
-  const row_rules rules = read_row_rules(opt, base);
-  data::sft_settings settings = read_openrlhf_rows(opt, rules);
-  settings.images = rules.images;
-  const text::chat_template* chat = rules.chat ? &*rules.chat : nullptr;
-  sft_work work{{},
-                {},
-                read_openrlhf_run(opt).rows_per_pass,
-                opt.get<std::int64_t>("rlcore.show_mask"),
-                "eval/eval_loss",
-                settings.images.cache};
-  work.train = open_sft_rows(open_training_rows(opt), settings, base, chat, "train");
-  if (const auto rows = open_evaluation_rows(opt); rows && work.show_mask == 0)
-    work.eval = open_sft_rows(*rows, settings, base, chat, "eval");
-  return work;
-}
+sft_work open_openrlhf_sft(const options& opt, const base_model& base);
 
 /// See open.hpp.
 template <std::same_as<options> Options>
@@ -147,3 +97,71 @@ void show_masks(const Work& work, const base_model& base) {
 
 }  // namespace trainer
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::vector<data::sft_example> checked_rows(data::sft_rows rows, const base_model& base, const char* name,
+                                                          const std::string& from) {
+  std::size_t longest = 0, tokens = 0, trained = 0;
+  for (const data::sft_example& e : rows.examples)
+    longest = std::max(longest, e.tokens.size()), tokens += e.tokens.size(), trained += e.trained();
+  if (static_cast<std::int64_t>(longest) > base.config.max_position_embeddings)
+    throw data_error(from + ": a row has " + std::to_string(longest) + " tokens, more than the model's " +
+                     std::to_string(base.config.max_position_embeddings) + " positions (max_position_embeddings)");
+  say("%-6s %zu rows", name, rows.size());
+  if (rows.size() != rows.rows_read)
+    say(" (%zu left out: empty, or no room for an answer)", rows.rows_read - rows.size());
+  say(", %zu tokens, %zu of them learnt, the longest row has %zu, from %s\n", tokens, trained, longest, from.c_str());
+  return std::move(rows.examples);
+}
+
+RLCORE_INLINE std::vector<data::sft_example> open_sft_rows(const data::blend& rows, const data::sft_settings& settings,
+                                                           const base_model& base, const text::chat_template* chat,
+                                                           const char* name) {
+  const std::string file = rows.sets.front().file;
+  return checked_rows(data::read_sft_rows(
+                          rows.size(), [&](std::size_t i) -> const data::row& { return rows[i]; },
+                          [&](std::size_t i) { return rows.where(i); }, [&](std::size_t i) { return rows.folder(i); },
+                          file, settings, base.tokenizer, chat),
+                      base, name, file);
+}
+
+RLCORE_INLINE sft_work open_verl_sft(const options& opt, const base_model& base) {
+  sft_run_settings s = read_sft_settings(opt);
+  s.rows.images = model_images(read_image_options(opt), base.config, base.folder);
+  if (s.rows.images.processor) say("%s\n", image_text(s.rows.images).c_str());
+  const auto chat = text::chat_template::chosen(chat_template_setting(opt), base.folder, "rlcore.chat_template");
+  if (s.train_files.empty()) throw config_error("data.train_files is empty; expected a file with training rows");
+  const bool evaluates = !s.val_files.empty() && s.show_mask == 0;
+  check_data_files(opt, "data.train_files", data::check_table);
+  if (evaluates) check_data_files(opt, "data.val_files", data::check_table);
+  sft_work work{{}, {}, s.run.rows_per_pass, s.show_mask, "val/loss", s.rows.images.cache};
+  work.train = open_sft_rows(s.train_files, s.rows, base, &chat, "train");
+  data::sft_settings for_eval = s.rows;
+  for_eval.max_rows = s.max_eval_rows;
+  if (evaluates) work.eval = open_sft_rows(s.val_files, for_eval, base, &chat, "val");
+  return work;
+}
+
+RLCORE_INLINE sft_work open_openrlhf_sft(const options& opt, const base_model& base) {
+  const row_rules rules = read_row_rules(opt, base);
+  data::sft_settings settings = read_openrlhf_rows(opt, rules);
+  settings.images = rules.images;
+  const text::chat_template* chat = rules.chat ? &*rules.chat : nullptr;
+  sft_work work{{},
+                {},
+                read_openrlhf_run(opt).rows_per_pass,
+                opt.get<std::int64_t>("rlcore.show_mask"),
+                "eval/eval_loss",
+                settings.images.cache};
+  work.train = open_sft_rows(open_training_rows(opt), settings, base, chat, "train");
+  if (const auto rows = open_evaluation_rows(opt); rows && work.show_mask == 0)
+    work.eval = open_sft_rows(*rows, settings, base, chat, "eval");
+  return work;
+}
+
+}  // namespace trainer
+RLCORE_END
+#endif

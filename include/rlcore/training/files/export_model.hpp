@@ -16,7 +16,20 @@ namespace trainer {
 
 /// Throws config_error, which begins with `name`, unless the folder `to` can be written, or made where it is missing:
 /// better before the training than after it.
-inline void check_export(const std::string& name, const std::filesystem::path& to) {
+void check_export(const std::string& name, const std::filesystem::path& to);
+
+/// Copies `from`/huggingface to `to`, and an adapter to `to`/lora_adapter: a folder for transformers and for
+/// `--pretrain`. Throws file_error.
+void export_model(const std::filesystem::path& from, const std::filesystem::path& to);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINING)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE void check_export(const std::string& name, const std::filesystem::path& to) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   fs::path nearest = fs::absolute(to);
@@ -28,9 +41,7 @@ inline void check_export(const std::string& name, const std::filesystem::path& t
     throw config_error(name + " " + to.string() + ": " + nearest.string() + why + "; expected a folder for the model");
 }
 
-/// Copies `from`/huggingface to `to`, and an adapter to `to`/lora_adapter: a folder for transformers and for
-/// `--pretrain`. Throws file_error.
-inline void export_model(const std::filesystem::path& from, const std::filesystem::path& to) {
+RLCORE_INLINE void export_model(const std::filesystem::path& from, const std::filesystem::path& to) {
   namespace fs = std::filesystem;
   std::error_code failure;
   fs::create_directories(to, failure);
@@ -44,3 +55,4 @@ inline void export_model(const std::filesystem::path& from, const std::filesyste
 
 }  // namespace trainer
 RLCORE_END
+#endif

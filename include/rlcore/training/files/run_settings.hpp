@@ -25,37 +25,15 @@ namespace trainer {
 inline constexpr const char* run_settings_name = "settings.json";
 
 /// The keys that change the numbers of a run, and their values as text.
-inline nlohmann::ordered_json numeric_settings(const options& opt) {
-  nlohmann::ordered_json settings = nlohmann::ordered_json::object();
-  for (const key& k : opt.known().keys())
-    if (k.use == disposition::honoured && !is_free_setting(k.name) && !opt.known().is_spelling(k.name))
-      settings[std::string(k.name)] = inline_text(opt.at(std::string(k.name)));
-  return settings;
-}
+nlohmann::ordered_json numeric_settings(const options& opt);
 
 /// The keys that name models, each with the sampled_fingerprint() of the weights. A model that cannot be read is left
 /// out: whoever needs it says why.
-inline nlohmann::ordered_json model_fingerprints(const options& opt) {
-  nlohmann::ordered_json models = nlohmann::ordered_json::object();
-  for (const key& k : opt.known().keys()) {
-    if (k.use != disposition::honoured || !names_setting(model_settings, k.name)) continue;
-    try {
-      if (const auto model = opt.find<std::string>(k.name))
-        models[std::string(k.name)] = sampled_fingerprint(checkpoint::resolve_model(*model));
-    } catch (const error&) {
-    }
-  }
-  return models;
-}
+nlohmann::ordered_json model_fingerprints(const options& opt);
 
 /// Writes the settings of a run that begins in `root`. `data` is a text that says which rows it trains on; empty: not
 /// recorded. Throws file_error.
-inline void write_run_settings(const std::filesystem::path& root, const options& opt, const std::string& data = {}) {
-  nlohmann::ordered_json file{
-      {"program", opt.known().program}, {"settings", numeric_settings(opt)}, {"models", model_fingerprints(opt)}};
-  if (!data.empty()) file["data"] = data;
-  checkpoint::write_file_atomically(root / run_settings_name, text::json_text(file, 2) + "\n");
-}
+void write_run_settings(const std::filesystem::path& root, const options& opt, const std::string& data = {});
 
 /// Takes `root` for the run of `opt`, if this rank writes its files. Throws config_error if another run has it;
 /// file_error.
@@ -73,8 +51,57 @@ struct setting_change {
 };
 
 /// The members of `now` that are another text in `before`.
-inline std::vector<setting_change> changes_of(const nlohmann::json& before, const nlohmann::ordered_json& now,
-                                              const options& opt) {
+std::vector<setting_change> changes_of(const nlohmann::json& before, const nlohmann::ordered_json& now,
+                                       const options& opt);
+
+}  // namespace detail
+
+/// Throws config_error if the run that `opt` continues in `root` began with other values of settings that change its
+/// numbers, with other weights of a model, or with other `data`: it names them and the ways out. Keys that either side
+/// does not know are not compared, nor is what was not recorded; a folder without the file is an older run's.
+void check_run_settings(const std::filesystem::path& root, const options& opt, const std::string& data = {});
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINING)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE nlohmann::ordered_json numeric_settings(const options& opt) {
+  nlohmann::ordered_json settings = nlohmann::ordered_json::object();
+  for (const key& k : opt.known().keys())
+    if (k.use == disposition::honoured && !is_free_setting(k.name) && !opt.known().is_spelling(k.name))
+      settings[std::string(k.name)] = inline_text(opt.at(std::string(k.name)));
+  return settings;
+}
+
+RLCORE_INLINE nlohmann::ordered_json model_fingerprints(const options& opt) {
+  nlohmann::ordered_json models = nlohmann::ordered_json::object();
+  for (const key& k : opt.known().keys()) {
+    if (k.use != disposition::honoured || !names_setting(model_settings, k.name)) continue;
+    try {
+      if (const auto model = opt.find<std::string>(k.name))
+        models[std::string(k.name)] = sampled_fingerprint(checkpoint::resolve_model(*model));
+    } catch (const error&) {
+    }
+  }
+  return models;
+}
+
+RLCORE_INLINE void write_run_settings(const std::filesystem::path& root, const options& opt, const std::string& data) {
+  nlohmann::ordered_json file{
+      {"program", opt.known().program}, {"settings", numeric_settings(opt)}, {"models", model_fingerprints(opt)}};
+  if (!data.empty()) file["data"] = data;
+  checkpoint::write_file_atomically(root / run_settings_name, text::json_text(file, 2) + "\n");
+}
+
+}  // namespace trainer
+
+namespace trainer::detail {
+
+RLCORE_INLINE std::vector<setting_change> changes_of(const nlohmann::json& before, const nlohmann::ordered_json& now,
+                                                     const options& opt) {
   std::vector<setting_change> changes;
   for (const auto& [name, value] : now.items()) {
     const std::string flag = opt.typed().flag_of(name);
@@ -87,12 +114,11 @@ inline std::vector<setting_change> changes_of(const nlohmann::json& before, cons
   return changes;
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// Throws config_error if the run that `opt` continues in `root` began with other values of settings that change its
-/// numbers, with other weights of a model, or with other `data`: it names them and the ways out. Keys that either side
-/// does not know are not compared, nor is what was not recorded; a folder without the file is an older run's.
-inline void check_run_settings(const std::filesystem::path& root, const options& opt, const std::string& data = {}) {
+namespace trainer {
+
+RLCORE_INLINE void check_run_settings(const std::filesystem::path& root, const options& opt, const std::string& data) {
   if (!std::filesystem::exists(root / run_settings_name)) return;
   const checkpoint::json_file file(root / run_settings_name);
   if (!file.root().contains("settings") || !file.root()["settings"].is_object()) file.fail("settings", "an object");
@@ -117,3 +143,4 @@ inline void check_run_settings(const std::filesystem::path& root, const options&
 
 }  // namespace trainer
 RLCORE_END
+#endif

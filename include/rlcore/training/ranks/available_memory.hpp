@@ -17,7 +17,33 @@ namespace trainer {
 namespace detail {
 
 /// The number after `name` in a file of lines "name number ..."; without a name, the file's first number.
-inline std::optional<std::size_t> number_in(const std::filesystem::path& file, const std::string& name = "") {
+std::optional<std::size_t> number_in(const std::filesystem::path& file, const std::string& name = "");
+
+}  // namespace detail
+
+/// The smaller of MemAvailable in /proc/meminfo and the rest of the control group's limit (version 2 or 1), in bytes.
+/// Empty if the system reports neither. `root` stands for "/".
+std::optional<std::size_t> available_memory(const std::filesystem::path& root = "/");
+
+/// The available bytes of a device's own memory. If the device uses the host's memory, this rank's share of
+/// available_memory(), divided among the `ranks` of this machine.
+template <class Device>
+std::optional<std::size_t> available_memory_of(const Device& device, int ranks = 1) {
+  if constexpr (requires { device.available_bytes(); })
+    if (const std::optional<std::size_t> bytes = device.available_bytes()) return bytes;
+  auto host = available_memory();
+  if (host) *host /= static_cast<std::size_t>(ranks);
+  return host;
+}
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINING)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE std::optional<std::size_t> number_in(const std::filesystem::path& file, const std::string& name) {
   std::ifstream in(file);
   std::size_t number = 0;
   if (name.empty()) return in >> number ? std::optional(number) : std::nullopt;
@@ -26,11 +52,11 @@ inline std::optional<std::size_t> number_in(const std::filesystem::path& file, c
   return std::nullopt;
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// The smaller of MemAvailable in /proc/meminfo and the rest of the control group's limit (version 2 or 1), in bytes.
-/// Empty if the system reports neither. `root` stands for "/".
-inline std::optional<std::size_t> available_memory(const std::filesystem::path& root = "/") {
+namespace trainer {
+
+RLCORE_INLINE std::optional<std::size_t> available_memory(const std::filesystem::path& root) {
   std::optional<std::size_t> least;
   if (const auto kib = detail::number_in(root / "proc/meminfo", "MemAvailable:")) least = *kib << 10;
   const std::filesystem::path group = root / "sys/fs/cgroup";
@@ -49,16 +75,6 @@ inline std::optional<std::size_t> available_memory(const std::filesystem::path& 
   return least;
 }
 
-/// The available bytes of a device's own memory. If the device uses the host's memory, this rank's share of
-/// available_memory(), divided among the `ranks` of this machine.
-template <class Device>
-std::optional<std::size_t> available_memory_of(const Device& device, int ranks = 1) {
-  if constexpr (requires { device.available_bytes(); })
-    if (const std::optional<std::size_t> bytes = device.available_bytes()) return bytes;
-  auto host = available_memory();
-  if (host) *host /= static_cast<std::size_t>(ranks);
-  return host;
-}
-
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -19,7 +19,29 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// The number of cores that `process` may run on (0: this process). Returns 0 if the system does not say.
-inline int cores_of(pid_t process) {
+int cores_of(pid_t process);
+
+/// `mine` counts the cores of this process, `machine` those of all ranks of this machine together. Under mpirun the
+/// latter are the launcher's cores; it may have bound each rank to a part of them.
+struct core_counts {
+  int mine = 1, machine = 1;
+
+  static core_counts here();
+  /// The number of threads for one of `ranks` ranks, so that all together use each core once.
+  int share(int ranks) const { return std::max(1, mine * ranks <= machine ? mine : machine / ranks); }
+
+  /// A note for the user about `ranks` ranks (threads or `processes`) on these cores; empty if all is well.
+  std::string note(int ranks, bool processes) const;
+};
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINING)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE int cores_of(pid_t process) {
 #if defined(__linux__)
   cpu_set_t set;
   return ::sched_getaffinity(process, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
@@ -28,32 +50,24 @@ inline int cores_of(pid_t process) {
 #endif
 }
 
-/// `mine` counts the cores of this process, `machine` those of all ranks of this machine together. Under mpirun the
-/// latter are the launcher's cores; it may have bound each rank to a part of them.
-struct core_counts {
-  int mine = 1, machine = 1;
+RLCORE_INLINE core_counts core_counts::here() {
+  core_counts c;
+  c.mine = c.machine = std::max(1, cores_of(0));
+  if (parallel::ranks_of_environment() > 1) c.machine = std::max(c.mine, cores_of(::getppid()));
+  return c;
+}
 
-  static core_counts here() {
-    core_counts c;
-    c.mine = c.machine = std::max(1, cores_of(0));
-    if (parallel::ranks_of_environment() > 1) c.machine = std::max(c.mine, cores_of(::getppid()));
-    return c;
-  }
-  /// The number of threads for one of `ranks` ranks, so that all together use each core once.
-  int share(int ranks) const { return std::max(1, mine * ranks <= machine ? mine : machine / ranks); }
-
-  /// A note for the user about `ranks` ranks (threads or `processes`) on these cores; empty if all is well.
-  std::string note(int ranks, bool processes) const {
-    const auto cores = [](int n) { return std::to_string(n) + (n == 1 ? " core" : " cores"); };
-    if (ranks > machine)
-      return std::to_string(ranks) + " ranks on " + cores(machine) + " take turns: slower, the same results";
-    if (processes && 2 * mine * ranks <= machine)
-      return "mpirun has bound each of " + std::to_string(ranks) + " ranks to " + cores(mine) + " of " +
-             std::to_string(machine) + ": --bind-to none, or --map-by ppr:" + std::to_string(ranks) +
-             ":node:PE=" + std::to_string(machine / ranks) + ", gives each its share";
-    return {};
-  }
-};
+RLCORE_INLINE std::string core_counts::note(int ranks, bool processes) const {
+  const auto cores = [](int n) { return std::to_string(n) + (n == 1 ? " core" : " cores"); };
+  if (ranks > machine)
+    return std::to_string(ranks) + " ranks on " + cores(machine) + " take turns: slower, the same results";
+  if (processes && 2 * mine * ranks <= machine)
+    return "mpirun has bound each of " + std::to_string(ranks) + " ranks to " + cores(mine) + " of " +
+           std::to_string(machine) + ": --bind-to none, or --map-by ppr:" + std::to_string(ranks) +
+           ":node:PE=" + std::to_string(machine / ranks) + ", gives each its share";
+  return {};
+}
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -117,17 +117,7 @@ class probe {
 };
 
 /// "0, 2-5 and 9"
-inline std::string ranges(const std::vector<std::size_t>& ranks) {
-  std::vector<std::string> pieces;
-  for (std::size_t i = 0, j; i < ranks.size(); i = j) {
-    for (j = i + 1; j < ranks.size() && ranks[j] == ranks[j - 1] + 1; ++j) continue;
-    pieces.push_back(std::to_string(ranks[i]) + (j - i > 1 ? "-" + std::to_string(ranks[j - 1]) : ""));
-  }
-  std::string text;
-  for (std::size_t i = 0; i < pieces.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == pieces.size() ? " and " : ", ") + pieces[i];
-  return text;
-}
+std::string ranges(const std::vector<std::size_t>& ranks);
 
 }  // namespace detail
 
@@ -148,7 +138,32 @@ arithmetic arithmetic_of(Device& d) {
 }
 
 /// Throws the same config_error on every rank unless all of them have the same arithmetic.
-inline void expect_same_arithmetic(parallel::any_communicator& world, const arithmetic& local) {
+void expect_same_arithmetic(parallel::any_communicator& world, const arithmetic& local);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINING)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE std::string ranges(const std::vector<std::size_t>& ranks) {
+  std::vector<std::string> pieces;
+  for (std::size_t i = 0, j; i < ranks.size(); i = j) {
+    for (j = i + 1; j < ranks.size() && ranks[j] == ranks[j - 1] + 1; ++j) continue;
+    pieces.push_back(std::to_string(ranks[i]) + (j - i > 1 ? "-" + std::to_string(ranks[j - 1]) : ""));
+  }
+  std::string text;
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == pieces.size() ? " and " : ", ") + pieces[i];
+  return text;
+}
+
+}  // namespace trainer::detail
+
+namespace trainer {
+
+RLCORE_INLINE void expect_same_arithmetic(parallel::any_communicator& world, const arithmetic& local) {
   constexpr std::size_t bytes = sizeof local.hash;
   std::string mine(bytes, '\0');
   for (std::size_t i = 0; i < bytes; ++i) mine[i] = static_cast<char>(local.hash >> (8 * i) & 0xff);
@@ -173,3 +188,4 @@ inline void expect_same_arithmetic(parallel::any_communicator& world, const arit
 
 }  // namespace trainer
 RLCORE_END
+#endif

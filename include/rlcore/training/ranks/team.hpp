@@ -40,58 +40,16 @@ class team {
   int of_this_machine() const { return size() == 1 ? 1 : find_local_place(ranks_).size; }
 
   /// "; 4 ranks (threads): 4 data, ZeRO stage 3, tree sums over 8 leaves", or nothing for one rank.
-  std::string describe() const {
-    if (size() == 1) return {};
-    const parallel::parallel_settings& s = world_.settings();
-    std::string text = "; " + std::to_string(size()) + " ranks (" + ranks_.engine() + ")";
-    if (const int here = of_this_machine(); first_npu_ && here > 1)
-      text += " on NPUs " + std::to_string(*first_npu_) + " to " + std::to_string(*first_npu_ + here - 1) +
-              (here < size() ? " of each machine" : "");
-    text += ": ";
-    const auto axis = [&](int n, const char* name) {
-      if (n > 1) text += std::to_string(n) + " " + name + " x ";
-    };
-    axis(s.tensor, "tensor"), axis(s.context, "context");
-    text += std::to_string(world_.place().data_size) + " data";
-    if (s.expert > 1) text += ", " + std::to_string(s.expert) + " expert";
-    text += ", ZeRO stage " + std::to_string(s.zero) + ", ";
-    text += parallel::reduction_names[static_cast<int>(s.reduction)];
-    text += " sums over " + std::to_string(s.leaves) + " leaves";
-    if (const int data = world_.place().data_size; data > s.leaves)
-      text += " (" + std::to_string(data - s.leaves) +
-              " ranks have no part in updates: rlcore.gradient_leaves=" + std::to_string(data) + ")";
-    return text;
-  }
+  std::string describe() const;
 
   /// The smallest `number` of all ranks.
-  std::size_t least(std::size_t number) const {
-    if (size() == 1) return number;
-    std::vector<std::size_t> numbers(static_cast<std::size_t>(size()));
-    ranks_.all_gather(std::span<const std::size_t>(&number, 1), std::span(numbers));
-    return *std::min_element(numbers.begin(), numbers.end());
-  }
+  std::size_t least(std::size_t number) const;
 
   /// Throws file_error on every rank unless all have read the same `number` from `folder`, which they should share.
-  void agree(std::int64_t number, const std::string& name, const std::filesystem::path& folder) const {
-    if (size() == 1) return;
-    std::vector<std::int64_t> numbers(static_cast<std::size_t>(size()));
-    ranks_.all_gather(std::span<const std::int64_t>(&number, 1), std::span(numbers));
-    for (std::size_t r = 1; r < numbers.size(); ++r)
-      if (numbers[r] != numbers[0])
-        throw file_error(folder.string() + ": rank 0 finds " + name + " " + std::to_string(numbers[0]) + ", rank " +
-                         std::to_string(r) + " " + std::to_string(numbers[r]) +
-                         "; expected a folder that all machines share");
-  }
+  void agree(std::int64_t number, const std::string& name, const std::filesystem::path& folder) const;
 
  private:
-  parallel::any_communicator& alone(const options& opt) {
-    const int started = parallel::ranks_of_environment(), ranks = std::max(started, thread_ranks(opt, started));
-    if (ranks > 1)
-      throw config_error(std::to_string(ranks) +
-                         " ranks: this program has one; trainer::on_ranks (training/ranks/ranks.hpp) " +
-                         "gives a trainer the others");
-    return self_;
-  }
+  parallel::any_communicator& alone(const options& opt);
 
   parallel::any_communicator_of<parallel::alone> self_{parallel::alone{}};
   parallel::any_communicator& ranks_;
@@ -101,3 +59,62 @@ class team {
 
 }  // namespace trainer
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINING)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::string team::describe() const {
+  if (size() == 1) return {};
+  const parallel::parallel_settings& s = world_.settings();
+  std::string text = "; " + std::to_string(size()) + " ranks (" + ranks_.engine() + ")";
+  if (const int here = of_this_machine(); first_npu_ && here > 1)
+    text += " on NPUs " + std::to_string(*first_npu_) + " to " + std::to_string(*first_npu_ + here - 1) +
+            (here < size() ? " of each machine" : "");
+  text += ": ";
+  const auto axis = [&](int n, const char* name) {
+    if (n > 1) text += std::to_string(n) + " " + name + " x ";
+  };
+  axis(s.tensor, "tensor"), axis(s.context, "context");
+  text += std::to_string(world_.place().data_size) + " data";
+  if (s.expert > 1) text += ", " + std::to_string(s.expert) + " expert";
+  text += ", ZeRO stage " + std::to_string(s.zero) + ", ";
+  text += parallel::reduction_names[static_cast<int>(s.reduction)];
+  text += " sums over " + std::to_string(s.leaves) + " leaves";
+  if (const int data = world_.place().data_size; data > s.leaves)
+    text += " (" + std::to_string(data - s.leaves) +
+            " ranks have no part in updates: rlcore.gradient_leaves=" + std::to_string(data) + ")";
+  return text;
+}
+
+RLCORE_INLINE std::size_t team::least(std::size_t number) const {
+  if (size() == 1) return number;
+  std::vector<std::size_t> numbers(static_cast<std::size_t>(size()));
+  ranks_.all_gather(std::span<const std::size_t>(&number, 1), std::span(numbers));
+  return *std::min_element(numbers.begin(), numbers.end());
+}
+
+RLCORE_INLINE void team::agree(std::int64_t number, const std::string& name,
+                               const std::filesystem::path& folder) const {
+  if (size() == 1) return;
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(size()));
+  ranks_.all_gather(std::span<const std::int64_t>(&number, 1), std::span(numbers));
+  for (std::size_t r = 1; r < numbers.size(); ++r)
+    if (numbers[r] != numbers[0])
+      throw file_error(folder.string() + ": rank 0 finds " + name + " " + std::to_string(numbers[0]) + ", rank " +
+                       std::to_string(r) + " " + std::to_string(numbers[r]) +
+                       "; expected a folder that all machines share");
+}
+
+RLCORE_INLINE parallel::any_communicator& team::alone(const options& opt) {
+  const int started = parallel::ranks_of_environment(), ranks = std::max(started, thread_ranks(opt, started));
+  if (ranks > 1)
+    throw config_error(std::to_string(ranks) +
+                       " ranks: this program has one; trainer::on_ranks (training/ranks/ranks.hpp) " +
+                       "gives a trainer the others");
+  return self_;
+}
+
+}  // namespace trainer
+RLCORE_END
+#endif

@@ -16,13 +16,7 @@ RLCORE_BEGIN
 namespace trainer {
 namespace detail {
 
-inline bool any_openrlhf_flag(const options& opt) {
-  for (const key& k : keys::openrlhf_ppo)
-    if (opt.is_set(k.name)) return true;
-  for (const key& k : keys::openrlhf_machine)
-    if (opt.is_set(k.name)) return true;
-  return false;
-}
+bool any_openrlhf_flag(const options& opt);
 
 /// Sets keys that the command line does not have as key=value, and remembers which flags stand for them.
 struct openrlhf_mapping {
@@ -43,7 +37,38 @@ struct openrlhf_mapping {
 };
 
 /// Maps the scoring of responses and the critic's initial weights.
-inline void map_openrlhf_models(openrlhf_mapping& map) {
+void map_openrlhf_models(openrlhf_mapping& map);
+
+void map_openrlhf_data(openrlhf_mapping& map);
+
+void map_openrlhf_batches(openrlhf_mapping& map);
+
+void map_openrlhf_objective(openrlhf_mapping& map);
+
+void map_openrlhf_run(openrlhf_mapping& map);
+
+}  // namespace detail
+
+/// If the command line has a flag of OpenRLHF, sets every key that OpenRLHF's flags and their defaults stand for. Keys
+/// written as key=value stay. Throws config_error for settings that one process or this build does not support.
+void apply_openrlhf_flags(options& opt);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE bool any_openrlhf_flag(const options& opt) {
+  for (const key& k : keys::openrlhf_ppo)
+    if (opt.is_set(k.name)) return true;
+  for (const key& k : keys::openrlhf_machine)
+    if (opt.is_set(k.name)) return true;
+  return false;
+}
+
+RLCORE_INLINE void map_openrlhf_models(openrlhf_mapping& map) {
   options& opt = map.opt;
   const auto text = [&](const char* name) { return opt.find<std::string>(name); };
   map.copy("actor_rollout_ref.model.path", "pretrain");
@@ -78,7 +103,7 @@ inline void map_openrlhf_models(openrlhf_mapping& map) {
     map.copy("critic.model.path", "reward_pretrain");
 }
 
-inline void map_openrlhf_data(openrlhf_mapping& map) {
+RLCORE_INLINE void map_openrlhf_data(openrlhf_mapping& map) {
   options& opt = map.opt;
   if (!opt.get<bool>("apply_chat_template"))
     throw config_error("--apply_chat_template is missing: prompts go through the model's chat template here, always");
@@ -115,7 +140,7 @@ inline void map_openrlhf_data(openrlhf_mapping& map) {
   map.copy(val + "top_p", "top_p");
 }
 
-inline void map_openrlhf_batches(openrlhf_mapping& map) {
+RLCORE_INLINE void map_openrlhf_batches(openrlhf_mapping& map) {
   options& opt = map.opt;
   const std::int64_t samples = opt.get<std::int64_t>("n_samples_per_prompt"),
                      update = opt.get<std::int64_t>("train_batch_size");
@@ -151,7 +176,7 @@ inline void map_openrlhf_batches(openrlhf_mapping& map) {
   map.copy("critic.model.enable_gradient_checkpointing", "gradient_checkpointing");
 }
 
-inline void map_openrlhf_objective(openrlhf_mapping& map) {
+RLCORE_INLINE void map_openrlhf_objective(openrlhf_mapping& map) {
   options& opt = map.opt;
   const std::string estimator = opt.get<std::string>("advantage_estimator"), actor = "actor_rollout_ref.actor.";
   constexpr std::pair<const char*, const char*> names[] = {
@@ -190,7 +215,7 @@ inline void map_openrlhf_objective(openrlhf_mapping& map) {
   map.copy("actor_rollout_ref.rollout.top_p", "top_p");
 }
 
-inline void map_openrlhf_run(openrlhf_mapping& map) {
+RLCORE_INLINE void map_openrlhf_run(openrlhf_mapping& map) {
   options& opt = map.opt;
   map.copy("trainer.total_epochs", "num_episodes");
   const std::int64_t frozen = opt.get<std::int64_t>("freezing_actor_steps"), save = opt.get<std::int64_t>("save_steps");
@@ -220,11 +245,11 @@ inline void map_openrlhf_run(openrlhf_mapping& map) {
   }
 }
 
-}  // namespace detail
+}  // namespace trainer::detail
 
-/// If the command line has a flag of OpenRLHF, sets every key that OpenRLHF's flags and their defaults stand for. Keys
-/// written as key=value stay. Throws config_error for settings that one process or this build does not support.
-inline void apply_openrlhf_flags(options& opt) {
+namespace trainer {
+
+RLCORE_INLINE void apply_openrlhf_flags(options& opt) {
   if (opt.known().find("advantage_estimator") == nullptr || !detail::any_openrlhf_flag(opt)) return;
   detail::openrlhf_mapping map{opt};
   detail::map_openrlhf_models(map);
@@ -236,3 +261,4 @@ inline void apply_openrlhf_flags(options& opt) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -18,55 +18,16 @@ class attention {
  public:
   /// See the concept device. Throws std::invalid_argument for a segment without pages or without layer_pages.
   void store_keys_values(context& c, const attention_shape& s, std::span<const attention_segment> segments,
-                         float* layer, const float* keys, const float* values, extent_t row) {
-    const extent_t w = s.kv_heads * s.head_dim;
-    if (segments.empty()) return;
-    // `keys` of a segment may not point to the layer yet
-    cached_.assign(segments.begin(), segments.end());
-    for (attention_segment& g : cached_) {
-      if (g.pages == nullptr) throw std::invalid_argument("rlcore: npu: store_keys_values of a segment without pages");
-      g.keys = layer;
-    }
-    const auto to = layer_rows(c, segments[0], layer, w);
-    for_runs(c, cached_, [&](const attention_run& run) {
-      const std::int32_t* rows = stored_(c, run);
-      const extent_t from = run.first_row * row;
-      put(c, to, rows, c.rows(keys + from, run.rows, w, row));
-      put(c, to, rows + run.rows, c.rows(values + from, run.rows, w, row));
-    });
-  }
+                         float* layer, const float* keys, const float* values, extent_t row);
 
   /// See the concept device; only the fused operators write statistics. Throws std::invalid_argument for 2^31 elements
   /// or more.
   void forward(context& c, const attention_shape& s, std::span<const attention_segment> segments, const float* q,
-               extent_t q_row, float* out, extent_t out_row, float* statistics) {
-    for_runs(c, segments, [&](const attention_run& run) {
-      check(s, run);
-      if (!fused_attention::takes(c, s))
-        composed_attention::forward(c, read_, s, run, q, q_row, out, out_row);
-      else if (c.rounds())
-        fused_.forward<bf16>(c, read_, s, run, q, q_row, out, out_row, statistics);
-      else
-        fused_.forward<float>(c, read_, s, run, q, q_row, out, out_row, statistics);
-    });
-  }
+               extent_t q_row, float* out, extent_t out_row, float* statistics);
   /// See the concept device. Throws std::invalid_argument for a segment in pages and for 2^31 elements or more.
   void backward(context& c, const attention_shape& s, std::span<const attention_segment> segments,
                 std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row, const float* out,
-                const float* dout, extent_t out_row, const float* statistics, float* dq) {
-    for_runs(c, segments, [&](const attention_run& run) {
-      check(s, run);
-      if (run.segments[0].pages != nullptr)
-        throw std::invalid_argument("rlcore: npu: attention_backward of a segment in pages; training reads rows");
-      const auto run_gradients = gradients.subspan(run.first, run.segments.size());
-      if (!fused_attention::takes(c, s))
-        composed_attention::backward(c, read_, s, run, run_gradients, q, q_row, dout, out_row, dq);
-      else if (c.rounds())
-        fused_.backward<bf16>(c, read_, s, run, run_gradients, q, q_row, out, dout, out_row, statistics, dq);
-      else
-        fused_.backward<float>(c, read_, s, run, run_gradients, q, q_row, out, dout, out_row, statistics, dq);
-    });
-  }
+                const float* dout, extent_t out_row, const float* statistics, float* dq);
   /// Somebody else has written the range: row numbers that were made from it are made anew.
   void written(const memory_range& where) noexcept {
     stored_.written(where);
@@ -90,3 +51,63 @@ class attention {
 
 }  // namespace ascend::kernels
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend::kernels {
+
+RLCORE_INLINE void attention::store_keys_values(context& c, const attention_shape& s,
+                                                std::span<const attention_segment> segments, float* layer,
+                                                const float* keys, const float* values, extent_t row) {
+  const extent_t w = s.kv_heads * s.head_dim;
+  if (segments.empty()) return;
+  // `keys` of a segment may not point to the layer yet
+  cached_.assign(segments.begin(), segments.end());
+  for (attention_segment& g : cached_) {
+    if (g.pages == nullptr) throw std::invalid_argument("rlcore: npu: store_keys_values of a segment without pages");
+    g.keys = layer;
+  }
+  const auto to = layer_rows(c, segments[0], layer, w);
+  for_runs(c, cached_, [&](const attention_run& run) {
+    const std::int32_t* rows = stored_(c, run);
+    const extent_t from = run.first_row * row;
+    put(c, to, rows, c.rows(keys + from, run.rows, w, row));
+    put(c, to, rows + run.rows, c.rows(values + from, run.rows, w, row));
+  });
+}
+
+RLCORE_INLINE void attention::forward(context& c, const attention_shape& s, std::span<const attention_segment> segments,
+                                      const float* q, extent_t q_row, float* out, extent_t out_row, float* statistics) {
+  for_runs(c, segments, [&](const attention_run& run) {
+    check(s, run);
+    if (!fused_attention::takes(c, s))
+      composed_attention::forward(c, read_, s, run, q, q_row, out, out_row);
+    else if (c.rounds())
+      fused_.forward<bf16>(c, read_, s, run, q, q_row, out, out_row, statistics);
+    else
+      fused_.forward<float>(c, read_, s, run, q, q_row, out, out_row, statistics);
+  });
+}
+
+RLCORE_INLINE void attention::backward(context& c, const attention_shape& s,
+                                       std::span<const attention_segment> segments,
+                                       std::span<const attention_segment_gradient> gradients, const float* q,
+                                       extent_t q_row, const float* out, const float* dout, extent_t out_row,
+                                       const float* statistics, float* dq) {
+  for_runs(c, segments, [&](const attention_run& run) {
+    check(s, run);
+    if (run.segments[0].pages != nullptr)
+      throw std::invalid_argument("rlcore: npu: attention_backward of a segment in pages; training reads rows");
+    const auto run_gradients = gradients.subspan(run.first, run.segments.size());
+    if (!fused_attention::takes(c, s))
+      composed_attention::backward(c, read_, s, run, run_gradients, q, q_row, dout, out_row, dq);
+    else if (c.rounds())
+      fused_.backward<bf16>(c, read_, s, run, run_gradients, q, q_row, out, dout, out_row, statistics, dq);
+    else
+      fused_.backward<float>(c, read_, s, run, run_gradients, q, q_row, out, dout, out_row, statistics, dq);
+  });
+}
+
+}  // namespace ascend::kernels
+RLCORE_END
+#endif

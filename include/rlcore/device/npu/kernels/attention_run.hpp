@@ -81,40 +81,7 @@ class page_rows {
 
   extent_t count() const noexcept { return count_; }
   /// [2 count()] indices.
-  const std::int32_t* operator()(context& c, const attention_run& run) {
-    key_.clear();
-    for (const attention_segment& s : run.segments) key_.emplace_back(s.pages, s.first_position, s.rows);
-    if (kept_.valid() && key_ == known_) return rows_->data();
-    kept_.forget();
-    const std::int32_t *base = run.segments[0].pages, *end = base;
-    for (const attention_segment& s : run.segments) {
-      base = std::min(base, s.pages);
-      end = std::max(end, s.pages + kv_pages(keys_of(s)));
-    }
-    count_ = written_only_ ? run.rows : run.keys;
-    const auto n = static_cast<std::size_t>(count_);
-    host_.resize(4 * n);  // [page of the list | row in the page], each for keys, then for values
-    std::size_t at = 0;
-    for (const attention_segment& s : run.segments)
-      for (extent_t p = written_only_ ? s.first_position : 0; p < keys_of(s); ++p, ++at) {
-        host_[at] = host_[n + at] = static_cast<std::int32_t>((s.pages - base) + p / kv_page);
-        host_[2 * n + at] = static_cast<std::int32_t>(p % kv_page);
-        host_[3 * n + at] = static_cast<std::int32_t>(kv_page + p % kv_page);
-      }
-    const auto numbers = c.take<std::int32_t>(4 * count_), pages = c.take<std::int32_t>(2 * count_);
-    c.q.upload(numbers.data(), host_.data(), host_.size() * sizeof(std::int32_t));
-    rows_.reset();
-    rows_ = c.take<std::int32_t>(2 * count_);
-    c.select(c.view(base, {end - base}), c.view(numbers.data(), {2 * count_}), c.view(pages.data(), {2 * count_}));
-    // Not Add's alpha: its kernel for integers goes through float, where rows beyond 2^24 are others.
-    c.run(c.op().aclnnMuls, c.view(pages.data(), {2 * count_}), c.q.scalar(static_cast<std::int64_t>(2 * kv_page)),
-          c.view(pages.data(), {2 * count_}));
-    c.add_integers(c.view(numbers.data() + 2 * count_, {2 * count_}), c.view(pages.data(), {2 * count_}),
-                   c.view(rows_->data(), {2 * count_}));
-    kept_.made_from({{base, static_cast<std::size_t>(end - base) * sizeof(*base)}});
-    known_ = key_;
-    return rows_->data();
-  }
+  const std::int32_t* operator()(context& c, const attention_run& run);
   /// Somebody else has written the range: row numbers that were made from it are made anew.
   void written(const memory_range& where) noexcept { kept_.written(where); }
 
@@ -166,3 +133,46 @@ scratch<T> gather_keys_values(context& c, page_rows& pages, const attention_shap
 
 }  // namespace ascend::kernels
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend::kernels {
+
+RLCORE_INLINE const std::int32_t* page_rows::operator()(context& c, const attention_run& run) {
+  key_.clear();
+  for (const attention_segment& s : run.segments) key_.emplace_back(s.pages, s.first_position, s.rows);
+  if (kept_.valid() && key_ == known_) return rows_->data();
+  kept_.forget();
+  const std::int32_t *base = run.segments[0].pages, *end = base;
+  for (const attention_segment& s : run.segments) {
+    base = std::min(base, s.pages);
+    end = std::max(end, s.pages + kv_pages(keys_of(s)));
+  }
+  count_ = written_only_ ? run.rows : run.keys;
+  const auto n = static_cast<std::size_t>(count_);
+  host_.resize(4 * n);  // [page of the list | row in the page], each for keys, then for values
+  std::size_t at = 0;
+  for (const attention_segment& s : run.segments)
+    for (extent_t p = written_only_ ? s.first_position : 0; p < keys_of(s); ++p, ++at) {
+      host_[at] = host_[n + at] = static_cast<std::int32_t>((s.pages - base) + p / kv_page);
+      host_[2 * n + at] = static_cast<std::int32_t>(p % kv_page);
+      host_[3 * n + at] = static_cast<std::int32_t>(kv_page + p % kv_page);
+    }
+  const auto numbers = c.take<std::int32_t>(4 * count_), pages = c.take<std::int32_t>(2 * count_);
+  c.q.upload(numbers.data(), host_.data(), host_.size() * sizeof(std::int32_t));
+  rows_.reset();
+  rows_ = c.take<std::int32_t>(2 * count_);
+  c.select(c.view(base, {end - base}), c.view(numbers.data(), {2 * count_}), c.view(pages.data(), {2 * count_}));
+  // Not Add's alpha: its kernel for integers goes through float, where rows beyond 2^24 are others.
+  c.run(c.op().aclnnMuls, c.view(pages.data(), {2 * count_}), c.q.scalar(static_cast<std::int64_t>(2 * kv_page)),
+        c.view(pages.data(), {2 * count_}));
+  c.add_integers(c.view(numbers.data() + 2 * count_, {2 * count_}), c.view(pages.data(), {2 * count_}),
+                 c.view(rows_->data(), {2 * count_}));
+  kept_.made_from({{base, static_cast<std::size_t>(end - base) * sizeof(*base)}});
+  known_ = key_;
+  return rows_->data();
+}
+
+}  // namespace ascend::kernels
+RLCORE_END
+#endif

@@ -16,36 +16,54 @@ namespace detail {
 struct normal_tail {
   scratch<float> size, bell, tail;
 
-  normal_tail(context& c, const float* x, extent_t n)
-      : size(c.take<float>(n)), bell(c.take<float>(n)), tail(c.take<float>(n)) {
-    const auto in = c.view(x, {n}), magnitude = c.view(size.data(), {n}), e = c.view(bell.data(), {n}),
-               sum = c.view(tail.data(), {n});
-    c.mul(in, -1.0f, magnitude);
-    c.run(c.op().aclnnMaximum, in, magnitude, magnitude);
-    c.mul(in, in, e);
-    c.mul(e, -0.5f, e);
-    c.exp(e, e);
-    const auto fraction = c.take<float>(n);
-    const auto t = c.view(fraction.data(), {n});
-    c.mul(magnitude, 0.28284271f, sum);
-    c.add(sum, 1.0f, sum);
-    c.fill(t, 1.0f);
-    c.run(c.op().aclnnDiv, t, sum, t);
-    c.fill(sum, 0.08226782f);
-    for (const float coefficient : {-0.43668649f, 0.78000534f, -0.49545336f, 0.50310922f, 0.0939437747f, 0.249915868f,
-                                    0.222744197f, 0.000153590983f}) {
-      c.mul(sum, t, sum);
-      c.add(sum, coefficient, sum);
-    }
-    c.mul(sum, e, sum);
-    c.mul(sum, 0.5f, sum);
-  }
+  normal_tail(context& c, const float* x, extent_t n);
 };
 
 }  // namespace detail
 
 /// y = max(x, 0) - |x| P(X > |x|), n elements.
-inline void gelu_forward(context& c, float* y, const float* x, extent_t n) {
+void gelu_forward(context& c, float* y, const float* x, extent_t n);
+
+/// dx = dy (P(X < x) + x exp(-x^2 / 2) / sqrt(2 pi)); dx may be dy.
+void gelu_backward(context& c, float* dx, const float* dy, const float* x, extent_t n);
+
+}  // namespace ascend::kernels
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend::kernels::detail {
+
+RLCORE_INLINE normal_tail::normal_tail(context& c, const float* x, extent_t n)
+    : size(c.take<float>(n)), bell(c.take<float>(n)), tail(c.take<float>(n)) {
+  const auto in = c.view(x, {n}), magnitude = c.view(size.data(), {n}), e = c.view(bell.data(), {n}),
+             sum = c.view(tail.data(), {n});
+  c.mul(in, -1.0f, magnitude);
+  c.run(c.op().aclnnMaximum, in, magnitude, magnitude);
+  c.mul(in, in, e);
+  c.mul(e, -0.5f, e);
+  c.exp(e, e);
+  const auto fraction = c.take<float>(n);
+  const auto t = c.view(fraction.data(), {n});
+  c.mul(magnitude, 0.28284271f, sum);
+  c.add(sum, 1.0f, sum);
+  c.fill(t, 1.0f);
+  c.run(c.op().aclnnDiv, t, sum, t);
+  c.fill(sum, 0.08226782f);
+  for (const float coefficient : {-0.43668649f, 0.78000534f, -0.49545336f, 0.50310922f, 0.0939437747f, 0.249915868f,
+                                  0.222744197f, 0.000153590983f}) {
+    c.mul(sum, t, sum);
+    c.add(sum, coefficient, sum);
+  }
+  c.mul(sum, e, sum);
+  c.mul(sum, 0.5f, sum);
+}
+
+}  // namespace ascend::kernels::detail
+
+namespace ascend::kernels {
+
+RLCORE_INLINE void gelu_forward(context& c, float* y, const float* x, extent_t n) {
   for_pieces(n, 1, most_elements, [&](extent_t first, extent_t count) {
     const detail::normal_tail parts(c, x + first, count);
     const auto lost = c.view(parts.size.data(), {count}), to = c.view(y + first, {count});
@@ -55,8 +73,7 @@ inline void gelu_forward(context& c, float* y, const float* x, extent_t n) {
   });
 }
 
-/// dx = dy (P(X < x) + x exp(-x^2 / 2) / sqrt(2 pi)); dx may be dy.
-inline void gelu_backward(context& c, float* dx, const float* dy, const float* x, extent_t n) {
+RLCORE_INLINE void gelu_backward(context& c, float* dx, const float* dy, const float* x, extent_t n) {
   for_pieces(n, 1, most_elements, [&](extent_t first, extent_t count) {
     const detail::normal_tail parts(c, x + first, count);
     const auto in = c.view(x + first, {count}), bell = c.view(parts.bell.data(), {count}),
@@ -77,3 +94,4 @@ inline void gelu_backward(context& c, float* dx, const float* dy, const float* x
 
 }  // namespace ascend::kernels
 RLCORE_END
+#endif

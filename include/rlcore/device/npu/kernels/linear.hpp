@@ -26,8 +26,53 @@ inline std::size_t packed_bytes(weight_format format, extent_t o, extent_t i) {
 }
 
 /// A copy of the weight [o,i], row-major; in bf16 rounded to nearest even.
-inline void pack_weight(context& c, std::byte* packed, weight_format format, const float* weight, extent_t o,
-                        extent_t i) {
+void pack_weight(context& c, std::byte* packed, weight_format format, const float* weight, extent_t o, extent_t i);
+
+/// y[t,o] = x[t,i] weight^T + bias.
+void linear_forward(context& c, float* y, const float* x, const std::byte* packed, weight_format format,
+                    const float* bias, extent_t t, extent_t o, extent_t i);
+
+/// Gradients of products. GroupedMatmulAdd adds the product of bf16 inputs to float without rounding it; it reads the
+/// number of rows from the device.
+class product_gradients {
+ public:
+  /// dweight[o,i] (+)= dy[t,o]^T x[t,i].
+  void of_weight(context& c, float* dweight, const float* dy, const float* x, extent_t t, extent_t o, extent_t i,
+                 bool accumulate);
+  /// dx[t,i] (+)= dy[t,o] weight[o,i].
+  void of_input(context& c, float* dx, const float* dy, const float* weight, extent_t t, extent_t o, extent_t i,
+                bool accumulate);
+  /// Says that the operators since `before` did not touch the slopes of the last of_weight(): a bias's sum_rows, which
+  /// comes between it and of_input().
+  void unchanged_since(const context& c, std::uint64_t before) noexcept {
+    if (after_ == before) after_ = c.operations;
+  }
+
+ private:
+  void add(context& c, float* dweight, const float* dy, const float* x, extent_t t, extent_t o, extent_t i,
+           bool accumulate);
+  static void multiply(context& c, tensor_ref slopes, tensor_ref values, float* dweight, extent_t o, extent_t i,
+                       bool accumulate);
+  /// [1]: where the only group of rows ends.
+  tensor_argument end_of_rows(context& c, extent_t t);
+
+  std::optional<scratch<std::int64_t>> end_;
+  std::int64_t known_end_ = -1;
+  // dy of the last of_weight(), rounded, and the operators until then: of_input() comes next and wants it too.
+  std::optional<scratch<bf16>> kept_;
+  const float* slopes_ = nullptr;
+  std::uint64_t after_ = 0;
+};
+
+}  // namespace ascend::kernels
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend::kernels {
+
+RLCORE_INLINE void pack_weight(context& c, std::byte* packed, weight_format format, const float* weight, extent_t o,
+                               extent_t i) {
   if (format == weight_format::int8) refuse_int8();
   for_pieces(o, i, most_elements, [&](extent_t first, extent_t n) {
     const auto from = c.view(weight + first * i, {n * i});
@@ -39,9 +84,8 @@ inline void pack_weight(context& c, std::byte* packed, weight_format format, con
   });
 }
 
-/// y[t,o] = x[t,i] weight^T + bias.
-inline void linear_forward(context& c, float* y, const float* x, const std::byte* packed, weight_format format,
-                           const float* bias, extent_t t, extent_t o, extent_t i) {
+RLCORE_INLINE void linear_forward(context& c, float* y, const float* x, const std::byte* packed, weight_format format,
+                                  const float* bias, extent_t t, extent_t o, extent_t i) {
   if (format == weight_format::int8) refuse_int8();
   for_pieces(t, std::max(o, i), most_elements, [&](extent_t first, extent_t n) {
     if (n * o == 0) return;
@@ -58,101 +102,84 @@ inline void linear_forward(context& c, float* y, const float* x, const std::byte
   });
 }
 
-/// Gradients of products. GroupedMatmulAdd adds the product of bf16 inputs to float without rounding it; it reads the
-/// number of rows from the device.
-class product_gradients {
- public:
-  /// dweight[o,i] (+)= dy[t,o]^T x[t,i].
-  void of_weight(context& c, float* dweight, const float* dy, const float* x, extent_t t, extent_t o, extent_t i,
-                 bool accumulate) {
-    kept_.reset();
-    if (o * i == 0) return;
-    if (t == 0) {
-      if (!accumulate) c.fill(c.rows(dweight, o, i), 0);
-      return;
-    }
-    for_pieces(t, std::max(o, i), most_elements, [&](extent_t first, extent_t n) {
-      add(c, dweight, dy + first * o, x + first * i, n, o, i, accumulate || first > 0);
-    });
-    after_ = c.operations;
+RLCORE_INLINE void product_gradients::of_weight(context& c, float* dweight, const float* dy, const float* x, extent_t t,
+                                                extent_t o, extent_t i, bool accumulate) {
+  kept_.reset();
+  if (o * i == 0) return;
+  if (t == 0) {
+    if (!accumulate) c.fill(c.rows(dweight, o, i), 0);
+    return;
   }
-  /// dx[t,i] (+)= dy[t,o] weight[o,i].
-  void of_input(context& c, float* dx, const float* dy, const float* weight, extent_t t, extent_t o, extent_t i,
-                bool accumulate) {
-    if (t * i == 0) return;
-    if (o == 0) {
-      if (!accumulate) c.fill(c.rows(dx, t, i), 0);
-      return;
-    }
-    const bool known = kept_ && after_ == c.operations && slopes_ == dy && kept_->size() == t * o;
-    std::optional<scratch<bf16>> rounded;
-    if (known) rounded = std::move(kept_);
-    kept_.reset();
-    std::optional<scratch<bf16>> narrow;
-    if (c.rounds()) narrow = c.converted<bf16>(weight, o * i);
-    for_pieces(t, std::max(o, i), most_elements, [&](extent_t first, extent_t n) {
-      std::optional<scratch<float>> product;
-      if (accumulate) product = c.take<float>(n * i);
-      const auto to = c.rows(dx + first * i, n, i);
-      const auto result = c.rows(accumulate ? product->data() : dx + first * i, n, i);
-      if (c.rounds()) {
-        if (!known) rounded = c.converted<bf16>(dy + first * o, n * o);
-        c.multiply(c.rows(rounded->data(), n, o), c.rows(narrow->data(), o, i), result);
-      } else {
-        c.multiply(c.rows(dy + first * o, n, o), c.rows(weight, o, i), result);
-      }
-      if (accumulate) c.add(to, result, to);
-    });
-  }
-  /// Says that the operators since `before` did not touch the slopes of the last of_weight(): a bias's sum_rows, which
-  /// comes between it and of_input().
-  void unchanged_since(const context& c, std::uint64_t before) noexcept {
-    if (after_ == before) after_ = c.operations;
-  }
+  for_pieces(t, std::max(o, i), most_elements, [&](extent_t first, extent_t n) {
+    add(c, dweight, dy + first * o, x + first * i, n, o, i, accumulate || first > 0);
+  });
+  after_ = c.operations;
+}
 
- private:
-  void add(context& c, float* dweight, const float* dy, const float* x, extent_t t, extent_t o, extent_t i,
-           bool accumulate) {
-    const auto to = c.rows(dweight, o, i);
+RLCORE_INLINE void product_gradients::of_input(context& c, float* dx, const float* dy, const float* weight, extent_t t,
+                                               extent_t o, extent_t i, bool accumulate) {
+  if (t * i == 0) return;
+  if (o == 0) {
+    if (!accumulate) c.fill(c.rows(dx, t, i), 0);
+    return;
+  }
+  const bool known = kept_ && after_ == c.operations && slopes_ == dy && kept_->size() == t * o;
+  std::optional<scratch<bf16>> rounded;
+  if (known) rounded = std::move(kept_);
+  kept_.reset();
+  std::optional<scratch<bf16>> narrow;
+  if (c.rounds()) narrow = c.converted<bf16>(weight, o * i);
+  for_pieces(t, std::max(o, i), most_elements, [&](extent_t first, extent_t n) {
+    std::optional<scratch<float>> product;
+    if (accumulate) product = c.take<float>(n * i);
+    const auto to = c.rows(dx + first * i, n, i);
+    const auto result = c.rows(accumulate ? product->data() : dx + first * i, n, i);
     if (c.rounds()) {
-      kept_ = c.converted<bf16>(dy, t * o);
-      slopes_ = dy;
-      const auto values = c.converted<bf16>(x, t * i);
-      if (c.op().aclnnGroupedMatmulAdd) {
-        if (!accumulate) c.q.zero(dweight, static_cast<std::size_t>(o * i) * sizeof(float));
-        c.run(c.op().aclnnGroupedMatmulAdd, c.rows(kept_->data(), t, o), c.rows(values.data(), t, i), end_of_rows(c, t),
-              to, true, false, std::int64_t{2});
-      } else {
-        multiply(c, c.view(kept_->data(), {o, t}, {1, o}), c.rows(values.data(), t, i), dweight, o, i, accumulate);
-      }
+      if (!known) rounded = c.converted<bf16>(dy + first * o, n * o);
+      c.multiply(c.rows(rounded->data(), n, o), c.rows(narrow->data(), o, i), result);
     } else {
-      multiply(c, c.view(dy, {o, t}, {1, o}), c.rows(x, t, i), dweight, o, i, accumulate);
+      c.multiply(c.rows(dy + first * o, n, o), c.rows(weight, o, i), result);
     }
-  }
-  static void multiply(context& c, tensor_ref slopes, tensor_ref values, float* dweight, extent_t o, extent_t i,
-                       bool accumulate) {
-    const auto to = c.rows(dweight, o, i);
-    if (!accumulate) return c.multiply(slopes, values, to);
-    const auto product = c.take<float>(o * i);
-    c.multiply(slopes, values, c.rows(product.data(), o, i));
-    c.add(to, c.rows(product.data(), o, i), to);
-  }
-  /// [1]: where the only group of rows ends.
-  tensor_argument end_of_rows(context& c, extent_t t) {
-    if (!end_) end_ = c.take<std::int64_t>(1);
-    const std::int64_t wanted = t;
-    if (known_end_ != wanted) c.q.upload(end_->data(), &wanted, sizeof wanted);
-    known_end_ = wanted;
-    return c.view(end_->data(), {1});
-  }
+    if (accumulate) c.add(to, result, to);
+  });
+}
 
-  std::optional<scratch<std::int64_t>> end_;
-  std::int64_t known_end_ = -1;
-  // dy of the last of_weight(), rounded, and the operators until then: of_input() comes next and wants it too.
-  std::optional<scratch<bf16>> kept_;
-  const float* slopes_ = nullptr;
-  std::uint64_t after_ = 0;
-};
+RLCORE_INLINE void product_gradients::add(context& c, float* dweight, const float* dy, const float* x, extent_t t,
+                                          extent_t o, extent_t i, bool accumulate) {
+  const auto to = c.rows(dweight, o, i);
+  if (c.rounds()) {
+    kept_ = c.converted<bf16>(dy, t * o);
+    slopes_ = dy;
+    const auto values = c.converted<bf16>(x, t * i);
+    if (c.op().aclnnGroupedMatmulAdd) {
+      if (!accumulate) c.q.zero(dweight, static_cast<std::size_t>(o * i) * sizeof(float));
+      c.run(c.op().aclnnGroupedMatmulAdd, c.rows(kept_->data(), t, o), c.rows(values.data(), t, i), end_of_rows(c, t),
+            to, true, false, std::int64_t{2});
+    } else {
+      multiply(c, c.view(kept_->data(), {o, t}, {1, o}), c.rows(values.data(), t, i), dweight, o, i, accumulate);
+    }
+  } else {
+    multiply(c, c.view(dy, {o, t}, {1, o}), c.rows(x, t, i), dweight, o, i, accumulate);
+  }
+}
+
+RLCORE_INLINE void product_gradients::multiply(context& c, tensor_ref slopes, tensor_ref values, float* dweight,
+                                               extent_t o, extent_t i, bool accumulate) {
+  const auto to = c.rows(dweight, o, i);
+  if (!accumulate) return c.multiply(slopes, values, to);
+  const auto product = c.take<float>(o * i);
+  c.multiply(slopes, values, c.rows(product.data(), o, i));
+  c.add(to, c.rows(product.data(), o, i), to);
+}
+
+RLCORE_INLINE tensor_argument product_gradients::end_of_rows(context& c, extent_t t) {
+  if (!end_) end_ = c.take<std::int64_t>(1);
+  const std::int64_t wanted = t;
+  if (known_end_ != wanted) c.q.upload(end_->data(), &wanted, sizeof wanted);
+  known_end_ = wanted;
+  return c.view(end_->data(), {1});
+}
 
 }  // namespace ascend::kernels
 RLCORE_END
+#endif

@@ -11,7 +11,28 @@ RLCORE_BEGIN
 namespace ascend::kernels {
 
 /// dead[n] = whether element k of the mask is 0.
-inline void dead_elements(const context& c, const mask_elements& mask, const tensor_argument& dead) {
+void dead_elements(const context& c, const mask_elements& mask, const tensor_argument& dead);
+
+/// See the concept loss_device.
+void live_slots(context& c, float* live, const mask_elements& mask, const std::int32_t* lengths,
+                const std::int32_t* slots, extent_t rows, extent_t width);
+
+/// sums[rows] = the sum of x[rows, width] over each row.
+void row_sums(context& c, float* sums, const float* x, extent_t rows, extent_t width);
+
+/// y[n] = x, whole numbers that an int32 holds.
+inline void to_indices(context& c, std::int32_t* y, const float* x, extent_t n) {
+  if (n != 0) c.cast(c.view(x, {n}), c.view(y, {n}));
+}
+
+}  // namespace ascend::kernels
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend::kernels {
+
+RLCORE_INLINE void dead_elements(const context& c, const mask_elements& mask, const tensor_argument& dead) {
   const dimensions shape{mask.size};
   const auto with = [&](auto type) {
     using E = decltype(type);
@@ -28,9 +49,8 @@ inline void dead_elements(const context& c, const mask_elements& mask, const ten
   }
 }
 
-/// See the concept loss_device.
-inline void live_slots(context& c, float* live, const mask_elements& mask, const std::int32_t* lengths,
-                       const std::int32_t* slots, extent_t rows, extent_t width) {
+RLCORE_INLINE void live_slots(context& c, float* live, const mask_elements& mask, const std::int32_t* lengths,
+                              const std::int32_t* slots, extent_t rows, extent_t width) {
   if (rows * width == 0) return;
   const auto numbers = c.take<float>(2);
   const auto zero = c.view(numbers.data(), {1}), one = c.view(numbers.data() + 1, {1});
@@ -58,8 +78,7 @@ inline void live_slots(context& c, float* live, const mask_elements& mask, const
   c.where(is_inside, all, c.view(numbers.data(), {1, 1}), all);
 }
 
-/// sums[rows] = the sum of x[rows, width] over each row.
-inline void row_sums(context& c, float* sums, const float* x, extent_t rows, extent_t width) {
+RLCORE_INLINE void row_sums(context& c, float* sums, const float* x, extent_t rows, extent_t width) {
   if (rows == 0) return;
   if (width == 0) return fill(c, sums, 0, rows);
   for_pieces(rows, width, most_elements, [&](extent_t first, extent_t n) {
@@ -67,10 +86,6 @@ inline void row_sums(context& c, float* sums, const float* x, extent_t rows, ext
   });
 }
 
-/// y[n] = x, whole numbers that an int32 holds.
-inline void to_indices(context& c, std::int32_t* y, const float* x, extent_t n) {
-  if (n != 0) c.cast(c.view(x, {n}), c.view(y, {n}));
-}
-
 }  // namespace ascend::kernels
 RLCORE_END
+#endif

@@ -18,24 +18,11 @@ inline constexpr float least_log_prob = -110;
 class tile_targets {
  public:
   /// Finds n targets in the tile of the columns [first, first + w).
-  tile_targets(const context& c, const std::int32_t* targets, extent_t n, extent_t first, extent_t w)
-      : c_(c), n_(n), numbers_(c.take<std::int32_t>(3 * n)), inside_(c.take<bool>(n)) {
-    const auto local = part(0), place = part(1), off = part(2);
-    c.run(c.op().aclnnAdds, c.view(targets, {n, 1}), c.q.scalar(-std::int64_t{first}), c.q.scalar(std::int64_t{1}),
-          local);
-    c.run(c.op().aclnnClamp, local, c.q.scalar(std::int64_t{0}), c.q.scalar(std::int64_t{w - 1}), place);
-    c.sub_integers(local, place, off);
-    c.run(c.op().aclnnEqScalar, off, c.q.scalar(std::int64_t{0}), inside());
-  }
+  tile_targets(const context& c, const std::int32_t* targets, extent_t n, extent_t first, extent_t w);
   tensor_argument place() const { return part(1); }
   tensor_argument inside() const { return c_.view(inside_.data(), {n_, 1}); }
   /// place() of row r of a tile of w columns seen as one row: r w + place(), [n].
-  tensor_argument flat(extent_t w) const {
-    c_.run(c_.op().aclnnArange, c_.q.scalar(std::int64_t{0}), c_.q.scalar(std::int64_t{n_ * w}),
-           c_.q.scalar(std::int64_t{w}), c_.view(numbers_.data(), {n_}));
-    c_.add_integers(part(0), place(), part(2));
-    return c_.view(numbers_.data() + 2 * n_, {n_});
-  }
+  tensor_argument flat(extent_t w) const;
 
  private:
   tensor_argument part(extent_t k) const { return c_.view(numbers_.data() + k * n_, {n_, 1}); }
@@ -63,8 +50,54 @@ struct state_columns {
 };
 
 /// The columns [first, first + w); `whole` says that there are no others.
-inline void accumulate(context& c, float* states, const float* logits, extent_t t, extent_t w, extent_t first,
-                       const std::int32_t* targets, float temperature, bool whole) {
+void accumulate(context& c, float* states, const float* logits, extent_t t, extent_t w, extent_t first,
+                const std::int32_t* targets, float temperature, bool whole);
+
+/// logp = z_target - top - ln S, H = ln S - weighted / S, statistics = {top, ln S}.
+void finish(context& c, const float* states, extent_t t, float* logp, float* entropy, float* statistics);
+
+/// See the concept device: logits [t, vocabulary] in whole rows, logp [t], entropy [t] and statistics [t, 2] or null.
+inline void log_prob_forward(context& c, const float* logits, extent_t t, extent_t vocabulary,
+                             const std::int32_t* targets, float temperature, float* logp, float* entropy,
+                             float* statistics) {
+  const auto states = c.take<float>(6 * t);
+  accumulate(c, states.data(), logits, t, vocabulary, 0, targets, temperature, true);
+  finish(c, states.data(), t, logp, entropy, statistics);
+}
+
+/// logits <- (dlogp (1[target] - p) - dH p (log p + H)) / temperature = p (a + b log p) + 1[target] dlogp / temperature
+/// with b = -dH / temperature and a = -(dlogp + dH H) / temperature.
+void log_prob_backward(context& c, float* logits, extent_t t, extent_t w, extent_t first, const std::int32_t* targets,
+                       float temperature, const float* dlogp, const float* dentropy, const float* entropy,
+                       const float* statistics);
+
+}  // namespace ascend::kernels
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend::kernels {
+
+RLCORE_INLINE tile_targets::tile_targets(const context& c, const std::int32_t* targets, extent_t n, extent_t first,
+                                         extent_t w)
+    : c_(c), n_(n), numbers_(c.take<std::int32_t>(3 * n)), inside_(c.take<bool>(n)) {
+  const auto local = part(0), place = part(1), off = part(2);
+  c.run(c.op().aclnnAdds, c.view(targets, {n, 1}), c.q.scalar(-std::int64_t{first}), c.q.scalar(std::int64_t{1}),
+        local);
+  c.run(c.op().aclnnClamp, local, c.q.scalar(std::int64_t{0}), c.q.scalar(std::int64_t{w - 1}), place);
+  c.sub_integers(local, place, off);
+  c.run(c.op().aclnnEqScalar, off, c.q.scalar(std::int64_t{0}), inside());
+}
+
+RLCORE_INLINE tensor_argument tile_targets::flat(extent_t w) const {
+  c_.run(c_.op().aclnnArange, c_.q.scalar(std::int64_t{0}), c_.q.scalar(std::int64_t{n_ * w}),
+         c_.q.scalar(std::int64_t{w}), c_.view(numbers_.data(), {n_}));
+  c_.add_integers(part(0), place(), part(2));
+  return c_.view(numbers_.data() + 2 * n_, {n_});
+}
+
+RLCORE_INLINE void accumulate(context& c, float* states, const float* logits, extent_t t, extent_t w, extent_t first,
+                              const std::int32_t* targets, float temperature, bool whole) {
   for_pieces(t, w, most_temporary, [&](extent_t begin, extent_t n) {
     const state_columns state(c, states + 6 * begin, n);
     const auto values = c.take<float>(n * w), shares = c.take<float>(n * w), room = c.take<float>(6 * n);
@@ -106,8 +139,7 @@ inline void accumulate(context& c, float* states, const float* logits, extent_t 
   });
 }
 
-/// logp = z_target - top - ln S, H = ln S - weighted / S, statistics = {top, ln S}.
-inline void finish(context& c, const float* states, extent_t t, float* logp, float* entropy, float* statistics) {
+RLCORE_INLINE void finish(context& c, const float* states, extent_t t, float* logp, float* entropy, float* statistics) {
   if (t == 0) return;
   const state_columns state(c, states, t);
   const auto room = c.take<float>(2 * t);
@@ -125,20 +157,9 @@ inline void finish(context& c, const float* states, extent_t t, float* logp, flo
   }
 }
 
-/// See the concept device: logits [t, vocabulary] in whole rows, logp [t], entropy [t] and statistics [t, 2] or null.
-inline void log_prob_forward(context& c, const float* logits, extent_t t, extent_t vocabulary,
-                             const std::int32_t* targets, float temperature, float* logp, float* entropy,
-                             float* statistics) {
-  const auto states = c.take<float>(6 * t);
-  accumulate(c, states.data(), logits, t, vocabulary, 0, targets, temperature, true);
-  finish(c, states.data(), t, logp, entropy, statistics);
-}
-
-/// logits <- (dlogp (1[target] - p) - dH p (log p + H)) / temperature = p (a + b log p) + 1[target] dlogp / temperature
-/// with b = -dH / temperature and a = -(dlogp + dH H) / temperature.
-inline void log_prob_backward(context& c, float* logits, extent_t t, extent_t w, extent_t first,
-                              const std::int32_t* targets, float temperature, const float* dlogp, const float* dentropy,
-                              const float* entropy, const float* statistics) {
+RLCORE_INLINE void log_prob_backward(context& c, float* logits, extent_t t, extent_t w, extent_t first,
+                                     const std::int32_t* targets, float temperature, const float* dlogp,
+                                     const float* dentropy, const float* entropy, const float* statistics) {
   for_pieces(t, w, most_temporary, [&](extent_t begin, extent_t n) {
     const auto column = [&](const float* p) { return c.view(p + begin, {n, 1}); };
     const auto shares = c.take<float>(n * w), room = c.take<float>(4 * n);
@@ -172,3 +193,4 @@ inline void log_prob_backward(context& c, float* logits, extent_t t, extent_t w,
 
 }  // namespace ascend::kernels
 RLCORE_END
+#endif

@@ -14,7 +14,27 @@ RLCORE_BEGIN
 namespace ascend::kernels {
 
 /// Float sums of blocks of x [n], made on the device, for the host.
-inline std::vector<float> block_sums(context& c, const float* x, extent_t n, extent_t block) {
+std::vector<float> block_sums(context& c, const float* x, extent_t n, extent_t block);
+
+/// Float sums of chunks of 16384 elements, added in double in order.
+inline double sum_of_squares(context& c, const float* x, extent_t n) {
+  double total = 0;
+  for (const float s : block_sums(c, x, n, 16384)) total += static_cast<double>(s);
+  return total;
+}
+
+/// ApplyAdamWV2, which takes its coefficients in float and makes 1 - beta from them: beta2 = 0.999 makes 1 - beta2
+/// wrong by 5e-5, and v with it, but not the step, as v's correction is wrong by as much.
+void adamw(context& c, float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s);
+
+}  // namespace ascend::kernels
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend::kernels {
+
+RLCORE_INLINE std::vector<float> block_sums(context& c, const float* x, extent_t n, extent_t block) {
   const extent_t blocks = (n + block - 1) / block, whole = n / block;
   if (n <= 0) return {};
   const auto sums = c.take<float>(blocks);
@@ -32,16 +52,7 @@ inline std::vector<float> block_sums(context& c, const float* x, extent_t n, ext
   return host;
 }
 
-/// Float sums of chunks of 16384 elements, added in double in order.
-inline double sum_of_squares(context& c, const float* x, extent_t n) {
-  double total = 0;
-  for (const float s : block_sums(c, x, n, 16384)) total += static_cast<double>(s);
-  return total;
-}
-
-/// ApplyAdamWV2, which takes its coefficients in float and makes 1 - beta from them: beta2 = 0.999 makes 1 - beta2
-/// wrong by 5e-5, and v with it, but not the step, as v's correction is wrong by as much.
-inline void adamw(context& c, float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) {
+RLCORE_INLINE void adamw(context& c, float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) {
   if (n <= 0) return;
   const bool fused = static_cast<bool>(c.op().aclnnApplyAdamWV2);
   const auto steps = c.take<float>(1);
@@ -82,3 +93,4 @@ inline void adamw(context& c, float* w, float* m, float* v, const float* g, exte
 
 }  // namespace ascend::kernels
 RLCORE_END
+#endif

@@ -10,21 +10,10 @@ RLCORE_BEGIN
 namespace ascend::kernels {
 
 /// largest[rows] = the largest of each row of x[rows, width].
-inline void row_largest(context& c, float* largest, const float* x, extent_t rows, extent_t width) {
-  if (rows * width == 0) return;
-  for_pieces(rows, width, most_elements, [&](extent_t first, extent_t n) {
-    c.largest(c.rows(x + first * width, n, width), 1, false, c.view(largest + first, {n}));
-  });
-}
+void row_largest(context& c, float* largest, const float* x, extent_t rows, extent_t width);
 
 /// y[i, t] += factor x[i, t + 1].
-inline void add_next_slots(context& c, float* y, const float* x, float factor, extent_t rows, extent_t width) {
-  if (rows == 0 || width < 2) return;
-  for_pieces(rows, width, most_elements, [&](extent_t first, extent_t n) {
-    const auto to = c.rows(y + first * width, n, width - 1, width);
-    c.run(c.op().aclnnAdd, to, c.rows(x + first * width + 1, n, width - 1, width), c.q.scalar(factor), to);
-  });
-}
+void add_next_slots(context& c, float* y, const float* x, float factor, extent_t rows, extent_t width);
 
 /// Two matrices of `width` columns with zeros behind their rows, so that the slots further on are a view of the same
 /// shape: one is read while the other is written.
@@ -53,8 +42,39 @@ class padded_rows {
 /// y[i, t] = x[i, t] + decay y[i, t + 1], with `open` [rows, width] of 0 and 1: + decay open[i, t] y[i, t + 1]. In
 /// windows of 1, 2, 4, ... slots: an operator for each doubling (three with `open`), whose rounding errors do not add
 /// up along the row. y may be x.
-inline void suffix_sums(context& c, float* y, const float* x, double decay, const float* open, extent_t rows,
-                        extent_t width) {
+void suffix_sums(context& c, float* y, const float* x, double decay, const float* open, extent_t rows, extent_t width);
+
+/// order[i, k]: which slot of row i comes k-th if the slots that count (live is 1, else 0) come first, in their order;
+/// place[i, t]: where slot t comes then.
+void live_first(context& c, std::int64_t* order, std::int64_t* place, const float* live, extent_t rows, extent_t width);
+
+/// y[i, t] = x[i, slots[i, t]].
+void pick_slots(context& c, float* y, const float* x, const std::int64_t* slots, extent_t rows, extent_t width);
+
+}  // namespace ascend::kernels
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend::kernels {
+
+RLCORE_INLINE void row_largest(context& c, float* largest, const float* x, extent_t rows, extent_t width) {
+  if (rows * width == 0) return;
+  for_pieces(rows, width, most_elements, [&](extent_t first, extent_t n) {
+    c.largest(c.rows(x + first * width, n, width), 1, false, c.view(largest + first, {n}));
+  });
+}
+
+RLCORE_INLINE void add_next_slots(context& c, float* y, const float* x, float factor, extent_t rows, extent_t width) {
+  if (rows == 0 || width < 2) return;
+  for_pieces(rows, width, most_elements, [&](extent_t first, extent_t n) {
+    const auto to = c.rows(y + first * width, n, width - 1, width);
+    c.run(c.op().aclnnAdd, to, c.rows(x + first * width + 1, n, width - 1, width), c.q.scalar(factor), to);
+  });
+}
+
+RLCORE_INLINE void suffix_sums(context& c, float* y, const float* x, double decay, const float* open, extent_t rows,
+                               extent_t width) {
   if (rows * width == 0) return;
   extent_t padding = 1;
   while (2 * padding < width) padding *= 2;
@@ -84,10 +104,8 @@ inline void suffix_sums(context& c, float* y, const float* x, double decay, cons
   });
 }
 
-/// order[i, k]: which slot of row i comes k-th if the slots that count (live is 1, else 0) come first, in their order;
-/// place[i, t]: where slot t comes then.
-inline void live_first(context& c, std::int64_t* order, std::int64_t* place, const float* live, extent_t rows,
-                       extent_t width) {
+RLCORE_INLINE void live_first(context& c, std::int64_t* order, std::int64_t* place, const float* live, extent_t rows,
+                              extent_t width) {
   if (rows * width == 0) return;
   for_pieces(rows, width, most_temporary, [&](extent_t first, extent_t n) {
     const extent_t at = first * width;
@@ -100,8 +118,8 @@ inline void live_first(context& c, std::int64_t* order, std::int64_t* place, con
   });
 }
 
-/// y[i, t] = x[i, slots[i, t]].
-inline void pick_slots(context& c, float* y, const float* x, const std::int64_t* slots, extent_t rows, extent_t width) {
+RLCORE_INLINE void pick_slots(context& c, float* y, const float* x, const std::int64_t* slots, extent_t rows,
+                              extent_t width) {
   if (rows * width == 0) return;
   for_pieces(rows, width, most_elements, [&](extent_t first, extent_t n) {
     const extent_t at = first * width;
@@ -112,3 +130,4 @@ inline void pick_slots(context& c, float* y, const float* x, const std::int64_t*
 
 }  // namespace ascend::kernels
 RLCORE_END
+#endif

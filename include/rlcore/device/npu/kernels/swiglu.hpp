@@ -9,7 +9,19 @@ RLCORE_BEGIN
 namespace ascend::kernels {
 
 /// y[t,w] = silu(gate) up of gate_up [t, 2w]: by SwiGlu, or by Silu and Mul where CANN lacks it.
-inline void swiglu_forward(context& c, float* y, const float* gate_up, extent_t t, extent_t w) {
+void swiglu_forward(context& c, float* y, const float* gate_up, extent_t t, extent_t w);
+
+/// dgate_up may be gate_up. SwiGluGrad wants rows of whole blocks of 64 bytes.
+void swiglu_backward(context& c, float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w);
+
+}  // namespace ascend::kernels
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend::kernels {
+
+RLCORE_INLINE void swiglu_forward(context& c, float* y, const float* gate_up, extent_t t, extent_t w) {
   if (w == 0) return;
   for_pieces(t, 2 * w, most_elements, [&](extent_t first, extent_t n) {
     const float* in = gate_up + first * 2 * w;
@@ -20,9 +32,8 @@ inline void swiglu_forward(context& c, float* y, const float* gate_up, extent_t 
   });
 }
 
-/// dgate_up may be gate_up. SwiGluGrad wants rows of whole blocks of 64 bytes.
-inline void swiglu_backward(context& c, float* dgate_up, const float* dy, const float* gate_up, extent_t t,
-                            extent_t w) {
+RLCORE_INLINE void swiglu_backward(context& c, float* dgate_up, const float* dy, const float* gate_up, extent_t t,
+                                   extent_t w) {
   if (w == 0) return;
   const bool fused = c.op().aclnnSwiGluGrad && w % 16 == 0;
   for_pieces(t, 2 * w, most_elements, [&](extent_t first, extent_t n) {
@@ -47,3 +58,4 @@ inline void swiglu_backward(context& c, float* dgate_up, const float* dy, const 
 
 }  // namespace ascend::kernels
 RLCORE_END
+#endif

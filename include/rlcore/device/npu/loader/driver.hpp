@@ -28,7 +28,19 @@ struct driver_files {
 };
 
 /// Looks below `root`, which is only for tests.
-inline driver_files find_driver(const std::string& root = "") {
+driver_files find_driver(const std::string& root = "");
+
+/// What keeps a driver from working and what to do about it, in one line; empty if nothing is known to.
+std::string driver_problem(const driver_files& d);
+
+}  // namespace ascend
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend {
+
+RLCORE_INLINE driver_files find_driver(const std::string& root) {
   driver_files found;
   const auto file = [&](const std::string& path, std::vector<device_file>& to) {
     if (access((root + path).c_str(), F_OK) == 0)
@@ -50,8 +62,7 @@ inline driver_files find_driver(const std::string& root = "") {
   return found;
 }
 
-/// What keeps a driver from working and what to do about it, in one line; empty if nothing is known to.
-inline std::string driver_problem(const driver_files& d) {
+RLCORE_INLINE std::string driver_problem(const driver_files& d) {
   if (d.folder.empty() && d.devices.empty())
     return "no Ascend driver: neither /usr/local/Ascend/driver nor /dev/davinci* is there; install the driver, or in a "
            "container pass --device /dev/davinci0 --device /dev/davinci_manager --device /dev/devmm_svm --device "
@@ -73,3 +84,4 @@ inline std::string driver_problem(const driver_files& d) {
 
 }  // namespace ascend
 RLCORE_END
+#endif

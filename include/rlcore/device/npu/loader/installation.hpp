@@ -46,12 +46,7 @@ class installation {
   /// Why it cannot be used and what to do about it, in one line; empty if it can.
   const std::string& problem() const noexcept { return problem_; }
   /// "CANN 8.3.RC1, Ascend910B3", as far as known.
-  std::string name() const {
-    std::string line = "CANN";
-    if (!known_.cann_version_text.empty()) line += " " + known_.cann_version_text;
-    if (!known_.soc.empty()) line += ", " + known_.soc;
-    return line;
-  }
+  std::string name() const;
 
  private:
   static library_group open(std::string_view purpose, std::initializer_list<const char*> names,
@@ -61,60 +56,17 @@ class installation {
     return group;
   }
 
-  std::string find_problem() const {
-    for (const library_group* group : {&runtime_, &meta_, &operators_}) {
-      if (group->loaded()) continue;
-      for (const library& l : group->libraries)
-        if (!l.problem.empty()) return "npu: " + l.path() + " " + explain(l.problem, l.folder);
-      if (group == &runtime_) return nowhere();
-      return "npu: " + group->libraries.front().name + " is missing beside " + found(runtime_) +
-             ": install the whole toolkit, or point RLCORE_CANN_LIB_DIR at its lib64";
-    }
-    return lacking();
-  }
-  std::string nowhere() const {
-    std::string line = "npu: no CANN: neither libacl_rt.so nor libascendcl.so is ";
-    if (where_.process) line += "in LD_LIBRARY_PATH or ";
-    line += "in ";
-    for (std::size_t i = 0; i < where_.folders.size(); ++i) line += (i == 0 ? "" : ", ") + where_.folders[i];
-    if (!where_.process) return line + ", where RLCORE_CANN_LIB_DIR points";
-    return line +
-           "; install CANN 8.1 or later with the kernels package of the SoC and source its set_env.sh, or set "
-           "RLCORE_CANN_LIB_DIR";
-  }
+  std::string find_problem() const;
+  std::string nowhere() const;
   /// What a message of the dynamic linker asks for.
-  static std::string explain(const std::string& reason, const std::string& folder) {
-    if (reason.find("is a stub") != std::string::npos) return reason;
-    std::string advice = "source " + script_near(folder) + " before the program starts";
-    for (const char* driver : {"libascend_hal", "libdrvdsmi", "libdcmi", "libc_sec", "libmmpa"})
-      if (reason.find(driver) != std::string::npos)
-        advice =
-            "install Ascend's driver, and have /usr/local/Ascend/driver/lib64, its driver and its common in "
-            "LD_LIBRARY_PATH";
-    if (reason.find("undefined symbol") != std::string::npos)
-      advice = "libraries of two versions of CANN are mixed: check LD_LIBRARY_PATH";
-    return "cannot be loaded (" + one_line(reason) + "): " + advice;
-  }
-  static std::string script_near(const std::string& folder) {
-    for (const char* up : {"/..", "/../.."})
-      if (const std::string script = folder + up + "/set_env.sh"; !folder.empty() && access(script.c_str(), R_OK) == 0)
-        return script;
-    return "CANN's set_env.sh";
-  }
+  static std::string explain(const std::string& reason, const std::string& folder);
+  static std::string script_near(const std::string& folder);
   static std::string found(const library_group& group) {
     for (const library& l : group.libraries)
       if (l.handle != nullptr) return l.path();
     return "";
   }
-  std::string lacking() const {
-    std::string names;
-    std::size_t count = 0;
-    for (const missing_symbol& m : symbols_.missing())
-      if (m.need == feature::every_run && count++ < 12) names += (names.empty() ? "" : ", ") + m.name;
-    if (count == 0) return {};
-    if (count > 12) names += ", and " + std::to_string(count - 12) + " more";
-    return lack_text("the CANN of " + found(runtime_), names, feature::every_run) + "; CANN 8.1 to 9.1 have them";
-  }
+  std::string lacking() const;
 
   search_path where_;
   library_group runtime_, meta_, operators_, collectives_;
@@ -125,3 +77,71 @@ class installation {
 
 }  // namespace ascend
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend {
+
+RLCORE_INLINE std::string installation::name() const {
+  std::string line = "CANN";
+  if (!known_.cann_version_text.empty()) line += " " + known_.cann_version_text;
+  if (!known_.soc.empty()) line += ", " + known_.soc;
+  return line;
+}
+
+RLCORE_INLINE std::string installation::find_problem() const {
+  for (const library_group* group : {&runtime_, &meta_, &operators_}) {
+    if (group->loaded()) continue;
+    for (const library& l : group->libraries)
+      if (!l.problem.empty()) return "npu: " + l.path() + " " + explain(l.problem, l.folder);
+    if (group == &runtime_) return nowhere();
+    return "npu: " + group->libraries.front().name + " is missing beside " + found(runtime_) +
+           ": install the whole toolkit, or point RLCORE_CANN_LIB_DIR at its lib64";
+  }
+  return lacking();
+}
+
+RLCORE_INLINE std::string installation::nowhere() const {
+  std::string line = "npu: no CANN: neither libacl_rt.so nor libascendcl.so is ";
+  if (where_.process) line += "in LD_LIBRARY_PATH or ";
+  line += "in ";
+  for (std::size_t i = 0; i < where_.folders.size(); ++i) line += (i == 0 ? "" : ", ") + where_.folders[i];
+  if (!where_.process) return line + ", where RLCORE_CANN_LIB_DIR points";
+  return line +
+         "; install CANN 8.1 or later with the kernels package of the SoC and source its set_env.sh, or set "
+         "RLCORE_CANN_LIB_DIR";
+}
+
+RLCORE_INLINE std::string installation::explain(const std::string& reason, const std::string& folder) {
+  if (reason.find("is a stub") != std::string::npos) return reason;
+  std::string advice = "source " + script_near(folder) + " before the program starts";
+  for (const char* driver : {"libascend_hal", "libdrvdsmi", "libdcmi", "libc_sec", "libmmpa"})
+    if (reason.find(driver) != std::string::npos)
+      advice =
+          "install Ascend's driver, and have /usr/local/Ascend/driver/lib64, its driver and its common in "
+          "LD_LIBRARY_PATH";
+  if (reason.find("undefined symbol") != std::string::npos)
+    advice = "libraries of two versions of CANN are mixed: check LD_LIBRARY_PATH";
+  return "cannot be loaded (" + one_line(reason) + "): " + advice;
+}
+
+RLCORE_INLINE std::string installation::script_near(const std::string& folder) {
+  for (const char* up : {"/..", "/../.."})
+    if (const std::string script = folder + up + "/set_env.sh"; !folder.empty() && access(script.c_str(), R_OK) == 0)
+      return script;
+  return "CANN's set_env.sh";
+}
+
+RLCORE_INLINE std::string installation::lacking() const {
+  std::string names;
+  std::size_t count = 0;
+  for (const missing_symbol& m : symbols_.missing())
+    if (m.need == feature::every_run && count++ < 12) names += (names.empty() ? "" : ", ") + m.name;
+  if (count == 0) return {};
+  if (count > 12) names += ", and " + std::to_string(count - 12) + " more";
+  return lack_text("the CANN of " + found(runtime_), names, feature::every_run) + "; CANN 8.1 to 9.1 have them";
+}
+
+}  // namespace ascend
+RLCORE_END
+#endif

@@ -31,7 +31,16 @@ inline std::string folder_of(void* handle) {
 }
 
 /// Loads a library from the first place that has it, but never a stub.
-inline library open_library(const std::string& name, const search_path& where, int flags) {
+library open_library(const std::string& name, const search_path& where, int flags);
+
+}  // namespace ascend
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend {
+
+RLCORE_INLINE library open_library(const std::string& name, const search_path& where, int flags) {
   library found;
   found.name = name;
   if (where.process) {
@@ -75,3 +84,4 @@ inline library open_library(const std::string& name, const search_path& where, i
 
 }  // namespace ascend
 RLCORE_END
+#endif

@@ -26,25 +26,10 @@ inline std::string environment(const char* name) {
 }
 
 /// The folders of a list with colons.
-inline std::vector<std::string> split_folders(std::string_view list) {
-  std::vector<std::string> folders;
-  for (std::size_t begin = 0; begin < list.size();) {
-    const std::size_t end = std::min(list.find(':', begin), list.size());
-    if (end > begin) folders.emplace_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return folders;
-}
+std::vector<std::string> split_folders(std::string_view list);
 
 /// Where a toolkit's libraries lie if its environment is set or it is installed where its installer puts it.
-inline std::vector<std::string> toolkit_folders() {
-  std::vector<std::string> folders;
-  for (const char* variable : {"ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"})
-    if (const std::string home = environment(variable); !home.empty()) folders.push_back(home + "/lib64");
-  folders.push_back("/usr/local/Ascend/cann/lib64");
-  folders.push_back("/usr/local/Ascend/ascend-toolkit/latest/lib64");
-  return folders;
-}
+std::vector<std::string> toolkit_folders();
 
 /// RLCORE_CANN_LIB_DIR alone if it is set (two versions of CANN in one process do not work), else what the process has
 /// loaded, LD_LIBRARY_PATH and the toolkit's folders.
@@ -55,7 +40,35 @@ inline search_path default_search_path() {
 }
 
 /// Libraries in a folder named so only serve linking: their functions do nothing, or return 100039.
-inline bool is_stub_folder(std::string_view folder) {
+bool is_stub_folder(std::string_view folder);
+
+}  // namespace ascend
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend {
+
+RLCORE_INLINE std::vector<std::string> split_folders(std::string_view list) {
+  std::vector<std::string> folders;
+  for (std::size_t begin = 0; begin < list.size();) {
+    const std::size_t end = std::min(list.find(':', begin), list.size());
+    if (end > begin) folders.emplace_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return folders;
+}
+
+RLCORE_INLINE std::vector<std::string> toolkit_folders() {
+  std::vector<std::string> folders;
+  for (const char* variable : {"ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"})
+    if (const std::string home = environment(variable); !home.empty()) folders.push_back(home + "/lib64");
+  folders.push_back("/usr/local/Ascend/cann/lib64");
+  folders.push_back("/usr/local/Ascend/ascend-toolkit/latest/lib64");
+  return folders;
+}
+
+RLCORE_INLINE bool is_stub_folder(std::string_view folder) {
   for (const std::string_view part : {"/devlib", "/stub"})
     for (std::size_t at = folder.find(part); at != std::string_view::npos; at = folder.find(part, at + 1)) {
       const std::size_t end = at + part.size();
@@ -66,3 +79,4 @@ inline bool is_stub_folder(std::string_view folder) {
 
 }  // namespace ascend
 RLCORE_END
+#endif

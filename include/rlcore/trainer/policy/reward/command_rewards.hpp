@@ -29,7 +29,69 @@ namespace trainer {
 namespace detail {
 
 /// A value of the command line as JSON.
-inline nlohmann::ordered_json to_json(const value& v) {
+nlohmann::ordered_json to_json(const value& v);
+
+inline double number_of(const nlohmann::json& j) {
+  if (j.is_boolean()) return j.get<bool>() ? 1 : 0;
+  return j.is_number() ? j.get<double>() : std::nan("");
+}
+
+}  // namespace detail
+
+/// The meaning of an answer: a number, or an object with a number `score` and perhaps `acc` and `pred`. Throws
+/// data_error for anything else, for a score that is not finite, and with the text of an object's `error`.
+judgement read_judgement(const std::string& line);
+
+/// The program runs as long as this object. An answer that is missing, late or none of the allowed throws data_error;
+/// with zero_on_failure it counts 0 and reward/failed instead, and a program that has ended is started again, at most
+/// three times without an answer in between.
+class command_rewards final : public text_rewards {
+ public:
+  /// Starts the program. `strip_end` as in response_text(). Throws file_error if it cannot be started.
+  explicit command_rewards(external_reward settings, bool strip_end = false);
+  /// With zero_on_failure: reward/failed, the share of responses without an answer.
+  void report(metrics& out) override {
+    if (settings_.zero_on_failure && asked_ > 0)
+      out.set("reward/failed", static_cast<double>(failed_) / static_cast<double>(asked_));
+    asked_ = failed_ = 0;
+  }
+  std::vector<double> take_counts() override {
+    return {static_cast<double>(std::exchange(asked_, 0)), static_cast<double>(std::exchange(failed_, 0))};
+  }
+  /// Adds the numbers of responses and failures of another rank.
+  void add_counts(std::span<const double> counts) override {
+    asked_ += static_cast<std::int64_t>(counts[0]), failed_ += static_cast<std::int64_t>(counts[1]);
+  }
+
+ protected:
+  void judge(std::span<const answer> answers, std::span<judgement> judgements) override;
+
+ private:
+  void fail(const std::string& why) const {
+    if (!settings_.zero_on_failure) throw data_error(name_ + " " + why);
+  }
+
+  std::string how_it_failed(line_process::status status);
+
+  void ask(std::span<const answer> answers);
+
+  void start();
+
+  external_reward settings_;
+  bool python_ = false;
+  std::string name_;
+  std::unique_ptr<line_process> process_;
+  std::int64_t asked_ = 0, failed_ = 0;
+};
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE nlohmann::ordered_json to_json(const value& v) {
   if (const bool* x = v.as<bool>()) return *x;
   if (const auto* x = v.as<std::int64_t>()) return *x;
   if (const auto* x = v.as<double>()) return *x;
@@ -45,16 +107,11 @@ inline nlohmann::ordered_json to_json(const value& v) {
   return out;
 }
 
-inline double number_of(const nlohmann::json& j) {
-  if (j.is_boolean()) return j.get<bool>() ? 1 : 0;
-  return j.is_number() ? j.get<double>() : std::nan("");
-}
+}  // namespace trainer::detail
 
-}  // namespace detail
+namespace trainer {
 
-/// The meaning of an answer: a number, or an object with a number `score` and perhaps `acc` and `pred`. Throws
-/// data_error for anything else, for a score that is not finite, and with the text of an object's `error`.
-inline judgement read_judgement(const std::string& line) {
+RLCORE_INLINE judgement read_judgement(const std::string& line) {
   const auto refuse = [&] {
     return data_error("answered '" + data::printable(line) +
                       "'; expected a finite number or an object with one as \"score\"");
@@ -81,139 +138,108 @@ inline judgement read_judgement(const std::string& line) {
   return result;
 }
 
-/// The program runs as long as this object. An answer that is missing, late or none of the allowed throws data_error;
-/// with zero_on_failure it counts 0 and reward/failed instead, and a program that has ended is started again, at most
-/// three times without an answer in between.
-class command_rewards final : public text_rewards {
- public:
-  /// Starts the program. `strip_end` as in response_text(). Throws file_error if it cannot be started.
-  explicit command_rewards(external_reward settings, bool strip_end = false)
-      : text_rewards(strip_end), settings_(std::move(settings)) {
-    python_ = settings_.path.ends_with(".py");
-    name_ = settings_.command.empty() ? "custom_reward_function.path=" + settings_.path
-                                      : "rlcore.reward_command=" + settings_.command;
-    if (settings_.whole_batch && !python_) settings_.whole_batch = false;  // a program sees its input as it comes
-    start();
-  }
-  /// With zero_on_failure: reward/failed, the share of responses without an answer.
-  void report(metrics& out) override {
-    if (settings_.zero_on_failure && asked_ > 0)
-      out.set("reward/failed", static_cast<double>(failed_) / static_cast<double>(asked_));
-    asked_ = failed_ = 0;
-  }
-  std::vector<double> take_counts() override {
-    return {static_cast<double>(std::exchange(asked_, 0)), static_cast<double>(std::exchange(failed_, 0))};
-  }
-  /// Adds the numbers of responses and failures of another rank.
-  void add_counts(std::span<const double> counts) override {
-    asked_ += static_cast<std::int64_t>(counts[0]), failed_ += static_cast<std::int64_t>(counts[1]);
-  }
+RLCORE_INLINE command_rewards::command_rewards(external_reward settings, bool strip_end)
+    : text_rewards(strip_end), settings_(std::move(settings)) {
+  python_ = settings_.path.ends_with(".py");
+  name_ = settings_.command.empty() ? "custom_reward_function.path=" + settings_.path
+                                    : "rlcore.reward_command=" + settings_.command;
+  if (settings_.whole_batch && !python_) settings_.whole_batch = false;  // a program sees its input as it comes
+  start();
+}
 
- protected:
-  void judge(std::span<const answer> answers, std::span<judgement> judgements) override {
-    asked_ += std::ssize(answers);
-    std::size_t next = 0;
-    int failures_in_a_row = 0;
-    const auto where = [&] {
-      return "for response " + std::to_string(next + 1) + " of " + std::to_string(answers.size()) + " (data_source '" +
-             data::printable(answers[next].data_source) + "')";
-    };
-    if (process_ != nullptr && process_->has_output()) {
-      process_.reset();
-      fail("wrote a line that nobody asked for");
-    }
+RLCORE_INLINE void command_rewards::judge(std::span<const answer> answers, std::span<judgement> judgements) {
+  asked_ += std::ssize(answers);
+  std::size_t next = 0;
+  int failures_in_a_row = 0;
+  const auto where = [&] {
+    return "for response " + std::to_string(next + 1) + " of " + std::to_string(answers.size()) + " (data_source '" +
+           data::printable(answers[next].data_source) + "')";
+  };
+  if (process_ != nullptr && process_->has_output()) {
+    process_.reset();
+    fail("wrote a line that nobody asked for");
+  }
+  while (next < answers.size()) {
+    if (process_ == nullptr) start();
+    ask(answers.subspan(next));
     while (next < answers.size()) {
-      if (process_ == nullptr) start();
-      ask(answers.subspan(next));
-      while (next < answers.size()) {
-        std::string line;
-        const line_process::status status = process_->read_line(line, settings_.timeout);
-        if (status == line_process::status::line) {
-          try {
-            judgements[next] = read_judgement(line);
-          } catch (const data_error& e) {
-            fail(std::string(e.what()) + " " + where());
-            judgements[next] = judged(0.0), ++failed_;
-          }
-          ++next, failures_in_a_row = 0;
-          continue;
+      std::string line;
+      const line_process::status status = process_->read_line(line, settings_.timeout);
+      if (status == line_process::status::line) {
+        try {
+          judgements[next] = read_judgement(line);
+        } catch (const data_error& e) {
+          fail(std::string(e.what()) + " " + where());
+          judgements[next] = judged(0.0), ++failed_;
         }
-        const std::string why = how_it_failed(status) + " " + where();
-        process_->stop();
-        process_.reset();
-        fail(why);
-        if (++failures_in_a_row > 3) throw data_error(name_ + " " + why + ", the fourth time in a row");
-        judgements[next] = judged(0.0), ++failed_, ++next;
-        break;
+        ++next, failures_in_a_row = 0;
+        continue;
       }
+      const std::string why = how_it_failed(status) + " " + where();
+      process_->stop();
+      process_.reset();
+      fail(why);
+      if (++failures_in_a_row > 3) throw data_error(name_ + " " + why + ", the fourth time in a row");
+      judgements[next] = judged(0.0), ++failed_, ++next;
+      break;
     }
   }
+}
 
- private:
-  void fail(const std::string& why) const {
-    if (!settings_.zero_on_failure) throw data_error(name_ + " " + why);
+RLCORE_INLINE std::string command_rewards::how_it_failed(line_process::status status) {
+  if (status == line_process::status::timeout)
+    return "gave no answer within " + real_text(settings_.timeout) + " s (rlcore.reward_timeout)";
+  if (status == line_process::status::too_long)
+    return "answered more than " + std::to_string(line_process::longest_line) + " bytes without a line end";
+  return "ended (" + process_->ending() + ") before it answered";
+}
+
+RLCORE_INLINE void command_rewards::ask(std::span<const answer> answers) {
+  if (settings_.whole_batch) process_->write("{\"count\":" + std::to_string(answers.size()) + "}\n");
+  for (const answer& a : answers) {
+    const nlohmann::ordered_json request{{"data_source", a.data_source},
+                                         {"solution_str", a.solution_str},
+                                         {"ground_truth", a.ground_truth},
+                                         {"extra_info", a.extra_info.is_null() ? data::row::object() : a.extra_info}};
+    process_->write(text::exact_dump(request) + "\n");
   }
+}
 
-  std::string how_it_failed(line_process::status status) {
-    if (status == line_process::status::timeout)
-      return "gave no answer within " + real_text(settings_.timeout) + " s (rlcore.reward_timeout)";
-    if (status == line_process::status::too_long)
-      return "answered more than " + std::to_string(line_process::longest_line) + " bytes without a line end";
-    return "ended (" + process_->ending() + ") before it answered";
+RLCORE_INLINE void command_rewards::start() {
+  if (!settings_.command.empty()) {
+    process_ = std::make_unique<line_process>(std::vector<std::string>{"/bin/sh", "-c", settings_.command});
+    return;
   }
-
-  void ask(std::span<const answer> answers) {
-    if (settings_.whole_batch) process_->write("{\"count\":" + std::to_string(answers.size()) + "}\n");
-    for (const answer& a : answers) {
-      const nlohmann::ordered_json request{{"data_source", a.data_source},
-                                           {"solution_str", a.solution_str},
-                                           {"ground_truth", a.ground_truth},
-                                           {"extra_info", a.extra_info.is_null() ? data::row::object() : a.extra_info}};
-      process_->write(text::exact_dump(request) + "\n");
-    }
+  std::filesystem::path path = checkpoint::expand_home(settings_.path);
+  if (!std::filesystem::is_regular_file(path)) throw config_error(name_ + ": no such file");
+  if (!python_) {
+    if (::access(path.c_str(), X_OK) != 0)
+      throw config_error(name_ +
+                         ": not executable (chmod +x); expected a program that answers JSON lines, or a .py "
+                         "file with a function");
+    if (!path.has_parent_path()) path = "." / path;
+    process_ = std::make_unique<line_process>(std::vector<std::string>{path.string()});
+    return;
   }
-
-  void start() {
-    if (!settings_.command.empty()) {
-      process_ = std::make_unique<line_process>(std::vector<std::string>{"/bin/sh", "-c", settings_.command});
-      return;
-    }
-    std::filesystem::path path = checkpoint::expand_home(settings_.path);
-    if (!std::filesystem::is_regular_file(path)) throw config_error(name_ + ": no such file");
-    if (!python_) {
-      if (::access(path.c_str(), X_OK) != 0)
-        throw config_error(name_ +
-                           ": not executable (chmod +x); expected a program that answers JSON lines, or a .py "
-                           "file with a function");
-      if (!path.has_parent_path()) path = "." / path;
-      process_ = std::make_unique<line_process>(std::vector<std::string>{path.string()});
-      return;
-    }
-    std::string further;
-    try {
-      further = detail::to_json(settings_.arguments).dump();  // json_text() would replace what is not UTF-8
-    } catch (const nlohmann::json::exception&) {
-      throw config_error(name_ + ": the arguments of reward_kwargs hold a text that is not valid UTF-8");
-    }
-    process_ = std::make_unique<line_process>(
-        std::vector<std::string>{"python3", "-c", python_reward, path.string(), settings_.function,
-                                 further == "null" ? "{}" : further, settings_.whole_batch ? "1" : "0"});
-    std::string line;
-    const line_process::status status = process_->read_line(line, settings_.timeout);
-    if (status != line_process::status::line) throw config_error(name_ + " " + how_it_failed(status));
-    try {
-      read_judgement(line);
-    } catch (const data_error& e) {
-      throw config_error(name_ + " " + e.what());
-    }
+  std::string further;
+  try {
+    further = detail::to_json(settings_.arguments).dump();  // json_text() would replace what is not UTF-8
+  } catch (const nlohmann::json::exception&) {
+    throw config_error(name_ + ": the arguments of reward_kwargs hold a text that is not valid UTF-8");
   }
-
-  external_reward settings_;
-  bool python_ = false;
-  std::string name_;
-  std::unique_ptr<line_process> process_;
-  std::int64_t asked_ = 0, failed_ = 0;
-};
+  process_ = std::make_unique<line_process>(
+      std::vector<std::string>{"python3", "-c", python_reward, path.string(), settings_.function,
+                               further == "null" ? "{}" : further, settings_.whole_batch ? "1" : "0"});
+  std::string line;
+  const line_process::status status = process_->read_line(line, settings_.timeout);
+  if (status != line_process::status::line) throw config_error(name_ + " " + how_it_failed(status));
+  try {
+    read_judgement(line);
+  } catch (const data_error& e) {
+    throw config_error(name_ + " " + e.what());
+  }
+}
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -43,7 +43,16 @@ struct reward_settings {
 };
 
 /// After check_reward_options().
-inline reward_settings read_reward_settings(const options& opt) {
+reward_settings read_reward_settings(const options& opt);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE reward_settings read_reward_settings(const options& opt) {
   reward_settings s;
   const std::string manager = opt.get<std::string>("reward_model.reward_manager"),
                     overlong = "reward_model.overlong_buffer.";
@@ -86,3 +95,4 @@ inline reward_settings read_reward_settings(const options& opt) {
 
 }  // namespace trainer
 RLCORE_END
+#endif

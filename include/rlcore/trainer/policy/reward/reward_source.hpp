@@ -63,14 +63,7 @@ inline judgement judged(double score) {
 
 /// The response as reward functions read it: without special tokens; `strip` also takes off the text of the end token
 /// where a tokenizer does not count that as special (verl's dapo manager).
-inline std::string response_text(const trajectory& t, const text::tokenizer& tokenizer, bool strip = false) {
-  std::string text = tokenizer.decode(t.response(), true);
-  if (strip && tokenizer.eos_id()) {
-    const std::string& end = tokenizer.token_of(*tokenizer.eos_id());
-    if (!end.empty() && text.ends_with(end)) text.resize(text.size() - end.size());
-  }
-  return text;
-}
+std::string response_text(const trajectory& t, const text::tokenizer& tokenizer, bool strip = false);
 
 /// Sources that read texts, all of a step at once.
 class text_rewards : public reward_source {
@@ -79,23 +72,7 @@ class text_rewards : public reward_source {
   explicit text_rewards(bool strip_end = false) : strip_end_(strip_end) {}
 
   /// Decodes all responses, hands them to judge() together, and sets verdict, accuracy and reward.
-  void score(std::span<trajectory> batch, const data::prompt_dataset& prompts, const text::tokenizer& tokenizer) final {
-    std::vector<std::string> texts;
-    std::vector<answer> answers;
-    for (const trajectory& t : batch) texts.push_back(response_text(t, tokenizer, strip_end_));
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      const data::prompt& p = prompts[batch[i].row];
-      answers.push_back({p.data_source, texts[i], p.ground_truth, p.extra});
-    }
-    std::vector<judgement> judgements(batch.size());
-    judge(answers, judgements);
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      trajectory& t = batch[i];
-      t.verdict = std::move(judgements[i].verdict);
-      t.accuracy = judgements[i].accuracy;
-      t.reward = static_cast<float>(t.score());
-    }
-  }
+  void score(std::span<trajectory> batch, const data::prompt_dataset& prompts, const text::tokenizer& tokenizer) final;
 
  protected:
   virtual void judge(std::span<const answer> answers, std::span<judgement> judgements) = 0;
@@ -155,3 +132,39 @@ class function_rewards final : public text_rewards {
 
 }  // namespace trainer
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::string response_text(const trajectory& t, const text::tokenizer& tokenizer, bool strip) {
+  std::string text = tokenizer.decode(t.response(), true);
+  if (strip && tokenizer.eos_id()) {
+    const std::string& end = tokenizer.token_of(*tokenizer.eos_id());
+    if (!end.empty() && text.ends_with(end)) text.resize(text.size() - end.size());
+  }
+  return text;
+}
+
+RLCORE_INLINE void text_rewards::score(std::span<trajectory> batch, const data::prompt_dataset& prompts,
+                                       const text::tokenizer& tokenizer) {
+  std::vector<std::string> texts;
+  std::vector<answer> answers;
+  for (const trajectory& t : batch) texts.push_back(response_text(t, tokenizer, strip_end_));
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const data::prompt& p = prompts[batch[i].row];
+    answers.push_back({p.data_source, texts[i], p.ground_truth, p.extra});
+  }
+  std::vector<judgement> judgements(batch.size());
+  judge(answers, judgements);
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    trajectory& t = batch[i];
+    t.verdict = std::move(judgements[i].verdict);
+    t.accuracy = judgements[i].accuracy;
+    t.reward = static_cast<float>(t.score());
+  }
+}
+
+}  // namespace trainer
+RLCORE_END
+#endif

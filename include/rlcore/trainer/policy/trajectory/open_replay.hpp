@@ -15,7 +15,20 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// "replay  24 responses from runs/a/rollouts ...".
-inline std::string replay_text(const policy_settings& s, const replay& stored) {
+std::string replay_text(const policy_settings& s, const replay& stored);
+
+/// The responses that the command line names, from step `first` on; nullptr if it names none. Throws config_error or
+/// data_error where they do not fit the run. The tokenizer and the prompts of `in` have to outlive it.
+std::unique_ptr<replay> open_replay(const policy_inputs& in, std::int64_t first);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE std::string replay_text(const policy_settings& s, const replay& stored) {
   const std::filesystem::path from = checkpoint::expand_home(s.replay), to = checkpoint::expand_home(s.rollout_dir);
   std::error_code absent;
   if (!s.rollout_dir.empty() && (from == to || std::filesystem::equivalent(from, to, absent) ||
@@ -30,9 +43,7 @@ inline std::string replay_text(const policy_settings& s, const replay& stored) {
   return text;
 }
 
-/// The responses that the command line names, from step `first` on; nullptr if it names none. Throws config_error or
-/// data_error where they do not fit the run. The tokenizer and the prompts of `in` have to outlive it.
-inline std::unique_ptr<replay> open_replay(const policy_inputs& in, std::int64_t first) {
+RLCORE_INLINE std::unique_ptr<replay> open_replay(const policy_inputs& in, std::int64_t first) {
   const policy_settings& s = in.settings;
   if (s.replay.empty()) return nullptr;
   auto stored =
@@ -46,3 +57,4 @@ inline std::unique_ptr<replay> open_replay(const policy_inputs& in, std::int64_t
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -23,7 +23,26 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// A log-prob with the few digits that tell floats apart.
-inline double short_decimal(float x) {
+double short_decimal(float x);
+
+/// Moves <folder>/<step>.jsonl of steps after `last_step` out of the way, as set_aside() does.
+std::filesystem::path set_aside_rollouts(const std::filesystem::path& folder, std::int64_t last_step);
+
+/// Writes <folder>/<step>.jsonl with verl's keys: input, output, gts, score, step; and what rlcore.replay needs to get
+/// the same bits: row of the data set, sample, prompt_ids, response_ids, log_probs, as recorded while sampling, and
+/// sampled_step, where dynamic sampling kept the response from an earlier step. `with_overlong` adds overlong_reward,
+/// the penalty that is part of the score, and overlong, whether there is one. Throws file_error.
+void write_rollouts(const std::filesystem::path& folder, std::int64_t step, std::span<const trajectory> batch,
+                    const data::prompt_dataset& prompts, const text::tokenizer& tokenizer, bool with_overlong = false);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE double short_decimal(float x) {
   char text[32];
   double out = static_cast<double>(x);
   const auto end = std::to_chars(text, text + sizeof text, x).ptr;
@@ -32,8 +51,7 @@ inline double short_decimal(float x) {
   return out;
 }
 
-/// Moves <folder>/<step>.jsonl of steps after `last_step` out of the way, as set_aside() does.
-inline std::filesystem::path set_aside_rollouts(const std::filesystem::path& folder, std::int64_t last_step) {
+RLCORE_INLINE std::filesystem::path set_aside_rollouts(const std::filesystem::path& folder, std::int64_t last_step) {
   return set_aside(folder, [&](const std::string& name) {
     std::int64_t step = 0;
     const auto number = std::from_chars(name.data(), name.data() + name.size(), step);
@@ -41,13 +59,9 @@ inline std::filesystem::path set_aside_rollouts(const std::filesystem::path& fol
   });
 }
 
-/// Writes <folder>/<step>.jsonl with verl's keys: input, output, gts, score, step; and what rlcore.replay needs to get
-/// the same bits: row of the data set, sample, prompt_ids, response_ids, log_probs, as recorded while sampling, and
-/// sampled_step, where dynamic sampling kept the response from an earlier step. `with_overlong` adds overlong_reward,
-/// the penalty that is part of the score, and overlong, whether there is one. Throws file_error.
-inline void write_rollouts(const std::filesystem::path& folder, std::int64_t step, std::span<const trajectory> batch,
-                           const data::prompt_dataset& prompts, const text::tokenizer& tokenizer,
-                           bool with_overlong = false) {
+RLCORE_INLINE void write_rollouts(const std::filesystem::path& folder, std::int64_t step,
+                                  std::span<const trajectory> batch, const data::prompt_dataset& prompts,
+                                  const text::tokenizer& tokenizer, bool with_overlong) {
   std::string lines;
   for (const trajectory& t : batch) {
     std::vector<double> logp;
@@ -75,3 +89,4 @@ inline void write_rollouts(const std::filesystem::path& folder, std::int64_t ste
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -22,7 +22,23 @@ namespace trainer {
 inline constexpr const char* surplus_file_name = "surplus.cbor";
 
 /// Writes `folder`/surplus.cbor (RFC 8949), unless there is nothing to keep.
-inline void write_surplus(const std::filesystem::path& folder, std::span<const trajectory> surplus) {
+void write_surplus(const std::filesystem::path& folder, std::span<const trajectory> surplus);
+
+/// Reads the file of write_surplus(); returns nothing where there is none. Throws format_error.
+std::vector<trajectory> read_surplus(const std::filesystem::path& folder);
+
+/// Throws config_error where groups that a checkpoint holds belong to other data.
+void check_surplus(std::span<const trajectory> surplus, const data::prompt_dataset& train,
+                   const std::filesystem::path& folder);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE void write_surplus(const std::filesystem::path& folder, std::span<const trajectory> surplus) {
   if (surplus.empty()) return;
   nlohmann::json rows = nlohmann::json::array();
   for (const trajectory& t : surplus) {
@@ -48,8 +64,7 @@ inline void write_surplus(const std::filesystem::path& folder, std::span<const t
   checkpoint::write_file_atomically(folder / surplus_file_name, std::string(bytes.begin(), bytes.end()));
 }
 
-/// Reads the file of write_surplus(); returns nothing where there is none. Throws format_error.
-inline std::vector<trajectory> read_surplus(const std::filesystem::path& folder) {
+RLCORE_INLINE std::vector<trajectory> read_surplus(const std::filesystem::path& folder) {
   std::vector<trajectory> surplus;
   const std::filesystem::path path = folder / surplus_file_name;
   if (!std::filesystem::exists(path)) return surplus;
@@ -85,9 +100,8 @@ inline std::vector<trajectory> read_surplus(const std::filesystem::path& folder)
   return surplus;
 }
 
-/// Throws config_error where groups that a checkpoint holds belong to other data.
-inline void check_surplus(std::span<const trajectory> surplus, const data::prompt_dataset& train,
-                          const std::filesystem::path& folder) {
+RLCORE_INLINE void check_surplus(std::span<const trajectory> surplus, const data::prompt_dataset& train,
+                                 const std::filesystem::path& folder) {
   for (const trajectory& t : surplus)
     if (t.row >= train.size() || t.prompt_length != std::ssize(train[t.row].ids) ||
         !std::equal(train[t.row].ids.begin(), train[t.row].ids.end(), t.tokens.begin()))
@@ -98,3 +112,4 @@ inline void check_surplus(std::span<const trajectory> surplus, const data::promp
 
 }  // namespace trainer
 RLCORE_END
+#endif

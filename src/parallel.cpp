@@ -1,0 +1,16 @@
+// What rlcore/parallel declares (the target rlcore::kernels).
+#define RLCORE_SOURCE_PARALLEL
+#include "rlcore/parallel/balance.hpp"
+#include "rlcore/parallel/communicator/flight_recorder.hpp"
+#include "rlcore/parallel/communicator/hccl.hpp"
+#include "rlcore/parallel/communicator/rendezvous.hpp"
+#include "rlcore/parallel/communicator/standing_ranks.hpp"
+#include "rlcore/parallel/communicator/threads.hpp"
+#include "rlcore/parallel/communicator/watchdog.hpp"
+#include "rlcore/parallel/layout/held_pieces.hpp"
+#include "rlcore/parallel/layout/piece_overlap.hpp"
+#include "rlcore/parallel/layout/reshard.hpp"
+#include "rlcore/parallel/layout/shard_layout.hpp"
+#include "rlcore/parallel/layout/shard_piece.hpp"
+#include "rlcore/parallel/reduction/piece_sum.hpp"
+#include "rlcore/parallel/settings.hpp"
