@@ -7,7 +7,7 @@ set(RLCORE_COMPONENTS eigen xtensor threads images text data checkpoint trainer)
 # These are compiled, once for all programs that link them, from ${rlcore_sources}: in the project that uses them, with
 # its compiler, flags and MPI. Nothing is compiled that nothing links. RLCORE_COMPILED tells the headers. ninja begins with
 # what is first here: the longest job comes before the devices that it does not wait for.
-set(RLCORE_COMPILED_COMPONENTS kernels mpi policy_trainers devices supervised_trainers trainers server)
+set(RLCORE_COMPILED_COMPONENTS kernels mpi policy_trainers devices supervised_trainers trainers server planning)
 
 # Inside rlcore_define_component: add the target to the links, or leave and say what is missing.
 macro(rlcore_component_needs target package)
@@ -238,6 +238,12 @@ function(rlcore_define_component name reason)
     rlcore_find_httplib()
     rlcore_component_needs(rlcore::httplib "cpp-httplib (Debian package libcpp-httplib-dev)")
     rlcore_add_compiled(server serving.cpp server.cpp listening.cpp connection.cpp serve.cpp http_client.cpp evaluate_by_server.cpp)
+    return()
+  elseif(name STREQUAL "planning")
+    # The cost model of plan.
+    rlcore_component_needs_component(trainer)
+    rlcore_component_needs_component(devices)
+    rlcore_add_compiled(planning planning.cpp)
     return()
   elseif(name STREQUAL "trainers")
     rlcore_component_needs_component(policy_trainers)
