@@ -23,6 +23,7 @@ namespace {
 using namespace rlcore;
 using namespace rlcore::ascend;
 using namespace rlcore::ascend::emulated;
+using emulated::matrix;
 
 /// Normal values times 2^-spread .. 2^spread, in `type`.
 std::vector<float> random_values(std::int64_t n, data_type type, std::uint32_t purpose, int spread = 0) {

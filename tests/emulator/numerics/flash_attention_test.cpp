@@ -16,6 +16,7 @@ namespace {
 using namespace rlcore;
 using namespace rlcore::ascend;
 using namespace rlcore::ascend::emulated;
+using emulated::matrix;
 
 template <class Real>
 std::vector<Real> random_values(std::int64_t n, std::uint32_t purpose, data_type type = data_type::float32) {
