@@ -15,17 +15,10 @@ template std::optional<double> train_policy(any_device&, const options&, paralle
 template void evaluate(any_device*, const options&, parallel::any_communicator*);
 
 // trainer/policy/parts.hpp
-template registry grpo_trainer_registry();
-template registry ppo_trainer_registry();
-template registry reinforce_plus_plus_trainer_registry();
-template registry dapo_registry();
-template any_estimator read_estimator(const options&);
-template any_policy_loss read_loss(const options&);
 template std::shared_ptr<policy_inputs> open_policy_inputs(any_device&, const options&, const team&, reward_source*);
 template std::shared_ptr<policy_models<any_device>> open_policy_models(any_device&, const options&, policy_inputs&,
                                                                        const any_algorithm&, const team&);
 template std::unique_ptr<policy_run> open_policy_run(const options&, policy_inputs&, policy_models<any_device>&,
                                                      const team&);
-template int trainer_main(int, char**, const registry&, const trainer_function&);
 }  // namespace trainer
 RLCORE_END

@@ -22,21 +22,9 @@ template <class Task>
 using made = std::shared_ptr<Task>;
 
 // trainer/preference/parts.hpp
-template registry dpo_registry();
-template registry kto_registry();
-template registry rm_registry();
-template registry prm_registry();
-template std::shared_ptr<const base_model> open_language_model(const options&);
-template std::shared_ptr<const base_model> open_score_model(const options&);
-template std::shared_ptr<const row_rules> open_row_rules(const options&, const base_model&);
-template row_sets<preference_pair> open_pairs(const options&, const pair_columns&, const row_rules&, bool);
-template row_sets<unpaired_row> open_unpaired(const options&, const unpaired_columns&, const row_rules&);
-template row_sets<judged_row> open_steps(const options&, const step_columns&, const step_tokens&, const row_rules&);
-template step_tokens find_step_tokens(const base_model&, const step_columns&);
 template void announce_rows(const options&, const pairs&, const pairs&);
 template void announce_rows(const options&, const answers&, const answers&);
 template void announce_rows(const options&, const judged&, const judged&);
-template std::filesystem::path scores_path(const options&);
 template made<loaded_reference<any_device>> load_reference(any_device&, const options&, const base_model&, const team&);
 template made<dpo_task<any_device>> make_task(any_device&, const dpo_task_settings&, pairs, pairs,
                                               loaded_reference<any_device>*);
@@ -52,15 +40,10 @@ template void train_supervised(any_device&, const options&, const base_model&, r
                                const texts&);
 template void train_supervised(any_device&, const options&, const base_model&, prm_task<any_device>&, const team&,
                                const texts&);
-template int trainer_main(int, char**, const registry&, const trainer_function&);
 
 // trainer/supervised/parts.hpp
 using likelihood_task = sft_task<any_device, negative_log_likelihood>;
 using dft_task = sft_task<any_device, dft>;
-template registry sft_registry(int, const char* const*);
-template std::shared_ptr<const base_model> open_pretrained(const options&);
-template std::shared_ptr<sft_work> open_sft(const options&, const base_model&);
-template void show_masks(const sft_work&, const base_model&);
 template made<likelihood_task> make_sft_task<negative_log_likelihood>(any_device&, sft_work&);
 template made<dft_task> make_sft_task<dft>(any_device&, sft_work&);
 template void train_supervised(any_device&, const options&, const base_model&, likelihood_task&, const team&,

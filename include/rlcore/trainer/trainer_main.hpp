@@ -1,7 +1,6 @@
 // main() of a trainer, declared: trainer_main_on_ranks.hpp has what it does.
 #pragma once
 
-#include <concepts>
 #include <functional>
 
 #include "rlcore/core/abi.hpp"
@@ -22,8 +21,7 @@ using trainer_function = std::function<void(any_device&, const options&, const t
 /// calls train(device, options, ranks) there. From then on messages name the flags that were typed in the place of
 /// keys. Returns the exit code of main, as run_program(). A template, so that where it is declared only nothing of it
 /// is compiled.
-template <std::same_as<registry> Registry>
-int trainer_main(int argc, char** argv, const Registry& known, const trainer_function& train);
+int trainer_main(int argc, char** argv, const registry& known, const trainer_function& train);
 
 }  // namespace trainer
 RLCORE_END

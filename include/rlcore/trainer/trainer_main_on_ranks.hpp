@@ -1,7 +1,6 @@
 // From a command line to the ranks of a trainer.
 #pragma once
 
-#include <concepts>
 #include <cstdio>
 
 #include "rlcore/config/options.hpp"
@@ -16,8 +15,16 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// See trainer_main.hpp.
-template <std::same_as<registry> Registry>
-int trainer_main(int argc, char** argv, const Registry& known, const trainer_function& train) {
+int trainer_main(int argc, char** argv, const registry& known, const trainer_function& train);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE int trainer_main(int argc, char** argv, const registry& known, const trainer_function& train) {
   return run_program(known.program.c_str(), [&] {
     const options opt = options::parse(argc, argv, known);
     if (opt.answer()) {
@@ -32,3 +39,4 @@ int trainer_main(int argc, char** argv, const Registry& known, const trainer_fun
 
 }  // namespace trainer
 RLCORE_END
+#endif

@@ -2,8 +2,6 @@
 // and OpenRLHF's flags.
 #pragma once
 
-#include <concepts>
-
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/config/programs/trainer_registries.hpp"
 
@@ -22,8 +20,16 @@ inline constexpr key dapo[] = {
 }  // namespace keys
 
 /// See trainer_registries.hpp.
-template <std::same_as<registry> Registry>
-Registry dapo_registry() {
+registry dapo_registry();
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE registry dapo_registry() {
   registry known = grpo_trainer_registry();
   known.program = "dapo_trainer";
   known.summary = "DAPO: dynamic sampling, clip-higher, token-level loss, overlong reward shaping";
@@ -48,3 +54,4 @@ Registry dapo_registry() {
 
 }  // namespace trainer
 RLCORE_END
+#endif

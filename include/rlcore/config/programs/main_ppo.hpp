@@ -2,7 +2,6 @@
 // own, and OpenRLHF's flags.
 #pragma once
 
-#include <concepts>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,11 +38,7 @@ registry main_ppo_registry();
 registry main_ppo_registry(std::string program, std::string summary, const key& estimator);
 
 /// See trainer_registries.hpp.
-template <std::same_as<registry> Registry>
-Registry ppo_trainer_registry() {
-  constexpr key estimator = keys::estimator_by_default("gae");
-  return main_ppo_registry("ppo_trainer", "proximal policy optimization of a language model, with a critic", estimator);
-}
+registry ppo_trainer_registry();
 
 namespace keys {
 
@@ -60,25 +55,10 @@ constexpr key openrlhf_estimator_by_default(std::string_view word) {
 }  // namespace keys
 
 /// See trainer_registries.hpp.
-template <std::same_as<registry> Registry>
-Registry grpo_trainer_registry() {
-  constexpr key estimator = keys::estimator_by_default("grpo");
-  constexpr key flag_default = keys::openrlhf_estimator_by_default("group_norm");
-  const registry verl = main_ppo_registry();
-  return main_ppo_registry(verl.program, verl.summary, estimator).add(std::span(&flag_default, 1));
-}
+registry grpo_trainer_registry();
 
 /// See trainer_registries.hpp.
-template <std::same_as<registry> Registry>
-Registry reinforce_plus_plus_trainer_registry() {
-  constexpr key estimator = keys::estimator_by_default("reinforce_plus_plus");
-  registry known =
-      main_ppo_registry("reinforce_plus_plus_trainer",
-                        "REINFORCE++: policy gradients without a critic, normalised over the batch", estimator);
-  constexpr key flag_default = keys::openrlhf_estimator_by_default("reinforce");
-  known.add(std::span(&flag_default, 1));
-  return known;
-}
+registry reinforce_plus_plus_trainer_registry();
 
 }  // namespace trainer
 RLCORE_END
@@ -125,6 +105,28 @@ RLCORE_INLINE registry main_ppo_registry(std::string program, std::string summar
     apply_openrlhf_flags(opt);
     check_policy_options(opt);
   };
+  return known;
+}
+
+RLCORE_INLINE registry ppo_trainer_registry() {
+  constexpr key estimator = keys::estimator_by_default("gae");
+  return main_ppo_registry("ppo_trainer", "proximal policy optimization of a language model, with a critic", estimator);
+}
+
+RLCORE_INLINE registry grpo_trainer_registry() {
+  constexpr key estimator = keys::estimator_by_default("grpo");
+  constexpr key flag_default = keys::openrlhf_estimator_by_default("group_norm");
+  const registry verl = main_ppo_registry();
+  return main_ppo_registry(verl.program, verl.summary, estimator).add(std::span(&flag_default, 1));
+}
+
+RLCORE_INLINE registry reinforce_plus_plus_trainer_registry() {
+  constexpr key estimator = keys::estimator_by_default("reinforce_plus_plus");
+  registry known =
+      main_ppo_registry("reinforce_plus_plus_trainer",
+                        "REINFORCE++: policy gradients without a critic, normalised over the batch", estimator);
+  constexpr key flag_default = keys::openrlhf_estimator_by_default("reinforce");
+  known.add(std::span(&flag_default, 1));
   return known;
 }
 

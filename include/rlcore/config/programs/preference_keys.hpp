@@ -1,8 +1,6 @@
 // The flags of OpenRLHF's DPO, KTO, reward and process reward trainers (0.7.5): their own flags and defaults.
 #pragma once
 
-#include <concepts>
-
 #include "rlcore/config/checks/preference_checks.hpp"
 #include "rlcore/config/keys/help_topics.hpp"
 #include "rlcore/config/keys/openrlhf/openrlhf_keys.hpp"
@@ -121,33 +119,44 @@ inline registry& finish_openrlhf(registry& known, std::span<const key> program_k
 }  // namespace detail
 
 /// See trainer_registries.hpp.
-template <std::same_as<registry> Registry>
-Registry dpo_registry() {
+registry dpo_registry();
+/// See trainer_registries.hpp.
+registry kto_registry();
+/// See trainer_registries.hpp.
+registry rm_registry();
+/// See trainer_registries.hpp.
+registry prm_registry();
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE registry dpo_registry() {
   registry known = detail::openrlhf_registry("dpo_trainer",
                                              "direct preference optimization of a language model on "
                                              "pairs of answers");
   known.add_as_flags(keys::pair_columns).add_as_flags(keys::chat_text);
   return detail::finish_openrlhf(known, keys::dpo);
 }
-/// See trainer_registries.hpp.
-template <std::same_as<registry> Registry>
-Registry kto_registry() {
+
+RLCORE_INLINE registry kto_registry() {
   registry known = detail::openrlhf_registry("kto_trainer",
                                              "Kahneman-Tversky optimization of a language model on "
                                              "answers that are desirable or not");
   known.add_as_flags(keys::chat_text);
   return detail::finish_openrlhf(known, keys::kto);
 }
-/// See trainer_registries.hpp.
-template <std::same_as<registry> Registry>
-Registry rm_registry() {
+
+RLCORE_INLINE registry rm_registry() {
   registry known = detail::openrlhf_registry("rm_trainer", "a reward model from pairs of answers");
   known.add_as_flags(keys::pair_columns).add_as_flags(keys::chat_text);
   return detail::finish_openrlhf(known, keys::rm);
 }
-/// See trainer_registries.hpp.
-template <std::same_as<registry> Registry>
-Registry prm_registry() {
+
+RLCORE_INLINE registry prm_registry() {
   registry known = detail::openrlhf_registry("prm_trainer",
                                              "a process reward model from answers whose steps are "
                                              "judged");
@@ -156,3 +165,4 @@ Registry prm_registry() {
 
 }  // namespace trainer
 RLCORE_END
+#endif

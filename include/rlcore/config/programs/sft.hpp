@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -41,26 +40,7 @@ void check_openrlhf_sft(options& opt);
 registry openrlhf_sft_registry();
 
 /// See trainer_registries.hpp.
-template <std::same_as<registry> Registry>
-Registry sft_registry(int argc, const char* const* argv) {
-  const registry verl = sft_registry(), openrlhf = openrlhf_sft_registry();
-  const auto shared = [&](std::string_view word) {
-    return std::any_of(verl.flags().begin(), verl.flags().end(), [&](const flag& f) { return f.name == word; });
-  };
-  for (int i = 1; i < argc; ++i) {
-    std::string_view word = argv[i];
-    const bool dashes = word.starts_with("--");
-    if (dashes) word.remove_prefix(2);
-    word = word.substr(0, word.find('='));
-    if (word.find('.') != word.npos || shared(word)) continue;
-    const bool asked =
-        std::string_view(argv[i - 1]) == "--help" && verl.find(word) == nullptr && !verl.is_section(word);
-    for (const key& k : openrlhf.keys())
-      if (k.name == word && (dashes || asked || std::string_view(argv[i]).find('=') != std::string_view::npos))
-        return openrlhf;
-  }
-  return verl;
-}
+registry sft_registry(int argc, const char* const* argv);
 
 }  // namespace trainer
 RLCORE_END
@@ -147,6 +127,26 @@ RLCORE_INLINE registry openrlhf_sft_registry() {
   known.add(keys::ranks).add(keys::sharing).add(keys::device).add(keys::openrlhf_own);
   known.add(keys::openrlhf_sft_own).add(keys::images).add(keys::image_pixels);
   return known.add_flags(keys::openrlhf_flags).add_flags(keys::show_mask).add_flags(keys::image_flags);
+}
+
+RLCORE_INLINE registry sft_registry(int argc, const char* const* argv) {
+  const registry verl = sft_registry(), openrlhf = openrlhf_sft_registry();
+  const auto shared = [&](std::string_view word) {
+    return std::any_of(verl.flags().begin(), verl.flags().end(), [&](const flag& f) { return f.name == word; });
+  };
+  for (int i = 1; i < argc; ++i) {
+    std::string_view word = argv[i];
+    const bool dashes = word.starts_with("--");
+    if (dashes) word.remove_prefix(2);
+    word = word.substr(0, word.find('='));
+    if (word.find('.') != word.npos || shared(word)) continue;
+    const bool asked =
+        std::string_view(argv[i - 1]) == "--help" && verl.find(word) == nullptr && !verl.is_section(word);
+    for (const key& k : openrlhf.keys())
+      if (k.name == word && (dashes || asked || std::string_view(argv[i]).find('=') != std::string_view::npos))
+        return openrlhf;
+  }
+  return verl;
 }
 
 }  // namespace trainer

@@ -3,44 +3,33 @@
 // have them compiled.
 #pragma once
 
-#include <concepts>
-
 #include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
 /// verl's main_ppo, and OpenRLHF's flags, whose advantage_estimator is then group_norm.
-template <std::same_as<registry> Registry = registry>
-Registry grpo_trainer_registry();
+registry grpo_trainer_registry();
 /// verl's main_ppo with the estimator gae and a critic, and OpenRLHF's PPO flags beside it.
-template <std::same_as<registry> Registry = registry>
-Registry ppo_trainer_registry();
+registry ppo_trainer_registry();
 /// verl's main_ppo with the estimator reinforce_plus_plus, and OpenRLHF's flags, whose advantage_estimator is then
 /// reinforce.
-template <std::same_as<registry> Registry = registry>
-Registry reinforce_plus_plus_trainer_registry();
+registry reinforce_plus_plus_trainer_registry();
 /// The keys of grpo_trainer with the reward manager and the configuration's name of verl's DAPO recipe. OpenRLHF's
 /// flags have nothing of what DAPO adds to GRPO; a note names the keys that do.
-template <std::same_as<registry> Registry = registry>
-Registry dapo_registry();
+registry dapo_registry();
 
 /// The flags of OpenRLHF's train_dpo, and rlcore's own keys.
-template <std::same_as<registry> Registry = registry>
-Registry dpo_registry();
+registry dpo_registry();
 /// The flags of OpenRLHF's train_kto, and rlcore's own keys.
-template <std::same_as<registry> Registry = registry>
-Registry kto_registry();
+registry kto_registry();
 /// The flags of OpenRLHF's train_rm, and rlcore's own keys.
-template <std::same_as<registry> Registry = registry>
-Registry rm_registry();
+registry rm_registry();
 /// The flags of OpenRLHF's train_prm, and rlcore's own keys.
-template <std::same_as<registry> Registry = registry>
-Registry prm_registry();
+registry prm_registry();
 
 /// The keys that a command line is written in: verl's, or OpenRLHF's as soon as it has one of their flags.
-template <std::same_as<registry> Registry = registry>
-Registry sft_registry(int argc, const char* const* argv);
+registry sft_registry(int argc, const char* const* argv);
 
 }  // namespace trainer
 RLCORE_END

@@ -1,7 +1,6 @@
 // What a policy recipe opens, declared: it needs to see neither what is behind these pointers nor how it is read.
 #pragma once
 
-#include <concepts>
 #include <memory>
 
 #include "rlcore/core/abi.hpp"
@@ -24,13 +23,11 @@ class policy_models;
 
 /// algorithm.adv_estimator and its settings; with rlcore.advantages=openrlhf in OpenRLHF's way. Throws config_error.
 /// read_algorithm.hpp defines it.
-template <std::same_as<options> Options>
-any_estimator read_estimator(const Options& opt);
+any_estimator read_estimator(const options& opt);
 
 /// The policy loss that actor_rollout_ref.actor.* names, with its KL and entropy. Throws config_error.
 /// read_algorithm.hpp defines it.
-template <std::same_as<options> Options>
-any_policy_loss read_loss(const Options& opt);
+any_policy_loss read_loss(const options& opt);
 
 /// Opens everything, says what it found, and plans the batches. `custom_rewards` replaces the rewards that `opt` names.
 /// Throws rlcore::error for everything that can be known now. inputs.hpp defines it.

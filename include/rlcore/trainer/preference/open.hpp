@@ -1,7 +1,6 @@
 // What a recipe of judged answers opens, declared: it needs to see neither the models nor how files are read.
 #pragma once
 
-#include <concepts>
 #include <filesystem>
 #include <memory>
 
@@ -38,38 +37,30 @@ struct row_sets {
 };
 
 /// Reads the folder of --pretrain. Throws config_error for a score model.
-template <std::same_as<options> Options>
-std::shared_ptr<const base_model> open_language_model(const Options& opt);
+std::shared_ptr<const base_model> open_language_model(const options& opt);
 /// The same for a model that is to have one number per token for a head, whatever the folder's model has.
-template <std::same_as<options> Options>
-std::shared_ptr<const base_model> open_score_model(const Options& opt);
+std::shared_ptr<const base_model> open_score_model(const options& opt);
 
 /// --apply_chat_template, --tokenizer_chat_template, --input_template, --max_len, as read_row_rules(). `base` has to
 /// outlive them.
-template <std::same_as<options> Options>
-std::shared_ptr<const row_rules> open_row_rules(const Options& opt, const base_model& base);
+std::shared_ptr<const row_rules> open_row_rules(const options& opt, const base_model& base);
 
 /// Reads pairs of answers, as read_pairs(). Throws data_error naming file, row and column.
-template <std::same_as<options> Options>
-row_sets<preference_pair> open_pairs(const Options& opt, const pair_columns& keys, const row_rules& rules,
+row_sets<preference_pair> open_pairs(const options& opt, const pair_columns& keys, const row_rules& rules,
                                      bool for_dpo);
 /// Reads answers that are desirable or not. Throws data_error naming file, row and column.
-template <std::same_as<options> Options>
-row_sets<unpaired_row> open_unpaired(const Options& opt, const unpaired_columns& keys, const row_rules& rules);
+row_sets<unpaired_row> open_unpaired(const options& opt, const unpaired_columns& keys, const row_rules& rules);
 /// Reads answers whose steps are judged. Throws data_error naming file, row and column.
-template <std::same_as<options> Options>
-row_sets<judged_row> open_steps(const Options& opt, const step_columns& keys, const step_tokens& words,
+row_sets<judged_row> open_steps(const options& opt, const step_columns& keys, const step_tokens& words,
                                 const row_rules& rules);
 /// The tokens of the columns' words in the vocabulary of `base`. Throws config_error: a word that is not one token,
 /// repeated reward tokens.
-template <std::same_as<base_model> Base>
-step_tokens find_step_tokens(const Base& base, const step_columns& keys);
+step_tokens find_step_tokens(const base_model& base, const step_columns& keys);
 /// Says which rows there are. Throws data_error if none of the training rows can be used.
-template <std::same_as<options> Options, class Row>
-void announce_rows(const Options& opt, const preference_rows<Row>& train, const preference_rows<Row>& held_out);
+template <class Row>
+void announce_rows(const options& opt, const preference_rows<Row>& train, const preference_rows<Row>& held_out);
 /// The path of rlcore.eval_scores, empty for none.
-template <std::same_as<options> Options>
-std::filesystem::path scores_path(const Options& opt);
+std::filesystem::path scores_path(const options& opt);
 
 /// Loads the frozen model of --ref_pretrain. Returns nullptr with LoRA and no other folder: the trained model's base
 /// then serves as the reference.

@@ -1,7 +1,6 @@
 // The rows of --dataset and --eval_dataset, read and announced.
 #pragma once
 
-#include <concepts>
 #include <string>
 
 #include "rlcore/config/options.hpp"
@@ -32,39 +31,42 @@ row_sets<Row> open_sets(const options& opt, Read&& read) {
 }  // namespace detail
 
 /// See open.hpp.
-template <std::same_as<options> Options>
-row_sets<preference_pair> open_pairs(const Options& opt, const pair_columns& keys, const row_rules& rules,
-                                     bool for_dpo) {
-  return detail::open_sets<preference_pair>(
-      opt, [&](const data::blend& from) { return read_pairs(from, keys, rules, for_dpo); });
-}
-/// See open.hpp.
-template <std::same_as<options> Options>
-row_sets<unpaired_row> open_unpaired(const Options& opt, const unpaired_columns& keys, const row_rules& rules) {
-  return detail::open_sets<unpaired_row>(opt,
-                                         [&](const data::blend& from) { return read_unpaired(from, keys, rules); });
-}
-/// See open.hpp.
-template <std::same_as<options> Options>
-row_sets<judged_row> open_steps(const Options& opt, const step_columns& keys, const step_tokens& words,
-                                const row_rules& rules) {
-  return detail::open_sets<judged_row>(opt,
-                                       [&](const data::blend& from) { return read_steps(from, keys, words, rules); });
-}
-
-/// See open.hpp.
-template <std::same_as<base_model> Base>
-step_tokens find_step_tokens(const Base& base, const step_columns& keys) {
-  return find_step_tokens(base.tokenizer, keys);
-}
-
-/// See open.hpp.
-template <std::same_as<options> Options, class Row>
-void announce_rows(const Options& opt, const preference_rows<Row>& train, const preference_rows<Row>& held_out) {
-  train.require_some(opt.template get<std::string>("dataset"));
+template <class Row>
+void announce_rows(const options& opt, const preference_rows<Row>& train, const preference_rows<Row>& held_out) {
+  train.require_some(opt.get<std::string>("dataset"));
   say("%s\n", train.summary("train").c_str());
   if (held_out.read > 0) say("%s\n", held_out.summary("eval ").c_str());
 }
 
 }  // namespace trainer
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+RLCORE_INLINE row_sets<preference_pair> open_pairs(const options& opt, const pair_columns& keys, const row_rules& rules,
+                                                   bool for_dpo) {
+  return detail::open_sets<preference_pair>(
+      opt, [&](const data::blend& from) { return read_pairs(from, keys, rules, for_dpo); });
+}
+
+RLCORE_INLINE row_sets<unpaired_row> open_unpaired(const options& opt, const unpaired_columns& keys,
+                                                   const row_rules& rules) {
+  return detail::open_sets<unpaired_row>(opt,
+                                         [&](const data::blend& from) { return read_unpaired(from, keys, rules); });
+}
+
+RLCORE_INLINE row_sets<judged_row> open_steps(const options& opt, const step_columns& keys, const step_tokens& words,
+                                              const row_rules& rules) {
+  return detail::open_sets<judged_row>(opt,
+                                       [&](const data::blend& from) { return read_steps(from, keys, words, rules); });
+}
+
+RLCORE_INLINE step_tokens find_step_tokens(const base_model& base, const step_columns& keys) {
+  return find_step_tokens(base.tokenizer, keys);
+}
+
+}  // namespace trainer
+RLCORE_END
+#endif

@@ -1,7 +1,6 @@
 // What DPO, KTO, reward and process reward runs have in common before and after the supervised loop.
 #pragma once
 
-#include <concepts>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -25,23 +24,6 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// See open.hpp.
-template <std::same_as<options> Options>
-std::shared_ptr<const base_model> open_language_model(const Options& opt) {
-  base_model base = open_base_model(opt, "pretrain");
-  if (base.config.output != nn::model_output::logits)
-    throw config_error("--pretrain " + base.folder.string() +
-                       ": a score model (one number per token); expected a causal language model");
-  return std::make_shared<const base_model>(std::move(base));
-}
-/// See open.hpp.
-template <std::same_as<options> Options>
-std::shared_ptr<const base_model> open_score_model(const Options& opt) {
-  base_model base = open_base_model(opt, "pretrain");
-  base.config.output = nn::model_output::score;
-  return std::make_shared<const base_model>(std::move(base));
-}
-
 /// --dataset with --dataset_probs and --dataset_split, at most --max_samples rows of it. Looks for the files of
 /// --eval_dataset and at the folder --save_path too, before any row is read.
 data::blend open_training_rows(const options& opt);
@@ -55,18 +37,6 @@ inline std::optional<data::blend> open_evaluation_rows(const options& opt) {
 /// --apply_chat_template, --tokenizer_chat_template, --input_template, --max_len, and how pictures are read. Throws
 /// config_error if a given max_len is more than the model's positions; the default is lowered to them.
 row_rules read_row_rules(const options& opt, const base_model& base);
-
-/// See open.hpp.
-template <std::same_as<options> Options>
-std::shared_ptr<const row_rules> open_row_rules(const Options& opt, const base_model& base) {
-  return std::make_shared<const row_rules>(read_row_rules(opt, base));
-}
-
-/// See open.hpp.
-template <std::same_as<options> Options>
-std::filesystem::path scores_path(const Options& opt) {
-  return checkpoint::expand_home(opt.template find<std::string>("rlcore.eval_scores").value_or(""));
-}
 
 /// The model of the last checkpoint, copied to --save_path. Throws file_error.
 inline void export_model(const options& opt) {
@@ -118,6 +88,28 @@ RLCORE_INLINE row_rules read_row_rules(const options& opt, const base_model& bas
     rules.input_template = *form;
   }
   return rules;
+}
+
+RLCORE_INLINE std::shared_ptr<const base_model> open_language_model(const options& opt) {
+  base_model base = open_base_model(opt, "pretrain");
+  if (base.config.output != nn::model_output::logits)
+    throw config_error("--pretrain " + base.folder.string() +
+                       ": a score model (one number per token); expected a causal language model");
+  return std::make_shared<const base_model>(std::move(base));
+}
+
+RLCORE_INLINE std::shared_ptr<const base_model> open_score_model(const options& opt) {
+  base_model base = open_base_model(opt, "pretrain");
+  base.config.output = nn::model_output::score;
+  return std::make_shared<const base_model>(std::move(base));
+}
+
+RLCORE_INLINE std::shared_ptr<const row_rules> open_row_rules(const options& opt, const base_model& base) {
+  return std::make_shared<const row_rules>(read_row_rules(opt, base));
+}
+
+RLCORE_INLINE std::filesystem::path scores_path(const options& opt) {
+  return checkpoint::expand_home(opt.find<std::string>("rlcore.eval_scores").value_or(""));
 }
 
 }  // namespace trainer

@@ -1,7 +1,6 @@
 // What a recipe of supervised training opens, and its steps, declared: it needs to see neither the models nor the loop.
 #pragma once
 
-#include <concepts>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,16 +20,13 @@ template <class Device, class Objective>
 class sft_task;
 
 /// Reads the folder of --pretrain, or of verl's model.partial_pretrain. Throws rlcore::error.
-template <std::same_as<options> Options>
-std::shared_ptr<const base_model> open_pretrained(const Options& opt);
+std::shared_ptr<const base_model> open_pretrained(const options& opt);
 
 /// The examples of the command line of either system. Throws rlcore::error.
-template <std::same_as<options> Options>
-std::shared_ptr<sft_work> open_sft(const Options& opt, const base_model& base);
+std::shared_ptr<sft_work> open_sft(const options& opt, const base_model& base);
 
 /// rlcore.show_mask: prints the first examples with what is learnt of them.
-template <std::same_as<sft_work> Work>
-void show_masks(const Work& work, const base_model& base);
+void show_masks(const sft_work& work, const base_model& base);
 
 /// The task of learning `work`, whose rows it takes. `Objective`: what a learnt token costs.
 template <class Objective, class Device>

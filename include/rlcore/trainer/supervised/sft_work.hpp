@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -66,33 +65,10 @@ sft_work open_verl_sft(const options& opt, const base_model& base);
 sft_work open_openrlhf_sft(const options& opt, const base_model& base);
 
 /// See open.hpp.
-template <std::same_as<options> Options>
-std::shared_ptr<const base_model> open_pretrained(const Options& opt) {
-  return std::make_shared<const base_model>(open_base_model(opt, sft_model_key(opt)));
-}
-
-/// See open.hpp.
-template <std::same_as<options> Options>
-std::shared_ptr<sft_work> open_sft(const Options& opt, const base_model& base) {
-  if (base.config.output != nn::model_output::logits)
-    throw config_error(base.folder.string() + " is a score model; expected one that predicts tokens");
-  return std::make_shared<sft_work>(speaks_openrlhf(opt) ? open_openrlhf_sft(opt, base) : open_verl_sft(opt, base));
-}
-
-/// See open.hpp.
 template <class Objective, class Device>
 std::shared_ptr<sft_task<Device, Objective>> make_sft_task(Device&, sft_work& work) {
   return std::make_shared<sft_task<Device, Objective>>(std::move(work.train), std::move(work.eval), work.rows_per_pass,
                                                        work.eval_name, 0, Objective{}, work.cache);
-}
-
-/// See open.hpp.
-template <std::same_as<sft_work> Work>
-void show_masks(const Work& work, const base_model& base) {
-  say("+ learnt, - not learnt; | between tokens\n");
-  for (std::size_t i = 0; i < std::min(work.train.size(), static_cast<std::size_t>(work.show_mask)); ++i)
-    say("row %zu: %zu tokens, %zu learnt\n%s", i, work.train[i].tokens.size(), work.train[i].trained(),
-        mask_text(work.train[i], base.tokenizer).c_str());
 }
 
 }  // namespace trainer
@@ -160,6 +136,23 @@ RLCORE_INLINE sft_work open_openrlhf_sft(const options& opt, const base_model& b
   if (const auto rows = open_evaluation_rows(opt); rows && work.show_mask == 0)
     work.eval = open_sft_rows(*rows, settings, base, chat, "eval");
   return work;
+}
+
+RLCORE_INLINE std::shared_ptr<const base_model> open_pretrained(const options& opt) {
+  return std::make_shared<const base_model>(open_base_model(opt, sft_model_key(opt)));
+}
+
+RLCORE_INLINE std::shared_ptr<sft_work> open_sft(const options& opt, const base_model& base) {
+  if (base.config.output != nn::model_output::logits)
+    throw config_error(base.folder.string() + " is a score model; expected one that predicts tokens");
+  return std::make_shared<sft_work>(speaks_openrlhf(opt) ? open_openrlhf_sft(opt, base) : open_verl_sft(opt, base));
+}
+
+RLCORE_INLINE void show_masks(const sft_work& work, const base_model& base) {
+  say("+ learnt, - not learnt; | between tokens\n");
+  for (std::size_t i = 0; i < std::min(work.train.size(), static_cast<std::size_t>(work.show_mask)); ++i)
+    say("row %zu: %zu tokens, %zu learnt\n%s", i, work.train[i].tokens.size(), work.train[i].trained(),
+        mask_text(work.train[i], base.tokenizer).c_str());
 }
 
 }  // namespace trainer

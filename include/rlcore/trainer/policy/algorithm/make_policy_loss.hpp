@@ -1,7 +1,6 @@
 // From the words of a command line to a policy loss: a loop for each row of policy_loss_words, one for all penalties.
 #pragma once
 
-#include <concepts>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -44,8 +43,25 @@ any_policy_loss policy_term(const policy_loss_settings& s) {
 }
 
 /// The loss that most runs have gets its penalties into its own loop: nothing is read twice.
-template <std::same_as<policy_loss_settings> Settings>
-any_policy_loss fused(const Settings& s) {
+any_policy_loss fused(const policy_loss_settings& s);
+
+}  // namespace detail
+
+/// policy + kl_coef KL - entropy_coeff entropy, each aggregated over the whole optimizer step: the loss that the word
+/// `s.mode` names. Unlike verl's, means are over the whole step, not over micro-batches first. Throws config_error for
+/// an unknown word.
+any_policy_loss make_policy_loss(const policy_loss_settings& s);
+
+}  // namespace trainer
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
+RLCORE_BEGIN
+namespace trainer {
+
+namespace detail {
+
+RLCORE_INLINE any_policy_loss fused(const policy_loss_settings& s) {
   const auto policy = named::vanilla::compose(s).objective;
   const scaled kl{s.kl_coef, any_divergence{.kind = s.kl, .straight = s.straight_through}};
   const auto entropy = entropy_bonus(s.entropy_coeff);
@@ -58,11 +74,7 @@ any_policy_loss fused(const Settings& s) {
 
 }  // namespace detail
 
-/// policy + kl_coef KL - entropy_coeff entropy, each aggregated over the whole optimizer step: the loss that the word
-/// `s.mode` names. Unlike verl's, means are over the whole step, not over micro-batches first. Throws config_error for
-/// an unknown word. A template, so that its loops are compiled only where it is called.
-template <std::same_as<policy_loss_settings> Settings>
-any_policy_loss make_policy_loss(const Settings& s) {
+RLCORE_INLINE any_policy_loss make_policy_loss(const policy_loss_settings& s) {
   return policy_loss_words::visit(
       "actor_rollout_ref.actor.policy_loss.loss_mode", s.mode, [&](auto row) -> any_policy_loss {
         using row_type = decltype(row);
@@ -80,3 +92,4 @@ any_policy_loss make_policy_loss(const Settings& s) {
 
 }  // namespace trainer
 RLCORE_END
+#endif
