@@ -1,7 +1,6 @@
 // What rlcore/data and rlcore/verify declare (the target rlcore::data).
 #define RLCORE_SOURCE_DATA
 #define RLCORE_SOURCE_VERIFY
-#include "rlcore/data/file.hpp"
 #include "rlcore/data/image_cache.hpp"
 #include "rlcore/data/image_file.hpp"
 #include "rlcore/data/image_rows.hpp"

@@ -2,7 +2,6 @@
 #define RLCORE_SOURCE_NN
 #define RLCORE_SOURCE_ROLLOUT
 #include "rlcore/nn/attention/rope_frequencies.hpp"
-#include "rlcore/nn/lora/lora_settings.hpp"
 #include "rlcore/nn/model/active_rows.hpp"
 #include "rlcore/nn/model/checked_sizes.hpp"
 #include "rlcore/nn/model/decode.hpp"

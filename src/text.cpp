@@ -3,7 +3,6 @@
 #include "rlcore/text/base64.hpp"
 #include "rlcore/text/bpe_merges.hpp"
 #include "rlcore/text/bpe_model.hpp"
-#include "rlcore/text/cbor_depth.hpp"
 #include "rlcore/text/chat_family.hpp"
 #include "rlcore/text/chat_variables.hpp"
 #include "rlcore/text/decoder.hpp"
@@ -33,4 +32,3 @@
 #include "rlcore/text/tokenizer_folder.hpp"
 #include "rlcore/text/tokenizer_parts.hpp"
 #include "rlcore/text/train_bpe.hpp"
-#include "rlcore/text/utf8.hpp"

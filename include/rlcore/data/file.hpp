@@ -63,13 +63,29 @@ class descriptor {
 class input_file {
  public:
   /// Throws file_error for a file that cannot be opened and for anything that is none.
-  explicit input_file(std::filesystem::path path);
+  explicit input_file(std::filesystem::path path) : path_(std::move(path)) {
+    text::check_input_kind(path_);
+    file_ = descriptor(path_, O_RDONLY, "open");
+    struct stat status {};
+    if (::fstat(file_.number(), &status) != 0) throw_file_error(path_, "read");
+    if (S_ISDIR(status.st_mode)) throw_file_error(path_, "read", EISDIR);
+    size_ = static_cast<std::uint64_t>(status.st_size);
+  }
 
   const std::filesystem::path& path() const noexcept { return path_; }
   std::uint64_t size() const noexcept { return size_; }
 
   /// Fills `bytes` from byte `position` on; throws file_error when the file ends before.
-  void read(std::uint64_t position, std::span<std::byte> bytes) const;
+  void read(std::uint64_t position, std::span<std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t got = ::pread(file_.number(), bytes.data(), bytes.size(), static_cast<off_t>(position));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw_file_error(path_, "read");
+      if (got == 0) throw file_error(path_.string() + ": ends unexpectedly at byte " + std::to_string(position));
+      position += static_cast<std::uint64_t>(got);
+      bytes = bytes.subspan(static_cast<std::size_t>(got));
+    }
+  }
 
  private:
   std::filesystem::path path_;
@@ -87,7 +103,14 @@ class output_file {
   const std::filesystem::path& path() const noexcept { return path_; }
 
   /// Appends bytes. Throws file_error.
-  void write(std::span<const std::byte> bytes);
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t put = ::write(file_.number(), bytes.data(), bytes.size());
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) throw_file_error(path_, "write");
+      bytes = bytes.subspan(static_cast<std::size_t>(put));
+    }
+  }
   /// Appends a text. Throws file_error.
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
@@ -103,55 +126,7 @@ class output_file {
 };
 
 /// " (did you mean 'train.jsonl'?)": names in the folder of `path` that are like its own, or nothing.
-std::string alike_names(const std::filesystem::path& path);
-
-/// Throws file_error with the reason, and with names in the same folder that are alike, unless this process may read
-/// the file `path`, or if it is none. Opens nothing, so that a pipe keeps what was written to it.
-void check_readable(const std::filesystem::path& path);
-
-/// The whole content of a file, also of a pipe that text::check_input_kind() lets pass. Throws file_error.
-std::string read_file(const std::filesystem::path& path);
-
-/// one_line() of a part of a message: short.
-inline std::string printable(std::string_view text, std::size_t limit = 120) { return one_line(text, limit); }
-
-}  // namespace data
-RLCORE_END
-
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)
-RLCORE_BEGIN
-namespace data {
-
-RLCORE_INLINE input_file::input_file(std::filesystem::path path) : path_(std::move(path)) {
-  text::check_input_kind(path_);
-  file_ = descriptor(path_, O_RDONLY, "open");
-  struct stat status {};
-  if (::fstat(file_.number(), &status) != 0) throw_file_error(path_, "read");
-  if (S_ISDIR(status.st_mode)) throw_file_error(path_, "read", EISDIR);
-  size_ = static_cast<std::uint64_t>(status.st_size);
-}
-
-RLCORE_INLINE void input_file::read(std::uint64_t position, std::span<std::byte> bytes) const {
-  while (!bytes.empty()) {
-    const ssize_t got = ::pread(file_.number(), bytes.data(), bytes.size(), static_cast<off_t>(position));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw_file_error(path_, "read");
-    if (got == 0) throw file_error(path_.string() + ": ends unexpectedly at byte " + std::to_string(position));
-    position += static_cast<std::uint64_t>(got);
-    bytes = bytes.subspan(static_cast<std::size_t>(got));
-  }
-}
-
-RLCORE_INLINE void output_file::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t put = ::write(file_.number(), bytes.data(), bytes.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) throw_file_error(path_, "write");
-    bytes = bytes.subspan(static_cast<std::size_t>(put));
-  }
-}
-
-RLCORE_INLINE std::string alike_names(const std::filesystem::path& path) {
+inline std::string alike_names(const std::filesystem::path& path) {
   constexpr std::size_t most = 1000;
   std::vector<std::string> others;
   std::error_code failure;
@@ -161,7 +136,9 @@ RLCORE_INLINE std::string alike_names(const std::filesystem::path& path) {
   return did_you_mean(path.filename().string(), others);
 }
 
-RLCORE_INLINE void check_readable(const std::filesystem::path& path) {
+/// Throws file_error with the reason, and with names in the same folder that are alike, unless this process may read
+/// the file `path`, or if it is none. Opens nothing, so that a pipe keeps what was written to it.
+inline void check_readable(const std::filesystem::path& path) {
   struct stat status {};
   int code = 0;
   if (::stat(path.c_str(), &status) != 0)
@@ -176,7 +153,8 @@ RLCORE_INLINE void check_readable(const std::filesystem::path& path) {
   text::check_input_kind(path);
 }
 
-RLCORE_INLINE std::string read_file(const std::filesystem::path& path) {
+/// The whole content of a file, also of a pipe that text::check_input_kind() lets pass. Throws file_error.
+inline std::string read_file(const std::filesystem::path& path) {
   text::check_input_kind(path);
   const descriptor file(path, O_RDONLY, "open");
   struct stat status {};
@@ -195,6 +173,8 @@ RLCORE_INLINE std::string read_file(const std::filesystem::path& path) {
   }
 }
 
+/// one_line() of a part of a message: short.
+inline std::string printable(std::string_view text, std::size_t limit = 120) { return one_line(text, limit); }
+
 }  // namespace data
 RLCORE_END
-#endif

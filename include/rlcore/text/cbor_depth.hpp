@@ -15,16 +15,7 @@ namespace text {
 /// Whether the first CBOR value (RFC 8949) of `bytes` nests lists, maps and strings of pieces deeper than `limit`.
 /// Pieces count as well, though a piece may have none itself: a reader may find that out too late. What is no CBOR is
 /// walked as far as it goes. Linear.
-bool cbor_nests_deeper(std::string_view bytes, std::size_t limit);
-
-}  // namespace text
-RLCORE_END
-
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
-RLCORE_BEGIN
-namespace text {
-
-RLCORE_INLINE bool cbor_nests_deeper(std::string_view bytes, std::size_t limit) {
+inline bool cbor_nests_deeper(std::string_view bytes, std::size_t limit) {
   constexpr std::uint64_t endless = std::numeric_limits<std::uint64_t>::max();  // until a break
   std::vector<std::uint64_t> left;                                              // values, in each that is open
   for (std::size_t at = 0; at < bytes.size();) {
@@ -62,4 +53,3 @@ RLCORE_INLINE bool cbor_nests_deeper(std::string_view bytes, std::size_t limit) 
 
 }  // namespace text
 RLCORE_END
-#endif

@@ -24,28 +24,7 @@ struct utf8_step {
 
 /// Reads one character of `bytes` at `at` (< size). A broken part is the longest start of a valid character
 /// ("maximal subpart", Unicode 15 section 3.9), so that each becomes exactly one U+FFFD.
-utf8_step read_utf8(std::string_view bytes, std::size_t at) noexcept;
-
-/// Appends `code_point` (a Unicode scalar value) to `text` as UTF-8.
-void append_utf8(std::string& text, char32_t code_point);
-
-/// The first byte that does not belong to a valid character; the size if all of `bytes` is valid UTF-8.
-std::size_t first_broken_utf8(std::string_view bytes) noexcept;
-
-/// Throws data_error with the byte's position unless `bytes` is valid UTF-8.
-void require_utf8(std::string_view bytes);
-
-/// `bytes` with every broken part (and a cut-off end) replaced by U+FFFD.
-std::string utf8_lossy(std::string_view bytes);
-
-}  // namespace text
-RLCORE_END
-
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
-RLCORE_BEGIN
-namespace text {
-
-RLCORE_INLINE utf8_step read_utf8(std::string_view bytes, std::size_t at) noexcept {
+inline utf8_step read_utf8(std::string_view bytes, std::size_t at) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(bytes[at + i]); };
   const std::uint8_t first = byte(0);
   if (first < 0x80) return {utf8_step::kind::character, 1, first};
@@ -74,7 +53,8 @@ RLCORE_INLINE utf8_step read_utf8(std::string_view bytes, std::size_t at) noexce
   return {utf8_step::kind::character, static_cast<std::uint8_t>(need + 1), value};
 }
 
-RLCORE_INLINE void append_utf8(std::string& text, char32_t code_point) {
+/// Appends `code_point` (a Unicode scalar value) to `text` as UTF-8.
+inline void append_utf8(std::string& text, char32_t code_point) {
   const auto add = [&](std::uint32_t byte) { text += static_cast<char>(byte); };
   if (code_point < 0x80) {
     add(code_point);
@@ -88,7 +68,8 @@ RLCORE_INLINE void append_utf8(std::string& text, char32_t code_point) {
   }
 }
 
-RLCORE_INLINE std::size_t first_broken_utf8(std::string_view bytes) noexcept {
+/// The first byte that does not belong to a valid character; the size if all of `bytes` is valid UTF-8.
+inline std::size_t first_broken_utf8(std::string_view bytes) noexcept {
   std::size_t at = 0;
   while (at < bytes.size()) {
     if (static_cast<std::uint8_t>(bytes[at]) < 0x80) {
@@ -102,14 +83,16 @@ RLCORE_INLINE std::size_t first_broken_utf8(std::string_view bytes) noexcept {
   return at;
 }
 
-RLCORE_INLINE void require_utf8(std::string_view bytes) {
+/// Throws data_error with the byte's position unless `bytes` is valid UTF-8.
+inline void require_utf8(std::string_view bytes) {
   const std::size_t at = first_broken_utf8(bytes);
   if (at == bytes.size()) return;
   throw data_error("text is not valid UTF-8 at byte " + std::to_string(at) + " of " + std::to_string(bytes.size()) +
                    "; expected valid UTF-8 (rlcore::text::utf8_lossy replaces broken parts)");
 }
 
-RLCORE_INLINE std::string utf8_lossy(std::string_view bytes) {
+/// `bytes` with every broken part (and a cut-off end) replaced by U+FFFD.
+inline std::string utf8_lossy(std::string_view bytes) {
   std::string text;
   text.reserve(bytes.size());
   for (std::size_t at = 0; at < bytes.size();) {
@@ -126,4 +109,3 @@ RLCORE_INLINE std::string utf8_lossy(std::string_view bytes) {
 
 }  // namespace text
 RLCORE_END
-#endif

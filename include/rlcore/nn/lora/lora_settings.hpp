@@ -56,23 +56,7 @@ inline bool is_whole_or_tower_name(const std::string& name) {
          name.starts_with("visual.") || name.starts_with("model.");
 }
 /// Throws config_error for a name that no projection of any model has.
-void check_module(const std::string& name, std::string_view what);
-
-}  // namespace detail
-
-/// The modules of `s` but those that it excludes by name: in the order of linear_modules, then names of a vision
-/// tower's and whole ones. Throws config_error for a rank below 1, an alpha that is not positive, and names that no
-/// projection has. Whether a model has those of a tower is seen when its adapters are made (lora).
-std::vector<std::string> check_lora(const lora_settings& s);
-
-}  // namespace nn
-RLCORE_END
-
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)
-RLCORE_BEGIN
-namespace nn::detail {
-
-RLCORE_INLINE void check_module(const std::string& name, std::string_view what) {
+inline void check_module(const std::string& name, std::string_view what) {
   if (is_linear_module(name) || is_whole_or_tower_name(name)) return;
   std::string known = "all-linear";
   std::vector<std::string_view> names{"all-linear"};
@@ -81,11 +65,12 @@ RLCORE_INLINE void check_module(const std::string& name, std::string_view what) 
                      did_you_mean(name, names));
 }
 
-}  // namespace nn::detail
+}  // namespace detail
 
-namespace nn {
-
-RLCORE_INLINE std::vector<std::string> check_lora(const lora_settings& s) {
+/// The modules of `s` but those that it excludes by name: in the order of linear_modules, then names of a vision
+/// tower's and whole ones. Throws config_error for a rank below 1, an alpha that is not positive, and names that no
+/// projection has. Whether a model has those of a tower is seen when its adapters are made (lora).
+inline std::vector<std::string> check_lora(const lora_settings& s) {
   if (s.rank < 1) throw config_error("LoRA: the rank is " + std::to_string(s.rank) + "; expected an integer >= 1");
   if (!(s.alpha > 0) || !std::isfinite(s.alpha))
     throw config_error("LoRA: alpha is " + std::to_string(s.alpha) + "; expected a number > 0");
@@ -109,4 +94,3 @@ RLCORE_INLINE std::vector<std::string> check_lora(const lora_settings& s) {
 
 }  // namespace nn
 RLCORE_END
-#endif

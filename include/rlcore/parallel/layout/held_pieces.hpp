@@ -33,57 +33,17 @@ struct held_piece {
 };
 
 /// Elements `from` .. `to` of a piece, counted from its first.
-shard_piece part_of(const shard_piece& p, std::size_t from, std::size_t to);
-
-namespace detail {
-
-/// Fills in `begin` and `end`.
-held_piece held(shard_piece piece, std::vector<held_piece::holder> holders);
-
-/// Adds a piece of one rank to the disjoint pieces of its tensor and cuts those at its ends.
-void hold(std::vector<held_piece>& pieces, const shard_piece& piece, held_piece::holder who);
-
-}  // namespace detail
-
-/// For each tensor the disjoint pieces that the ranks hold, in ascending order of their first elements. The result is
-/// the same in all ranks. Throws std::invalid_argument for an invalid piece, for a piece that its rank holds twice, and
-/// for ranks that disagree on a tensor's shape.
-std::map<std::string, std::vector<held_piece>> held_pieces(const piece_layout& layout);
-
-/// Names the first tensor whose pieces do not add up to its size; empty if every tensor is complete.
-std::string missing_of(const std::map<std::string, std::vector<held_piece>>& held,
-                       const std::map<std::string, std::vector<std::int64_t>>& shapes);
-
-/// A part of one of a rank's pieces: `index` is the number of that piece, `offset` the begin of the part in it.
-struct assigned_piece {
-  shard_piece piece;
-  std::size_t index = 0, offset = 0;
-};
-
-/// The parts that `rank` writes, so that every element is written once. A piece that several ranks hold is cut into
-/// ranges of at least `grain` elements, which its holders take in turn.
-std::vector<assigned_piece> assign_pieces(const std::map<std::string, std::vector<held_piece>>& held, std::size_t rank,
-                                          std::size_t grain = std::size_t{1} << 16);
-
-}  // namespace parallel
-RLCORE_END
-
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)
-RLCORE_BEGIN
-namespace parallel {
-
-RLCORE_INLINE shard_piece part_of(const shard_piece& p, std::size_t from, std::size_t to) {
+inline shard_piece part_of(const shard_piece& p, std::size_t from, std::size_t to) {
   shard_piece part = p;
   part.first = p.first + from;
   part.last = p.first + to;
   return part;
 }
 
-}  // namespace parallel
+namespace detail {
 
-namespace parallel::detail {
-
-RLCORE_INLINE held_piece held(shard_piece piece, std::vector<held_piece::holder> holders) {
+/// Fills in `begin` and `end`.
+inline held_piece held(shard_piece piece, std::vector<held_piece::holder> holders) {
   held_piece h{std::move(piece), std::move(holders), 0, 0};
   const piece_positions positions(h.piece);
   h.begin = positions.at(h.piece.first).global;
@@ -91,7 +51,8 @@ RLCORE_INLINE held_piece held(shard_piece piece, std::vector<held_piece::holder>
   return h;
 }
 
-RLCORE_INLINE void hold(std::vector<held_piece>& pieces, const shard_piece& piece, held_piece::holder who) {
+/// Adds a piece of one rank to the disjoint pieces of its tensor and cuts those at its ends.
+inline void hold(std::vector<held_piece>& pieces, const shard_piece& piece, held_piece::holder who) {
   const held_piece mine = held(piece, {who});
   std::vector<std::pair<std::size_t, std::size_t>> known;  // elements of `piece` that others have too
   for (std::size_t i = 0, count = pieces.size(); i < count; ++i) {
@@ -134,11 +95,12 @@ RLCORE_INLINE void hold(std::vector<held_piece>& pieces, const shard_piece& piec
                pieces.end());
 }
 
-}  // namespace parallel::detail
+}  // namespace detail
 
-namespace parallel {
-
-RLCORE_INLINE std::map<std::string, std::vector<held_piece>> held_pieces(const piece_layout& layout) {
+/// For each tensor the disjoint pieces that the ranks hold, in ascending order of their first elements. The result is
+/// the same in all ranks. Throws std::invalid_argument for an invalid piece, for a piece that its rank holds twice, and
+/// for ranks that disagree on a tensor's shape.
+inline std::map<std::string, std::vector<held_piece>> held_pieces(const piece_layout& layout) {
   std::map<std::string, std::vector<held_piece>> tensors;
   std::map<std::string, const shard_piece*> seen;
   for (std::size_t rank = 0; rank < layout.size(); ++rank)
@@ -162,8 +124,9 @@ RLCORE_INLINE std::map<std::string, std::vector<held_piece>> held_pieces(const p
   return tensors;
 }
 
-RLCORE_INLINE std::string missing_of(const std::map<std::string, std::vector<held_piece>>& held,
-                                     const std::map<std::string, std::vector<std::int64_t>>& shapes) {
+/// Names the first tensor whose pieces do not add up to its size; empty if every tensor is complete.
+inline std::string missing_of(const std::map<std::string, std::vector<held_piece>>& held,
+                              const std::map<std::string, std::vector<std::int64_t>>& shapes) {
   for (const auto& [name, shape] : shapes) {
     std::size_t count = 0;
     if (const auto at = held.find(name); at != held.end())
@@ -175,8 +138,16 @@ RLCORE_INLINE std::string missing_of(const std::map<std::string, std::vector<hel
   return "";
 }
 
-RLCORE_INLINE std::vector<assigned_piece> assign_pieces(const std::map<std::string, std::vector<held_piece>>& held,
-                                                        std::size_t rank, std::size_t grain) {
+/// A part of one of a rank's pieces: `index` is the number of that piece, `offset` the begin of the part in it.
+struct assigned_piece {
+  shard_piece piece;
+  std::size_t index = 0, offset = 0;
+};
+
+/// The parts that `rank` writes, so that every element is written once. A piece that several ranks hold is cut into
+/// ranges of at least `grain` elements, which its holders take in turn.
+inline std::vector<assigned_piece> assign_pieces(const std::map<std::string, std::vector<held_piece>>& held,
+                                                 std::size_t rank, std::size_t grain = std::size_t{1} << 16) {
   std::vector<assigned_piece> mine;
   std::size_t turn = 0;
   for (const auto& [name, pieces] : held)
@@ -196,4 +167,3 @@ RLCORE_INLINE std::vector<assigned_piece> assign_pieces(const std::map<std::stri
 
 }  // namespace parallel
 RLCORE_END
-#endif

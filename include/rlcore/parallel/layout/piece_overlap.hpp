@@ -18,16 +18,48 @@ namespace parallel {
 class piece_positions {
  public:
   /// For valid pieces alone (check_piece()).
-  explicit piece_positions(const shard_piece& p);
+  explicit piece_positions(const shard_piece& p) : piece_(&p), strides_(p.shape.size()) {
+    std::uint64_t stride = 1;
+    for (std::size_t d = p.shape.size(); d-- > 0; stride *= static_cast<std::uint64_t>(p.shape[d]))
+      strides_[d] = stride;
+    for (outer_ = p.shape.size(); outer_ > 0;) {
+      --outer_;
+      run_ *= static_cast<std::uint64_t>(p.extent[outer_]);
+      if (p.extent[outer_] != p.shape[outer_]) break;
+    }
+  }
 
   /// The place in the tensor of element `at` of the rectangle, and how many elements follow each other from there on.
   struct run {
     std::uint64_t global = 0, count = 0;
   };
   /// The run of element `at` of the rectangle; it ends with the piece.
-  run at(std::size_t at) const noexcept;
+  run at(std::size_t at) const noexcept {
+    const std::uint64_t within = at % run_;
+    std::uint64_t index = at / run_, global = within;
+    if (outer_ < strides_.size()) global += place(outer_);
+    for (std::size_t d = outer_; d-- > 0;) {
+      const auto n = static_cast<std::uint64_t>(piece_->extent[d]);
+      global += place(d) + index % n * strides_[d];
+      index /= n;
+    }
+    return {global, std::min<std::uint64_t>(run_ - within, piece_->last - at)};
+  }
   /// The first element of the rectangle that does not lie before `global` in the tensor; its size if there is none.
-  std::size_t find(std::uint64_t global) const noexcept;
+  std::size_t find(std::uint64_t global) const noexcept {
+    std::size_t local = 0, inner = elements_of(piece_->extent);
+    for (std::size_t d = 0; d < strides_.size(); ++d) {
+      const auto start = static_cast<std::uint64_t>(piece_->start[d]),
+                 n = static_cast<std::uint64_t>(piece_->extent[d]);
+      const std::uint64_t coordinate = global / strides_[d];
+      global %= strides_[d];
+      inner /= n;
+      if (coordinate < start) return local;
+      if (coordinate >= start + n) return local + n * inner;
+      local += (coordinate - start) * inner;
+    }
+    return local;
+  }
 
  private:
   std::uint64_t place(std::size_t d) const noexcept {
@@ -53,7 +85,26 @@ class piece_overlap {
       : a_piece_(&a), b_piece_(&b), a_at_(a), b_at_(b), a_(a.first), b_(b.first) {}
 
   /// The next elements that follow each other in both pieces, at most `limit`; count 0 at the end.
-  part next(std::size_t limit = std::numeric_limits<std::size_t>::max());
+  part next(std::size_t limit = std::numeric_limits<std::size_t>::max()) {
+    while (a_ < a_piece_->last && b_ < b_piece_->last) {
+      const piece_positions::run a = a_at_.at(a_), b = b_at_.at(b_);
+      if (a.global + a.count <= b.global) {
+        a_ = std::max(a_ + a.count, a_at_.find(b.global));
+      } else if (b.global + b.count <= a.global) {
+        b_ = std::max(b_ + b.count, b_at_.find(a.global));
+      } else {
+        const std::uint64_t begin = std::max(a.global, b.global);
+        const std::uint64_t end = std::min(a.global + a.count, b.global + b.count);
+        a_ += begin - a.global;
+        b_ += begin - b.global;
+        const part found{a_ - a_piece_->first, b_ - b_piece_->first, std::min<std::uint64_t>(end - begin, limit)};
+        a_ += found.count;
+        b_ += found.count;
+        return found;
+      }
+    }
+    return {};
+  }
 
  private:
   const shard_piece *a_piece_, *b_piece_;
@@ -70,68 +121,3 @@ void for_each_overlap(const shard_piece& a, const shard_piece& b, F&& f) {
 
 }  // namespace parallel
 RLCORE_END
-
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)
-RLCORE_BEGIN
-namespace parallel {
-
-RLCORE_INLINE piece_positions::piece_positions(const shard_piece& p) : piece_(&p), strides_(p.shape.size()) {
-  std::uint64_t stride = 1;
-  for (std::size_t d = p.shape.size(); d-- > 0; stride *= static_cast<std::uint64_t>(p.shape[d])) strides_[d] = stride;
-  for (outer_ = p.shape.size(); outer_ > 0;) {
-    --outer_;
-    run_ *= static_cast<std::uint64_t>(p.extent[outer_]);
-    if (p.extent[outer_] != p.shape[outer_]) break;
-  }
-}
-
-RLCORE_INLINE auto piece_positions::at(std::size_t at) const noexcept -> run {
-  const std::uint64_t within = at % run_;
-  std::uint64_t index = at / run_, global = within;
-  if (outer_ < strides_.size()) global += place(outer_);
-  for (std::size_t d = outer_; d-- > 0;) {
-    const auto n = static_cast<std::uint64_t>(piece_->extent[d]);
-    global += place(d) + index % n * strides_[d];
-    index /= n;
-  }
-  return {global, std::min<std::uint64_t>(run_ - within, piece_->last - at)};
-}
-
-RLCORE_INLINE std::size_t piece_positions::find(std::uint64_t global) const noexcept {
-  std::size_t local = 0, inner = elements_of(piece_->extent);
-  for (std::size_t d = 0; d < strides_.size(); ++d) {
-    const auto start = static_cast<std::uint64_t>(piece_->start[d]), n = static_cast<std::uint64_t>(piece_->extent[d]);
-    const std::uint64_t coordinate = global / strides_[d];
-    global %= strides_[d];
-    inner /= n;
-    if (coordinate < start) return local;
-    if (coordinate >= start + n) return local + n * inner;
-    local += (coordinate - start) * inner;
-  }
-  return local;
-}
-
-RLCORE_INLINE auto piece_overlap::next(std::size_t limit) -> part {
-  while (a_ < a_piece_->last && b_ < b_piece_->last) {
-    const piece_positions::run a = a_at_.at(a_), b = b_at_.at(b_);
-    if (a.global + a.count <= b.global) {
-      a_ = std::max(a_ + a.count, a_at_.find(b.global));
-    } else if (b.global + b.count <= a.global) {
-      b_ = std::max(b_ + b.count, b_at_.find(a.global));
-    } else {
-      const std::uint64_t begin = std::max(a.global, b.global);
-      const std::uint64_t end = std::min(a.global + a.count, b.global + b.count);
-      a_ += begin - a.global;
-      b_ += begin - b.global;
-      const part found{a_ - a_piece_->first, b_ - b_piece_->first, std::min<std::uint64_t>(end - begin, limit)};
-      a_ += found.count;
-      b_ += found.count;
-      return found;
-    }
-  }
-  return {};
-}
-
-}  // namespace parallel
-RLCORE_END
-#endif

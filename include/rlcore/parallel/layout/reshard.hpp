@@ -29,7 +29,28 @@ class reshard_plan {
  public:
   /// The layouts of all ranks, the same in every rank. Throws std::invalid_argument when their numbers of ranks differ
   /// or an element of `to` is nowhere in `from`.
-  reshard_plan(const piece_layout& from, const piece_layout& to, std::size_t rank);
+  reshard_plan(const piece_layout& from, const piece_layout& to, std::size_t rank)
+      : sent_(from.size()), received_(from.size()) {
+    if (from.size() != to.size() || rank >= from.size())
+      throw std::invalid_argument("rlcore: reshard: rank " + std::to_string(rank) + " of " +
+                                  std::to_string(from.size()) + " that hold and " + std::to_string(to.size()) +
+                                  " that receive");
+    from_ = from[rank];
+    to_ = to[rank];
+    const auto held = held_pieces(from);
+    for (std::size_t owner = 0; owner < to.size(); ++owner)
+      for (std::size_t i = 0; i < to[owner].size(); ++i) {
+        const shard_piece& wanted = to[owner][i];
+        check_piece(wanted);
+        if (wanted.size() == 0) continue;
+        const auto at = held.find(wanted.tensor);
+        std::size_t found = 0;
+        if (at != held.end()) found = plan(at->second, wanted, owner, i, rank);
+        if (owner == rank && found != wanted.size())
+          throw std::invalid_argument("rlcore: reshard: " + std::to_string(wanted.size() - found) + " elements of " +
+                                      text_of(wanted) + " are on no rank");
+      }
+  }
 
   /// Elements that come from and go to other ranks.
   std::size_t received() const noexcept { return total(received_); }
@@ -100,7 +121,15 @@ class reshard_plan {
       std::size_t piece = 0, first = 0, count = 0;
     };
     cursor(const stream& s, bool sends) : stream_(&s), sends_(sends) {}
-    part next(std::size_t limit);
+    part next(std::size_t limit) {
+      for (;; ++link_, open_.clear()) {
+        const link& l = stream_->links[link_];
+        if (open_.empty()) open_.emplace_back(l.held, l.wanted);
+        const auto found = open_.front().next(limit);
+        if (found.count == 0) continue;
+        return sends_ ? part{l.from, l.offset + found.a, found.count} : part{l.to, found.b, found.count};
+      }
+    }
 
    private:
     const stream* stream_;
@@ -178,8 +207,41 @@ class reshard_plan {
   }
   /// Plans the transfers of one wanted piece. Returns how many of its elements were found, if this rank takes part.
   std::size_t plan(const std::vector<held_piece>& held, const shard_piece& wanted, std::size_t owner,
-                   std::size_t number, std::size_t rank);
-  static void add(std::uint64_t& sum, std::span<const std::byte> bytes) noexcept;
+                   std::size_t number, std::size_t rank) {
+    const piece_positions positions(wanted);
+    const std::uint64_t begin = positions.at(wanted.first).global, end = positions.at(wanted.last - 1).global + 1;
+    std::size_t found = 0;
+    // held is sorted by `begin`, but the ends are not: the search is linear in the pieces of one tensor.
+    for (const held_piece& h : held) {
+      if (h.begin >= end) break;
+      if (h.end <= begin) continue;
+      const held_piece::holder* who = &h.holders[owner % h.holders.size()];
+      for (const held_piece::holder& each : h.holders)
+        if (each.rank == owner) who = &each;
+      if (owner != rank && who->rank != rank) continue;
+      std::size_t common = 0;
+      for_each_overlap(h.piece, wanted, [&](std::size_t, std::size_t, std::size_t n) { common += n; });
+      if (common == 0) continue;
+      found += common;
+      link l{h.piece, wanted, who->piece, who->offset, number};
+      if (who->rank == owner) {
+        local_.push_back(std::move(l));
+        continue;
+      }
+      stream& s = owner == rank ? received_[who->rank] : sent_[owner];
+      s.links.push_back(std::move(l));
+      s.size += common;
+    }
+    return found;
+  }
+  static void add(std::uint64_t& sum, std::span<const std::byte> bytes) noexcept {
+    for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::uint64_t)) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, bytes.data() + i, std::min(sizeof word, bytes.size() - i));
+      sum = (sum ^ word) * 0xd6e8feb86659fd93u;
+      sum ^= sum >> 32;
+    }
+  }
   template <class Wire, class Read, class Write>
   static void copy_local(const link& l, std::span<Wire> scratch, Read& read, Write& write) {
     piece_overlap common(l.held, l.wanted);
@@ -207,81 +269,3 @@ class reshard_plan {
 
 }  // namespace parallel
 RLCORE_END
-
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)
-RLCORE_BEGIN
-namespace parallel {
-
-RLCORE_INLINE reshard_plan::reshard_plan(const piece_layout& from, const piece_layout& to, std::size_t rank)
-    : sent_(from.size()), received_(from.size()) {
-  if (from.size() != to.size() || rank >= from.size())
-    throw std::invalid_argument("rlcore: reshard: rank " + std::to_string(rank) + " of " + std::to_string(from.size()) +
-                                " that hold and " + std::to_string(to.size()) + " that receive");
-  from_ = from[rank];
-  to_ = to[rank];
-  const auto held = held_pieces(from);
-  for (std::size_t owner = 0; owner < to.size(); ++owner)
-    for (std::size_t i = 0; i < to[owner].size(); ++i) {
-      const shard_piece& wanted = to[owner][i];
-      check_piece(wanted);
-      if (wanted.size() == 0) continue;
-      const auto at = held.find(wanted.tensor);
-      std::size_t found = 0;
-      if (at != held.end()) found = plan(at->second, wanted, owner, i, rank);
-      if (owner == rank && found != wanted.size())
-        throw std::invalid_argument("rlcore: reshard: " + std::to_string(wanted.size() - found) + " elements of " +
-                                    text_of(wanted) + " are on no rank");
-    }
-}
-
-RLCORE_INLINE auto reshard_plan::cursor::next(std::size_t limit) -> part {
-  for (;; ++link_, open_.clear()) {
-    const link& l = stream_->links[link_];
-    if (open_.empty()) open_.emplace_back(l.held, l.wanted);
-    const auto found = open_.front().next(limit);
-    if (found.count == 0) continue;
-    return sends_ ? part{l.from, l.offset + found.a, found.count} : part{l.to, found.b, found.count};
-  }
-}
-
-RLCORE_INLINE std::size_t reshard_plan::plan(const std::vector<held_piece>& held, const shard_piece& wanted,
-                                             std::size_t owner, std::size_t number, std::size_t rank) {
-  const piece_positions positions(wanted);
-  const std::uint64_t begin = positions.at(wanted.first).global, end = positions.at(wanted.last - 1).global + 1;
-  std::size_t found = 0;
-  // held is sorted by `begin`, but the ends are not: the search is linear in the pieces of one tensor.
-  for (const held_piece& h : held) {
-    if (h.begin >= end) break;
-    if (h.end <= begin) continue;
-    const held_piece::holder* who = &h.holders[owner % h.holders.size()];
-    for (const held_piece::holder& each : h.holders)
-      if (each.rank == owner) who = &each;
-    if (owner != rank && who->rank != rank) continue;
-    std::size_t common = 0;
-    for_each_overlap(h.piece, wanted, [&](std::size_t, std::size_t, std::size_t n) { common += n; });
-    if (common == 0) continue;
-    found += common;
-    link l{h.piece, wanted, who->piece, who->offset, number};
-    if (who->rank == owner) {
-      local_.push_back(std::move(l));
-      continue;
-    }
-    stream& s = owner == rank ? received_[who->rank] : sent_[owner];
-    s.links.push_back(std::move(l));
-    s.size += common;
-  }
-  return found;
-}
-
-RLCORE_INLINE void reshard_plan::add(std::uint64_t& sum, std::span<const std::byte> bytes) noexcept {
-  for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::uint64_t)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + i, std::min(sizeof word, bytes.size() - i));
-    sum = (sum ^ word) * 0xd6e8feb86659fd93u;
-    sum ^= sum >> 32;
-  }
-}
-
-}  // namespace parallel
-RLCORE_END
-#endif

@@ -26,7 +26,34 @@ class shard_layout {
   static constexpr std::size_t block = 1024;
 
   /// Unit u ends at ends[u], where the next one begins; blocks begin at the ascending `restarts` too.
-  shard_layout(std::vector<std::size_t> ends, int ranks, std::span<const std::size_t> restarts = {});
+  shard_layout(std::vector<std::size_t> ends, int ranks, std::span<const std::size_t> restarts = {})
+      : ends_(std::move(ends)), ranks_(static_cast<std::size_t>(ranks)) {
+    at_.resize((units() + 1) * ranks_);
+    auto next = restarts.begin();
+    for (std::size_t u = 0; u < units(); ++u) {
+      const std::size_t first_run = runs_.size();
+      runs_.push_back({unit(u).first, unit(u).last});
+      for (; next != restarts.end() && *next < unit(u).last; ++next)
+        if (*next > runs_.back().first && (*next - runs_.back().first) % block != 0) {
+          runs_.back().last = *next;
+          runs_.push_back({*next, unit(u).last});
+        }
+      run_ends_.push_back(runs_.size());
+      std::size_t total = 0;
+      for (std::size_t k = first_run; k < runs_.size(); ++k) total += blocks(runs_[k].size());
+      std::size_t edge = unit(u).first, run = first_run, before = 0;  // blocks before this run
+      for (std::size_t r = 0; r < ranks_; ++r) {
+        const std::size_t wanted = (r + 1) * total / ranks_;
+        while (run < runs_.size() && before + blocks(runs_[run].size()) <= wanted)
+          before += blocks(runs_[run++].size());
+        const std::size_t end = run == runs_.size() ? unit(u).last : runs_[run].first + (wanted - before) * block;
+        starts_.push_back(edge);
+        counts_.push_back(end - edge);
+        at_[(u + 1) * ranks_ + r] = at_[u * ranks_ + r] + counts_.back();
+        edge = end;
+      }
+    }
+  }
 
   std::size_t units() const noexcept { return ends_.size(); }
   std::size_t size() const noexcept { return ends_.empty() ? 0 : ends_.back(); }
@@ -72,40 +99,3 @@ class shard_layout {
 
 }  // namespace parallel
 RLCORE_END
-
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)
-RLCORE_BEGIN
-namespace parallel {
-
-RLCORE_INLINE shard_layout::shard_layout(std::vector<std::size_t> ends, int ranks,
-                                         std::span<const std::size_t> restarts)
-    : ends_(std::move(ends)), ranks_(static_cast<std::size_t>(ranks)) {
-  at_.resize((units() + 1) * ranks_);
-  auto next = restarts.begin();
-  for (std::size_t u = 0; u < units(); ++u) {
-    const std::size_t first_run = runs_.size();
-    runs_.push_back({unit(u).first, unit(u).last});
-    for (; next != restarts.end() && *next < unit(u).last; ++next)
-      if (*next > runs_.back().first && (*next - runs_.back().first) % block != 0) {
-        runs_.back().last = *next;
-        runs_.push_back({*next, unit(u).last});
-      }
-    run_ends_.push_back(runs_.size());
-    std::size_t total = 0;
-    for (std::size_t k = first_run; k < runs_.size(); ++k) total += blocks(runs_[k].size());
-    std::size_t edge = unit(u).first, run = first_run, before = 0;  // blocks before this run
-    for (std::size_t r = 0; r < ranks_; ++r) {
-      const std::size_t wanted = (r + 1) * total / ranks_;
-      while (run < runs_.size() && before + blocks(runs_[run].size()) <= wanted) before += blocks(runs_[run++].size());
-      const std::size_t end = run == runs_.size() ? unit(u).last : runs_[run].first + (wanted - before) * block;
-      starts_.push_back(edge);
-      counts_.push_back(end - edge);
-      at_[(u + 1) * ranks_ + r] = at_[u * ranks_ + r] + counts_.back();
-      edge = end;
-    }
-  }
-}
-
-}  // namespace parallel
-RLCORE_END
-#endif

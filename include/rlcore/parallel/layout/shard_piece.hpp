@@ -34,35 +34,15 @@ inline std::size_t elements_of(const std::vector<std::int64_t>& extents) noexcep
 }
 
 /// All of a tensor.
-shard_piece whole_tensor(std::string name, std::vector<std::int64_t> shape);
-
-/// "model.norm.weight [4, 6]: 3 .. 9 of the rectangle [2, 6] at [1, 0]"
-std::string text_of(const shard_piece& p);
-
-/// What is wrong with a piece that cannot be; empty if nothing is.
-std::string fault_of(const shard_piece& p);
-
-/// Throws std::invalid_argument naming the piece.
-inline void check_piece(const shard_piece& p) {
-  if (const std::string fault = fault_of(p); !fault.empty())
-    throw std::invalid_argument("rlcore: piece " + text_of(p) + " has " + fault);
-}
-
-}  // namespace parallel
-RLCORE_END
-
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)
-RLCORE_BEGIN
-namespace parallel {
-
-RLCORE_INLINE shard_piece whole_tensor(std::string name, std::vector<std::int64_t> shape) {
+inline shard_piece whole_tensor(std::string name, std::vector<std::int64_t> shape) {
   const std::size_t size = elements_of(shape);
   std::vector<std::int64_t> start(shape.size());
   std::vector<std::int64_t> extent = shape;
   return {std::move(name), std::move(shape), std::move(start), std::move(extent), 0, size};
 }
 
-RLCORE_INLINE std::string text_of(const shard_piece& p) {
+/// "model.norm.weight [4, 6]: 3 .. 9 of the rectangle [2, 6] at [1, 0]"
+inline std::string text_of(const shard_piece& p) {
   const auto list = [](const std::vector<std::int64_t>& v) {
     std::string text = "[";
     for (std::size_t i = 0; i < v.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(v[i]);
@@ -74,7 +54,8 @@ RLCORE_INLINE std::string text_of(const shard_piece& p) {
   return text;
 }
 
-RLCORE_INLINE std::string fault_of(const shard_piece& p) {
+/// What is wrong with a piece that cannot be; empty if nothing is.
+inline std::string fault_of(const shard_piece& p) {
   if (p.start.size() != p.shape.size() || p.extent.size() != p.shape.size())
     return "a rectangle with another number of dimensions than the tensor";
   std::size_t n = 1;
@@ -90,6 +71,11 @@ RLCORE_INLINE std::string fault_of(const shard_piece& p) {
   return "";
 }
 
+/// Throws std::invalid_argument naming the piece.
+inline void check_piece(const shard_piece& p) {
+  if (const std::string fault = fault_of(p); !fault.empty())
+    throw std::invalid_argument("rlcore: piece " + text_of(p) + " has " + fault);
+}
+
 }  // namespace parallel
 RLCORE_END
-#endif

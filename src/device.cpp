@@ -1,4 +1,4 @@
-// What rlcore/device/npu declares (the target rlcore::devices).
+// What rlcore/device declares (the target rlcore::kernels).
 #define RLCORE_SOURCE_DEVICE
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/device/npu/allocator.hpp"
