@@ -3,11 +3,11 @@
 include_guard(DIRECTORY)
 include("${CMAKE_CURRENT_LIST_DIR}/RlcoreArrow.cmake")
 
-set(RLCORE_COMPONENTS eigen xtensor threads images text data checkpoint trainer)
+set(RLCORE_COMPONENTS eigen xtensor threads images text data checkpoint)
 # These are compiled, once for all programs that link them, from ${rlcore_sources}: in the project that uses them, with
 # its compiler, flags and MPI. Nothing is compiled that nothing links. RLCORE_COMPILED tells the headers. ninja begins with
 # what is first here: the longest job comes before the devices that it does not wait for.
-set(RLCORE_COMPILED_COMPONENTS kernels mpi policy_trainers devices supervised_trainers trainers server planning)
+set(RLCORE_COMPILED_COMPONENTS kernels mpi models trainer policy_trainers devices supervised_trainers trainers server planning)
 
 # Inside rlcore_define_component: add the target to the links, or leave and say what is missing.
 macro(rlcore_component_needs target package)
@@ -192,7 +192,8 @@ function(rlcore_define_component name reason)
     endforeach()
     find_package(fmt QUIET CONFIG)
     rlcore_component_needs(fmt::fmt "fmt (Debian package libfmt-dev)")
-    rlcore_component_needs_component(kernels)
+    rlcore_component_needs_component(models)
+    rlcore_component_needs_component(devices)
     rlcore_define_component(mpi without)
     list(APPEND links rlcore::mpi)
     rlcore_add_format(trainer ${links})
@@ -200,7 +201,13 @@ function(rlcore_define_component name reason)
   elseif(name STREQUAL "kernels")
     rlcore_component_needs_component(threads)
     list(APPEND links ${CMAKE_DL_LIBS})
-    rlcore_add_compiled(kernels device.cpp models_of_cpu.cpp models_of_any_device.cpp kernels.cpp nn.cpp parallel.cpp)
+    rlcore_add_compiled(kernels device.cpp kernels.cpp nn.cpp parallel.cpp)
+    return()
+  elseif(name STREQUAL "models")
+    # Models, rollout and optimizer on `cpu` and `any_device`: RLCORE_MODELS tells the headers.
+    rlcore_component_needs_component(kernels)
+    rlcore_add_compiled(models models_of_cpu.cpp models_of_any_device.cpp)
+    target_compile_definitions(rlcore_models PUBLIC RLCORE_MODELS)
     return()
   elseif(name STREQUAL "devices")
     # The devices that are opened by name, and the emulated NPU.

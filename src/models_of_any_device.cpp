@@ -1,4 +1,4 @@
-// Models and their rollout on a device chosen at run time (the target rlcore::kernels).
+// Models and their rollout on a device chosen at run time (the target rlcore::models).
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/lora/lora_gradients.hpp"
 #include "rlcore/nn/model/backbone.hpp"

@@ -1,4 +1,4 @@
-// Models and their rollout on the cpu device (the target rlcore::kernels).
+// Models and their rollout on the cpu device (the target rlcore::models).
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/lora/lora_gradients.hpp"
 #include "rlcore/nn/model/backbone.hpp"

@@ -33,7 +33,8 @@
 
 // RLCORE_COMPILED says that what is slow to compile comes from a library (in CMake, linking rlcore::kernels or what
 // needs it defines it). A header declares first and defines in a section at its end; with RLCORE_COMPILED that section
-// is for the file of src/ alone that defines RLCORE_SOURCE_ and the folder's name. Without it everything is in the
+// is for the file of src/ alone that defines RLCORE_SOURCE_ and the folder's name. RLCORE_MODELS (rlcore::models) says that
+// models are instantiated there for cpu and any_device. Without it everything is in the
 // headers.
 #if defined(RLCORE_COMPILED)
 #define RLCORE_INLINE

@@ -11,8 +11,6 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/device/any_device.hpp"
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/tensor/buffer.hpp"
 #include "rlcore/tensor/offset_pointer.hpp"
@@ -134,7 +132,10 @@ class adamw {
 }  // namespace optim
 RLCORE_END
 
-#if defined(RLCORE_COMPILED)
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
 RLCORE_BEGIN
 namespace optim {
 extern template class adamw<cpu>;

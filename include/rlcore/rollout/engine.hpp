@@ -13,8 +13,6 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/random.hpp"
-#include "rlcore/device/any_device.hpp"
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/attention/kv_cache.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
@@ -180,7 +178,10 @@ std::vector<response> generate(const nn::causal_lm<Device>& model, nn::workspace
 }  // namespace rollout
 RLCORE_END
 
-#if defined(RLCORE_COMPILED)
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
 RLCORE_BEGIN
 namespace rollout {
 extern template class engine<cpu>;

@@ -11,8 +11,6 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/device/any_device.hpp"
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/rollout/job.hpp"
 #include "rlcore/rollout/likely_tokens.hpp"
@@ -163,7 +161,10 @@ class pass_results {
 }  // namespace rollout
 RLCORE_END
 
-#if defined(RLCORE_COMPILED)
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
 RLCORE_BEGIN
 namespace rollout {
 extern template class pass_results<cpu>;

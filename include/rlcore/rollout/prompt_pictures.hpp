@@ -10,8 +10,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include "rlcore/device/any_device.hpp"
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/decode_chunk.hpp"
 #include "rlcore/nn/model/workspace.hpp"
@@ -163,7 +161,10 @@ class prompt_pictures {
 }  // namespace rollout
 RLCORE_END
 
-#if defined(RLCORE_COMPILED)
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
 RLCORE_BEGIN
 namespace rollout {
 extern template class prompt_pictures<cpu>;

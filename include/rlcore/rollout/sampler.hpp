@@ -8,8 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "rlcore/device/any_device.hpp"
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/head/vocabulary_chunks.hpp"
 #include "rlcore/rollout/ruled_logits.hpp"
@@ -119,7 +117,10 @@ class sampler {
 }  // namespace rollout
 RLCORE_END
 
-#if defined(RLCORE_COMPILED)
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
 RLCORE_BEGIN
 namespace rollout {
 extern template class sampler<cpu>;

@@ -18,8 +18,6 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/device/any_device.hpp"
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/float_text.hpp"
@@ -400,7 +398,10 @@ class session {
 }  // namespace rollout
 RLCORE_END
 
-#if defined(RLCORE_COMPILED)
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
 RLCORE_BEGIN
 namespace rollout {
 extern template class session<cpu>;

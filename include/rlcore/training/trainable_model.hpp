@@ -25,8 +25,6 @@
 
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/core/version.hpp"
-#include "rlcore/device/any_device.hpp"
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/value_forward_backward.hpp"
@@ -281,7 +279,10 @@ class trainable_model {
 }  // namespace trainer
 RLCORE_END
 
-#if defined(RLCORE_COMPILED)
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
 RLCORE_BEGIN
 namespace trainer {
 extern template class trainable_model<cpu>;

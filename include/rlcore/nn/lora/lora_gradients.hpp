@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/device/any_device.hpp"
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/head/score_gradient.hpp"
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/model/pass.hpp"
@@ -120,7 +118,10 @@ class lora_gradients {
 }  // namespace nn
 RLCORE_END
 
-#if defined(RLCORE_COMPILED)
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
 RLCORE_BEGIN
 namespace nn {
 extern template class lora_gradients<cpu>;

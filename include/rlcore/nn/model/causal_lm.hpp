@@ -13,8 +13,6 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/random.hpp"
-#include "rlcore/device/any_device.hpp"
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/device/packed_rows.hpp"
 #include "rlcore/exec/threads.hpp"
@@ -375,7 +373,10 @@ class causal_lm {
 }  // namespace nn
 RLCORE_END
 
-#if defined(RLCORE_COMPILED)
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
 RLCORE_BEGIN
 namespace nn {
 extern template class causal_lm<cpu>;

@@ -13,8 +13,6 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/device/any_device.hpp"
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/head/score_gradient.hpp"
 #include "rlcore/nn/layer/linear.hpp"
@@ -322,7 +320,10 @@ class gradients {
 }  // namespace nn
 RLCORE_END
 
-#if defined(RLCORE_COMPILED)
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
 RLCORE_BEGIN
 namespace nn {
 extern template class gradients<cpu>;

@@ -5,8 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "rlcore/device/any_device.hpp"
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/layer/block.hpp"
 #include "rlcore/nn/parallel/tensor_group.hpp"
 #include "rlcore/tensor/buffer.hpp"
@@ -77,7 +75,10 @@ class head_sums {
 }  // namespace nn
 RLCORE_END
 
-#if defined(RLCORE_COMPILED)
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
 RLCORE_BEGIN
 namespace nn {
 extern template class head_sums<cpu>;

@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/device/any_device.hpp"
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/parallel/host_window.hpp"
@@ -150,7 +148,10 @@ class packed_weights {
 }  // namespace nn
 RLCORE_END
 
-#if defined(RLCORE_COMPILED)
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
 RLCORE_BEGIN
 namespace nn {
 extern template class packed_weights<cpu>;

@@ -10,8 +10,6 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/elementary.hpp"
-#include "rlcore/device/any_device.hpp"
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/attention/rope_frequencies.hpp"
 #include "rlcore/nn/config.hpp"
@@ -195,7 +193,10 @@ class workspace {
 }  // namespace nn
 RLCORE_END
 
-#if defined(RLCORE_COMPILED)
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
 RLCORE_BEGIN
 namespace nn {
 extern template class workspace<cpu>;

@@ -9,8 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/device/any_device.hpp"
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/model/pass.hpp"
 #include "rlcore/nn/model/place_in_rows.hpp"
@@ -186,7 +184,10 @@ class vision_pass {
 }  // namespace nn
 RLCORE_END
 
-#if defined(RLCORE_COMPILED)
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
 RLCORE_BEGIN
 namespace nn {
 extern template class vision_pass<cpu>;

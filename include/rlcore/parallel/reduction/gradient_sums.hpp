@@ -9,8 +9,6 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/device/any_device.hpp"
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/host_window.hpp"
 #include "rlcore/parallel/layout/shard_layout.hpp"
 #include "rlcore/parallel/reduction/exchange.hpp"
@@ -341,7 +339,10 @@ class gradient_sums {
 }  // namespace parallel
 RLCORE_END
 
-#if defined(RLCORE_COMPILED)
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
 RLCORE_BEGIN
 namespace parallel {
 extern template class gradient_sums<cpu>;
