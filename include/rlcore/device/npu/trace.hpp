@@ -96,9 +96,9 @@ struct argument {
   }
 
   /// The text before the call; "_" stands for a result.
-  RLCORE_NOINLINE std::string before() const;
+  std::string before() const;
   /// The text of a result after a successful call, as far as two runs agree about it.
-  RLCORE_NOINLINE std::string after(std::string_view call) const;
+  std::string after(std::string_view call) const;
 };
 using argument_list = std::initializer_list<argument>;  ///< of one call
 
@@ -111,10 +111,9 @@ RLCORE_NOINLINE inline void log_call(const char* name, const char* phase, argume
 }
 
 /// Logs the line of an answer, if it is more than success, and records new objects and allocations.
-RLCORE_NOINLINE void log_answer(std::string_view call, int status, argument_list arguments);
+void log_answer(std::string_view call, int status, argument_list arguments);
 /// Logs the answer of an operator's first phase: an error, or the workspace unless it is 0.
-RLCORE_NOINLINE void log_plan(const char* name, int status, const std::uint64_t* workspace,
-                              aclOpExecutor* const* executor);
+void log_plan(const char* name, int status, const std::uint64_t* workspace, aclOpExecutor* const* executor);
 
 /// A tensor, a scalar, an array or a list in the log, from the arguments of the function that makes it.
 std::string made_text(const std::int64_t* shape, std::uint64_t rank, data_type type, const std::int64_t* strides,
@@ -202,7 +201,7 @@ RLCORE_END
 RLCORE_BEGIN
 namespace ascend::traced {
 
-RLCORE_INLINE std::string argument::before() const {
+RLCORE_NOINLINE RLCORE_INLINE std::string argument::before() const {
   switch (is) {
     case integer:
       return std::to_string(number);
@@ -223,7 +222,7 @@ RLCORE_INLINE std::string argument::before() const {
   }
 }
 
-RLCORE_INLINE std::string argument::after(std::string_view call) const {
+RLCORE_NOINLINE RLCORE_INLINE std::string argument::after(std::string_view call) const {
   if (is == out_i32) return std::to_string(*static_cast<const std::int32_t*>(pointer));
   if (is == out_u32) return std::to_string(*static_cast<const std::uint32_t*>(pointer));
   if (is != out_handle || call.find("Malloc") != call.npos) return {};
@@ -239,7 +238,7 @@ RLCORE_INLINE std::string argument::after(std::string_view call) const {
   return known;
 }
 
-RLCORE_INLINE void log_answer(std::string_view call, int status, argument_list arguments) {
+RLCORE_NOINLINE RLCORE_INLINE void log_answer(std::string_view call, int status, argument_list arguments) {
   call_log& log = call_log::instance();
   if (status != 0) return log.line("  -> " + std::to_string(status));
   const argument* const a = arguments.begin();
@@ -255,8 +254,8 @@ RLCORE_INLINE void log_answer(std::string_view call, int status, argument_list a
   if (!line.empty()) log.line("  -> " + line);
 }
 
-RLCORE_INLINE void log_plan(const char* name, int status, const std::uint64_t* workspace,
-                            aclOpExecutor* const* executor) {
+RLCORE_NOINLINE RLCORE_INLINE void log_plan(const char* name, int status, const std::uint64_t* workspace,
+                                            aclOpExecutor* const* executor) {
   call_log& log = call_log::instance();
   if (status != 0) return log.line("  -> " + std::to_string(status));
   if (workspace == nullptr || executor == nullptr) return;
