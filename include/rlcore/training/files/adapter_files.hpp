@@ -22,48 +22,19 @@ namespace trainer {
 inline constexpr const char* adapter_name = "lora_adapter";
 
 /// What `values` are: those of the adapters of a model named `base_name`.
-void save_adapter(const std::filesystem::path& folder, const nn::config& model, const nn::lora_settings& lora,
-                  const std::string& base_name, std::span<const nn::parameter> parameters,
-                  std::span<const float> values);
-
-/// The same from the shards in `folder`; `parameters` are one rank's.
-void save_adapter_of_shards(const std::filesystem::path& folder, const nn::config& model, const nn::lora_settings& lora,
-                            const std::string& base_name, std::span<const nn::parameter> parameters);
-
-/// Fills `values` from either.
-void read_adapter(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
-                  std::span<float> values);
-
-/// The model that adapters were attached to.
-struct adapter_base {
-  const std::filesystem::path& folder;
-  const std::string& fingerprint;
-};
-
-/// Whether the checkpoint and this run train the same adapters of the same base, or both none. Which modules a model
-/// that reads pictures has adapted is compared when their weights are read (checkpoint::load_adapter).
-void check_adapter(const std::filesystem::path& folder, const checkpoint::json_file& extra,
-                   const nn::lora_settings* lora, const adapter_base& base);
-
-}  // namespace trainer
-RLCORE_END
-
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINING)
-RLCORE_BEGIN
-namespace trainer {
-
-RLCORE_INLINE void save_adapter(const std::filesystem::path& folder, const nn::config& model,
-                                const nn::lora_settings& lora, const std::string& base_name,
-                                std::span<const nn::parameter> parameters, std::span<const float> values) {
+inline void save_adapter(const std::filesystem::path& folder, const nn::config& model, const nn::lora_settings& lora,
+                         const std::string& base_name, std::span<const nn::parameter> parameters,
+                         std::span<const float> values) {
   const bool score = model.output == nn::model_output::score;
   checkpoint::write_adapter(folder / adapter_name,
                             {lora, lora.scale(), base_name, score, score && model.score_bias, model.vision.has_value()},
                             parameters, values);
 }
 
-RLCORE_INLINE void save_adapter_of_shards(const std::filesystem::path& folder, const nn::config& model,
-                                          const nn::lora_settings& lora, const std::string& base_name,
-                                          std::span<const nn::parameter> parameters) {
+/// The same from the shards in `folder`; `parameters` are one rank's.
+inline void save_adapter_of_shards(const std::filesystem::path& folder, const nn::config& model,
+                                   const nn::lora_settings& lora, const std::string& base_name,
+                                   std::span<const nn::parameter> parameters) {
   checkpoint::shard_reader reader(checkpoint::find_shards(folder), "adapter");
   std::vector<nn::parameter> whole;
   std::vector<float> values;
@@ -75,16 +46,25 @@ RLCORE_INLINE void save_adapter_of_shards(const std::filesystem::path& folder, c
   save_adapter(folder, model, lora, base_name, whole, values);
 }
 
-RLCORE_INLINE void read_adapter(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
-                                std::span<float> values) {
+/// Fills `values` from either.
+inline void read_adapter(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
+                         std::span<float> values) {
   const std::filesystem::path shards = checkpoint::find_shards(folder);
   if (shards.empty()) return checkpoint::load_adapter(folder / adapter_name, parameters, values);
   checkpoint::shard_reader reader(shards, "adapter");
   for (const nn::parameter& p : parameters) reader.read(checkpoint::piece_of(p), values.subspan(p.offset, p.size));
 }
 
-RLCORE_INLINE void check_adapter(const std::filesystem::path& folder, const checkpoint::json_file& extra,
-                                 const nn::lora_settings* lora, const adapter_base& base) {
+/// The model that adapters were attached to.
+struct adapter_base {
+  const std::filesystem::path& folder;
+  const std::string& fingerprint;
+};
+
+/// Whether the checkpoint and this run train the same adapters of the same base, or both none. Which modules a model
+/// that reads pictures has adapted is compared when their weights are read (checkpoint::load_adapter).
+inline void check_adapter(const std::filesystem::path& folder, const checkpoint::json_file& extra,
+                          const nn::lora_settings* lora, const adapter_base& base) {
   const bool there = checkpoint::is_adapter(folder / adapter_name);
   if (there != (lora != nullptr))
     throw config_error(folder.string() +
@@ -112,4 +92,3 @@ RLCORE_INLINE void check_adapter(const std::filesystem::path& folder, const chec
 
 }  // namespace trainer
 RLCORE_END
-#endif

@@ -16,18 +16,8 @@ namespace trainer {
 
 /// Reads the moments of `runs` from a checkpoint of any number of ranks; m and v are all moments of the optimizer.
 /// Throws file_error or format_error naming the tensor.
-void read_moments(const std::filesystem::path& folder, std::span<const owned_run> runs, std::span<float> m,
-                  std::span<float> v);
-
-}  // namespace trainer
-RLCORE_END
-
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINING)
-RLCORE_BEGIN
-namespace trainer {
-
-RLCORE_INLINE void read_moments(const std::filesystem::path& folder, std::span<const owned_run> runs,
-                                std::span<float> m, std::span<float> v) {
+inline void read_moments(const std::filesystem::path& folder, std::span<const owned_run> runs, std::span<float> m,
+                         std::span<float> v) {
   const std::filesystem::path shards = checkpoint::find_shards(folder);
   for (const bool first : {true, false}) {
     const std::string kind = first ? "exp_avg" : "exp_avg_sq";
@@ -53,4 +43,3 @@ RLCORE_INLINE void read_moments(const std::filesystem::path& folder, std::span<c
 
 }  // namespace trainer
 RLCORE_END
-#endif
