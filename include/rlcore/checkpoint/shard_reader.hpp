@@ -141,7 +141,7 @@ RLCORE_INLINE const std::vector<float>& shard_reader::block(std::size_t rank, st
   else
     blocks_.emplace_front();
   cached_block& b = blocks_.front();
-  b.rank = manifest_.ranks().size();  // nobody's, should the reading fail
+  b.rank = manifest_.ranks().size();  // no rank: the block stays invalid if reading fails
   b.values.resize(length);
   load(rank, piece, number, b.values);
   b.rank = rank, b.piece = piece, b.number = number;

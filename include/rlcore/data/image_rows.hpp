@@ -46,7 +46,7 @@ inline std::string pictures_text(std::size_t count) {
   return std::to_string(count) + (count == 1 ? " picture" : " pictures");
 }
 
-/// Throws data_error for a row with pictures: nobody looks at them.
+/// Throws data_error for a row with pictures, which this reader does not support.
 void refuse_images(const row& from, std::span<const text::message> messages, std::size_t marks,
                    const image_settings& settings, const std::string& where);
 

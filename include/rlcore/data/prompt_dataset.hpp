@@ -52,7 +52,7 @@ struct prompt_settings {
 /// The prompts of a run, in the order of their rows.
 struct prompt_dataset {
   std::vector<prompt> prompts;
-  std::shared_ptr<image_cache> cache = {};  ///< makes the patches of their pictures; null: nobody looks at them
+  std::shared_ptr<image_cache> cache = {};  ///< makes the patches of their pictures; null: pictures are ignored
   std::size_t rows_read = 0;                ///< size() is what is left after filter_overlong_prompts
   image_counts images = {};
 

@@ -42,7 +42,7 @@ struct communicator_table {
     static auto* const one = new communicator_table;
     return *one;
   }
-  /// Takes a rank's end in; returns its handle, which is nobody's address and never comes back.
+  /// Takes a rank's end in; returns its handle, which is no valid address and is never reused.
   HcclComm add(std::shared_ptr<communicator_state> c);
   /// The rank's end of a handle; null if it is none or has been destroyed.
   std::shared_ptr<communicator_state> find(HcclComm handle) {
@@ -108,7 +108,7 @@ namespace ascend::emulated {
 
 RLCORE_INLINE HcclComm communicator_table::add(std::shared_ptr<communicator_state> c) {
   const std::lock_guard<std::mutex> lock(mutex);
-  const auto handle = reinterpret_cast<HcclComm>(std::uintptr_t{0x63} << 56 | ++handles << 4);  // nobody's address
+  const auto handle = reinterpret_cast<HcclComm>(std::uintptr_t{0x63} << 56 | ++handles << 4);  // no valid address
   alive.emplace(handle, std::move(c));
   born(host_object::communicator);
   return handle;

@@ -170,7 +170,7 @@ RLCORE_INLINE std::shared_ptr<block> memory_system::allocate(int device, std::si
   if (b == nullptr) return nullptr;
   std::byte* data = space_.contents(b->address);
   std::memset(data + b->bytes, static_cast<int>(canary), b->room - b->bytes);
-  ++b->users;  // so that nobody clears the device meanwhile
+  ++b->users;  // the device is not reset meanwhile
   lock.unlock();
   poison(data, b->bytes);
   lock.lock();

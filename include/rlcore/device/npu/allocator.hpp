@@ -347,7 +347,7 @@ RLCORE_INLINE std::string allocator::full(std::size_t bytes) const {
 }
 
 RLCORE_INLINE void allocator::give_back(
-    block* b) noexcept {  // an exact one: its stream, and whoever else uses it, must be done
+    block* b) noexcept {  // an exact one: all streams that use it must have finished
   device_.leave("aclrtSynchronizeStream", [b](const calls& table) {
     for (const event& mark : b->marks) mark.synchronize();
     return table.rt.aclrtSynchronizeStream(b->stream);

@@ -135,7 +135,7 @@ RLCORE_INLINE capabilities ask_capabilities(const calls& table) {
 RLCORE_INLINE std::shared_ptr<session> session::open(const calls& table, std::string provider) {
   struct place {
     std::weak_ptr<session> known;
-    std::atomic<bool> lives = false;  // until it has ended, which is later than that nobody has it any more
+    std::atomic<bool> lives = false;  // false once the destructor has finished
   };
   static std::mutex lock;
   static auto& places = *new std::map<const calls*, place>;  // outlives whatever has a session at exit
