@@ -10,7 +10,6 @@
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/data/row_images.hpp"
 #include "rlcore/data/sft_dataset.hpp"
-#include "rlcore/data/sft_rows.hpp"
 #include "rlcore/data/truncation.hpp"
 #include "rlcore/verify/dispatch.hpp"
 #include "rlcore/verify/expression.hpp"

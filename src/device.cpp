@@ -1,6 +1,5 @@
-// What rlcore/device declares (the target rlcore::kernels).
+// What rlcore/device/npu declares (the target rlcore::kernels).
 #define RLCORE_SOURCE_DEVICE
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/device/npu/allocator.hpp"
 #include "rlcore/device/npu/arguments.hpp"
 #include "rlcore/device/npu/call_log.hpp"

@@ -20,5 +20,4 @@
 #include "rlcore/rollout/page_pool.hpp"
 #include "rlcore/rollout/prefix_cache.hpp"
 #include "rlcore/rollout/prefix_pages.hpp"
-#include "rlcore/rollout/schedule.hpp"
 #include "rlcore/rollout/token_history.hpp"

@@ -10,7 +10,6 @@
 #include "rlcore/text/jinja/attributes.hpp"
 #include "rlcore/text/jinja/evaluator.hpp"
 #include "rlcore/text/jinja/expression_parser.hpp"
-#include "rlcore/text/jinja/filters.hpp"
 #include "rlcore/text/jinja/functions.hpp"
 #include "rlcore/text/jinja/interpreter.hpp"
 #include "rlcore/text/jinja/lexer.hpp"

@@ -65,18 +65,81 @@ struct sft_rows {
 namespace detail {
 
 /// value[key] for each key of the path; a list of one element counts as that element.
-const row& follow(const row& from, const std::string& name, std::span<const std::string> path,
-                  const std::string& where);
+inline const row& follow(const row& from, const std::string& name, std::span<const std::string> path,
+                         const std::string& where) {
+  const auto alone = [](const row* v) {
+    while (v->is_array() && v->size() == 1) v = &(*v)[0];
+    return v;
+  };
+  const row* value = &column(from, name, where);
+  std::string place = where + ": column '" + printable(name) + "'";
+  for (const std::string& key : path) {
+    value = alone(value);
+    if (!value->is_object())
+      throw data_error(place + " is " + printable(value->dump()) + "; expected a map with the key '" + printable(key) +
+                       "'");
+    if (!value->contains(key)) {
+      std::vector<std::string> names;
+      std::string list;
+      for (const auto& [known, ignored] : value->items()) {
+        names.push_back(printable(known));
+        list += (list.empty() ? "" : ", ") + names.back();
+      }
+      throw data_error(place + ": no key '" + printable(key) + "'; it has " + printable(list, 300) +
+                       did_you_mean(key, names));
+    }
+    value = &(*value)[key];
+    place += "['" + printable(key) + "']";
+  }
+  return *value;
+}
 
-const std::string& text_at(const row& from, const std::string& name, std::span<const std::string> path,
-                           const std::string& where);
+inline const std::string& text_at(const row& from, const std::string& name, std::span<const std::string> path,
+                                  const std::string& where) {
+  const row& value = follow(from, name, path, where);
+  if (!value.is_string())
+    throw data_error(
+        where + ": column '" + printable(name) + "' is " + printable(text::json_text(value)) +
+        (value.is_object()
+             ? "; expected a string: choose a key of the map (data.prompt_dict_keys, data.response_dict_keys)"
+             : "; expected a string"));
+  return value.get_ref<const std::string&>();
+}
 
 /// A list of messages (or its JSON text).
-std::vector<text::message> messages_at(const row& value, const std::string& place,
-                                       text::content_form form = text::content_form::text);
+inline std::vector<text::message> messages_at(const row& value, const std::string& place,
+                                              text::content_form form = text::content_form::text) {
+  const row list = value.is_string() ? text::try_parse_exact_json<row>(value.get_ref<const std::string&>()) : value;
+  if (list.is_discarded())
+    throw data_error(place + " is " + printable(text::json_text(value)) + "; expected a list of {role, content}");
+  try {
+    return text::messages_from_json(list, form);
+  } catch (const data_error& e) {
+    throw data_error(place + ": " + e.what());
+  }
+}
 
 /// Tool schemas: a list of them, its JSON text, or a list of JSON texts. null: none.
-std::vector<nlohmann::ordered_json> tools_at(const row& value, const std::string& place);
+inline std::vector<nlohmann::ordered_json> tools_at(const row& value, const std::string& place) {
+  const auto parsed = [&](const row& v) -> row {
+    if (!v.is_string()) return v;
+    row list = text::try_parse_exact_json<row>(v.get_ref<const std::string&>());
+    if (list.is_discarded())
+      throw data_error(place + " is " + printable(text::json_text(v)) + "; expected a list of tool schemas");
+    return list;
+  };
+  const row list = parsed(value);
+  if (list.is_null()) return {};
+  if (!list.is_array())
+    throw data_error(place + " is " + printable(text::json_text(list)) + "; expected a list of tool schemas");
+  std::vector<nlohmann::ordered_json> tools;
+  for (const row& tool : list) {
+    tools.push_back(parsed(tool));
+    if (!tools.back().is_object())
+      throw data_error(place + ": a tool is " + printable(text::json_text(tool)) + "; expected a map");
+  }
+  return tools;
+}
 
 }  // namespace detail
 
@@ -84,26 +147,145 @@ std::vector<nlohmann::ordered_json> tools_at(const row& value, const std::string
 class sft_reader {
  public:
   /// All arguments have to outlive it. Throws config_error for a tokenizer without an eos_token.
-  sft_reader(const sft_settings& settings, const text::tokenizer& tokenizer, const text::chat_template* chat);
+  sft_reader(const sft_settings& settings, const text::tokenizer& tokenizer, const text::chat_template* chat)
+      : settings_(settings), tokenizer_(tokenizer), chat_(chat) {
+    if (!tokenizer.eos_id())
+      throw config_error("tokenizer_config.json names no eos_token; supervised rows end with it");
+    eos_ = *tokenizer.eos_id();
+    eos_text_ = tokenizer.token_of(eos_);
+  }
 
   /// Reads one row; empty for a row that OpenRLHF drops. Paths of pictures start in `folder`. Throws data_error
   /// starting with `where`.
   std::optional<sft_example> operator()(const row& from, const std::string& where,
-                                        const std::filesystem::path& folder = {}) const;
+                                        const std::filesystem::path& folder = {}) const {
+    try {
+      switch (settings_.layout) {
+        case sft_layout::question:
+          return question(from, where, folder);
+        case sft_layout::conversation:
+          return conversation(from, where, folder);
+        case sft_layout::plain:
+          return plain(from, where, folder);
+        case sft_layout::chat:
+          return chat(from, where, folder);
+        case sft_layout::text:
+          return text_only(from, where, folder);
+      }
+    } catch (const data_error& e) {
+      const std::string message = e.what();
+      if (message.starts_with(where)) throw;
+      throw data_error(where + ": " + message);
+    } catch (const config_error& e) {
+      throw data_error(where + ": " + e.what());
+    }
+    return std::nullopt;
+  }
 
  private:
-  sft_example question(const row& from, const std::string& where, const std::filesystem::path& folder) const;
+  sft_example question(const row& from, const std::string& where, const std::filesystem::path& folder) const {
+    const std::string& prompt = detail::text_at(from, settings_.prompt_key, settings_.prompt_path, where);
+    const std::string& response = detail::text_at(from, settings_.response_key, settings_.response_path, where);
+    if (response.empty())
+      throw data_error(where + ": the response (column '" + printable(settings_.response_key) +
+                       "') is empty; there is nothing to learn but the end mark");
+    std::vector<text::message> messages{{"user", prompt}};
+    std::vector<image_pointer> images = take_images(from, messages, settings_.images, where, folder);
+    const std::string opened =
+        chat_->render(messages, {.add_generation_prompt = true, .enable_thinking = settings_.enable_thinking});
+    std::vector<std::int32_t> ids = tokenizer_.encode(opened);
+    const std::vector<std::int32_t> answer = tokenizer_.encode(response);
+    check_image_tokens(ids, images.size(), settings_.images, where);
+    check_image_tokens(answer, 0, settings_.images, where);
+    ids = expand_image_tokens(std::move(ids), images, settings_.images);
+    return make_sft_example(ids, answer, eos_, settings_.max_length, settings_.truncation, where, std::move(images));
+  }
 
-  sft_example conversation(const row& from, const std::string& where, const std::filesystem::path& folder) const;
+  sft_example conversation(const row& from, const std::string& where, const std::filesystem::path& folder) const {
+    const std::string place = where + ": column '" + printable(settings_.messages_key) + "'";
+    auto messages = detail::messages_at(column(from, settings_.messages_key, where), place, text::content_form::parts);
+    if (messages.empty()) throw data_error(place + " has no messages");
+    std::vector<image_pointer> images = take_images(from, messages, settings_.images, where, folder);
+    text::render_options options;
+    if (const auto tools = from.find(settings_.tools_key); tools != from.end())
+      options.tools = detail::tools_at(*tools, where + ": column '" + printable(settings_.tools_key) + "'");
+    if (const auto thinking = from.find(settings_.thinking_key); thinking != from.end() && !thinking->is_null()) {
+      if (!thinking->is_boolean())
+        throw data_error(where + ": column '" + printable(settings_.thinking_key) + "' is " +
+                         printable(thinking->dump()) + "; expected true or false");
+      options.enable_thinking = thinking->get<bool>();
+    }
+    if (std::none_of(messages.begin(), messages.end(), [](const auto& m) { return m.role == "assistant"; }))
+      throw data_error(place + ": no message of the assistant; there is nothing to learn");
+    sft_example example = with_images(conversation_example(*chat_, tokenizer_, messages, options), std::move(images),
+                                      settings_.images, where);
+    truncate(example, settings_.max_length, settings_.truncation, where);
+    return example;
+  }
 
   /// OpenRLHF tokenizes prompt and response together and counts the prompt's tokens alone.
   std::optional<sft_example> plain(const row& from, const std::string& where,
-                                   const std::filesystem::path& folder) const;
+                                   const std::filesystem::path& folder) const {
+    std::vector<text::message> asked{
+        {"user", settings_.before + detail::text_at(from, settings_.prompt_key, {}, where) + settings_.after}};
+    std::vector<image_pointer> images = take_images(from, asked, settings_.images, where, folder);
+    const std::string prompt = written_text(asked.front(), settings_.images);
+    const std::string response =
+        settings_.response_key.empty() ? std::string() : detail::text_at(from, settings_.response_key, {}, where);
+    const std::size_t length = tokenizer_.encode(prompt).size();
+    if (prompt.empty() || response.empty() || no_room(length + count_added_tokens(images, settings_.images)))
+      return std::nullopt;
+    sft_example example;
+    const std::vector<std::int32_t> ids = tokenizer_.encode(ended(prompt + response));
+    example.append(std::span(ids).first(std::min(length, ids.size())), false);
+    example.append(std::span(ids).subspan(std::min(length, ids.size())), true);
+    return cut(with_images(std::move(example), std::move(images), settings_.images, where), where);
+  }
 
-  std::optional<sft_example> chat(const row& from, const std::string& where, const std::filesystem::path& folder) const;
+  std::optional<sft_example> chat(const row& from, const std::string& where,
+                                  const std::filesystem::path& folder) const {
+    const auto form = settings_.images.processor ? text::content_form::parts : text::content_form::text;
+    const auto read = [&](const std::string& key, const char* role) {
+      const row& value = column(from, key, where);
+      if (value.is_string()) return std::vector<text::message>{{role, value.get<std::string>()}};
+      return detail::messages_at(value, where + ": column '" + printable(key) + "'", form);
+    };
+    std::vector<text::message> messages = read(settings_.prompt_key, "user");
+    if (!settings_.response_key.empty())
+      for (text::message& m : read(settings_.response_key, "assistant")) messages.push_back(std::move(m));
+    if (messages.size() < 2 || messages.back().role != "assistant")
+      throw data_error(where + ": expected a conversation that ends with a message of the assistant" +
+                       (settings_.response_key.empty()
+                            ? "; name the column of the response with --output_key if it is another"
+                            : ""));
+    std::vector<image_pointer> images = take_images(from, messages, settings_.images, where, folder);
+    const bool empty = messages.back().content.empty() && messages.back().tool_calls.empty();
+    sft_example example =
+        with_images(conversation_example(*chat_, tokenizer_, messages, {.enable_thinking = settings_.enable_thinking},
+                                         settings_.learnt),
+                    std::move(images), settings_.images, where);
+    // What the template writes behind the last end mark is not there when the model stops; an end mark that is not the
+    // tokenizer's end of text is followed by that.
+    while (!example.written.empty() && example.written.back() == 0)
+      example.tokens.pop_back(), example.written.pop_back();
+    const auto begin = std::find(example.written.rbegin(), example.written.rend(), 0);
+    if (empty || no_room(static_cast<std::size_t>(example.written.rend() - begin))) return std::nullopt;
+    if (!example.tokens.empty() && example.tokens.back() != eos_)
+      example.append(tokenizer_.encode(" " + eos_text_), true);
+    return cut(std::move(example), where);
+  }
 
   std::optional<sft_example> text_only(const row& from, const std::string& where,
-                                       const std::filesystem::path& folder) const;
+                                       const std::filesystem::path& folder) const {
+    std::vector<text::message> all{{"user", detail::text_at(from, settings_.prompt_key, {}, where)}};
+    std::vector<image_pointer> images = take_images(from, all, settings_.images, where, folder);
+    sft_example example;
+    example.append(tokenizer_.encode(written_text(all.front(), settings_.images)), true);
+    example = with_images(std::move(example), std::move(images), settings_.images, where);
+    drop_tail(example, where);
+    if (example.trained() == 0) return std::nullopt;
+    return example;
+  }
 
   /// OpenRLHF reserves two tokens for an answer.
   bool no_room(std::size_t prompt) const { return settings_.max_length > 0 && prompt + 2 >= settings_.max_length; }
@@ -113,9 +295,26 @@ class sft_reader {
     return text;
   }
   /// What is behind max_length, which may not be a picture. The token before becomes the end mark of a row.
-  void drop_tail(sft_example& example, const std::string& where) const;
+  void drop_tail(sft_example& example, const std::string& where) const {
+    const std::size_t length = example.tokens.size(), most = settings_.max_length;
+    if (most == 0 || length <= most) return;
+    const auto tail = example.tokens.begin() + static_cast<std::ptrdiff_t>(most) - 1;
+    if (!example.images.empty() &&
+        std::find(tail, example.tokens.end(), settings_.images.token) != example.tokens.end())
+      throw data_error(where + ": " + std::to_string(length) + " tokens with pictures, but --max_len is " +
+                       std::to_string(most) + "; pictures are not cut");
+    example.tokens.resize(most);
+    example.written.resize(most);
+  }
   /// A row that is too long loses its tail, but keeps its end mark.
-  std::optional<sft_example> cut(sft_example example, const std::string& where) const;
+  std::optional<sft_example> cut(sft_example example, const std::string& where) const {
+    drop_tail(example, where);
+    if (example.tokens.empty()) return std::nullopt;
+    example.tokens.back() = eos_;
+    example.written.back() = 1;
+    if (example.trained() == 0) return std::nullopt;
+    return example;
+  }
 
   const sft_settings& settings_;
   const text::tokenizer& tokenizer_;
@@ -144,252 +343,8 @@ sft_rows read_sft_rows(std::size_t count, RowAt&& row_at, Where&& where, FolderA
 }
 
 /// The rows of all tables in order.
-sft_rows read_sft_rows(std::span<const table> tables, const sft_settings& settings, const text::tokenizer& tokenizer,
-                       const text::chat_template* chat);
-
-}  // namespace data
-RLCORE_END
-
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)
-RLCORE_BEGIN
-namespace data::detail {
-
-RLCORE_INLINE const row& follow(const row& from, const std::string& name, std::span<const std::string> path,
-                                const std::string& where) {
-  const auto alone = [](const row* v) {
-    while (v->is_array() && v->size() == 1) v = &(*v)[0];
-    return v;
-  };
-  const row* value = &column(from, name, where);
-  std::string place = where + ": column '" + printable(name) + "'";
-  for (const std::string& key : path) {
-    value = alone(value);
-    if (!value->is_object())
-      throw data_error(place + " is " + printable(value->dump()) + "; expected a map with the key '" + printable(key) +
-                       "'");
-    if (!value->contains(key)) {
-      std::vector<std::string> names;
-      std::string list;
-      for (const auto& [known, ignored] : value->items()) {
-        names.push_back(printable(known));
-        list += (list.empty() ? "" : ", ") + names.back();
-      }
-      throw data_error(place + ": no key '" + printable(key) + "'; it has " + printable(list, 300) +
-                       did_you_mean(key, names));
-    }
-    value = &(*value)[key];
-    place += "['" + printable(key) + "']";
-  }
-  return *value;
-}
-
-RLCORE_INLINE const std::string& text_at(const row& from, const std::string& name, std::span<const std::string> path,
-                                         const std::string& where) {
-  const row& value = follow(from, name, path, where);
-  if (!value.is_string())
-    throw data_error(
-        where + ": column '" + printable(name) + "' is " + printable(text::json_text(value)) +
-        (value.is_object()
-             ? "; expected a string: choose a key of the map (data.prompt_dict_keys, data.response_dict_keys)"
-             : "; expected a string"));
-  return value.get_ref<const std::string&>();
-}
-
-RLCORE_INLINE std::vector<text::message> messages_at(const row& value, const std::string& place,
-                                                     text::content_form form) {
-  const row list = value.is_string() ? text::try_parse_exact_json<row>(value.get_ref<const std::string&>()) : value;
-  if (list.is_discarded())
-    throw data_error(place + " is " + printable(text::json_text(value)) + "; expected a list of {role, content}");
-  try {
-    return text::messages_from_json(list, form);
-  } catch (const data_error& e) {
-    throw data_error(place + ": " + e.what());
-  }
-}
-
-RLCORE_INLINE std::vector<nlohmann::ordered_json> tools_at(const row& value, const std::string& place) {
-  const auto parsed = [&](const row& v) -> row {
-    if (!v.is_string()) return v;
-    row list = text::try_parse_exact_json<row>(v.get_ref<const std::string&>());
-    if (list.is_discarded())
-      throw data_error(place + " is " + printable(text::json_text(v)) + "; expected a list of tool schemas");
-    return list;
-  };
-  const row list = parsed(value);
-  if (list.is_null()) return {};
-  if (!list.is_array())
-    throw data_error(place + " is " + printable(text::json_text(list)) + "; expected a list of tool schemas");
-  std::vector<nlohmann::ordered_json> tools;
-  for (const row& tool : list) {
-    tools.push_back(parsed(tool));
-    if (!tools.back().is_object())
-      throw data_error(place + ": a tool is " + printable(text::json_text(tool)) + "; expected a map");
-  }
-  return tools;
-}
-
-}  // namespace data::detail
-
-namespace data {
-
-RLCORE_INLINE sft_reader::sft_reader(const sft_settings& settings, const text::tokenizer& tokenizer,
-                                     const text::chat_template* chat)
-    : settings_(settings), tokenizer_(tokenizer), chat_(chat) {
-  if (!tokenizer.eos_id()) throw config_error("tokenizer_config.json names no eos_token; supervised rows end with it");
-  eos_ = *tokenizer.eos_id();
-  eos_text_ = tokenizer.token_of(eos_);
-}
-
-RLCORE_INLINE std::optional<sft_example> sft_reader::operator()(const row& from, const std::string& where,
-                                                                const std::filesystem::path& folder) const {
-  try {
-    switch (settings_.layout) {
-      case sft_layout::question:
-        return question(from, where, folder);
-      case sft_layout::conversation:
-        return conversation(from, where, folder);
-      case sft_layout::plain:
-        return plain(from, where, folder);
-      case sft_layout::chat:
-        return chat(from, where, folder);
-      case sft_layout::text:
-        return text_only(from, where, folder);
-    }
-  } catch (const data_error& e) {
-    const std::string message = e.what();
-    if (message.starts_with(where)) throw;
-    throw data_error(where + ": " + message);
-  } catch (const config_error& e) {
-    throw data_error(where + ": " + e.what());
-  }
-  return std::nullopt;
-}
-
-RLCORE_INLINE sft_example sft_reader::question(const row& from, const std::string& where,
-                                               const std::filesystem::path& folder) const {
-  const std::string& prompt = detail::text_at(from, settings_.prompt_key, settings_.prompt_path, where);
-  const std::string& response = detail::text_at(from, settings_.response_key, settings_.response_path, where);
-  if (response.empty())
-    throw data_error(where + ": the response (column '" + printable(settings_.response_key) +
-                     "') is empty; there is nothing to learn but the end mark");
-  std::vector<text::message> messages{{"user", prompt}};
-  std::vector<image_pointer> images = take_images(from, messages, settings_.images, where, folder);
-  const std::string opened =
-      chat_->render(messages, {.add_generation_prompt = true, .enable_thinking = settings_.enable_thinking});
-  std::vector<std::int32_t> ids = tokenizer_.encode(opened);
-  const std::vector<std::int32_t> answer = tokenizer_.encode(response);
-  check_image_tokens(ids, images.size(), settings_.images, where);
-  check_image_tokens(answer, 0, settings_.images, where);
-  ids = expand_image_tokens(std::move(ids), images, settings_.images);
-  return make_sft_example(ids, answer, eos_, settings_.max_length, settings_.truncation, where, std::move(images));
-}
-
-RLCORE_INLINE sft_example sft_reader::conversation(const row& from, const std::string& where,
-                                                   const std::filesystem::path& folder) const {
-  const std::string place = where + ": column '" + printable(settings_.messages_key) + "'";
-  auto messages = detail::messages_at(column(from, settings_.messages_key, where), place, text::content_form::parts);
-  if (messages.empty()) throw data_error(place + " has no messages");
-  std::vector<image_pointer> images = take_images(from, messages, settings_.images, where, folder);
-  text::render_options options;
-  if (const auto tools = from.find(settings_.tools_key); tools != from.end())
-    options.tools = detail::tools_at(*tools, where + ": column '" + printable(settings_.tools_key) + "'");
-  if (const auto thinking = from.find(settings_.thinking_key); thinking != from.end() && !thinking->is_null()) {
-    if (!thinking->is_boolean())
-      throw data_error(where + ": column '" + printable(settings_.thinking_key) + "' is " +
-                       printable(thinking->dump()) + "; expected true or false");
-    options.enable_thinking = thinking->get<bool>();
-  }
-  if (std::none_of(messages.begin(), messages.end(), [](const auto& m) { return m.role == "assistant"; }))
-    throw data_error(place + ": no message of the assistant; there is nothing to learn");
-  sft_example example = with_images(conversation_example(*chat_, tokenizer_, messages, options), std::move(images),
-                                    settings_.images, where);
-  truncate(example, settings_.max_length, settings_.truncation, where);
-  return example;
-}
-
-RLCORE_INLINE std::optional<sft_example> sft_reader::plain(const row& from, const std::string& where,
-                                                           const std::filesystem::path& folder) const {
-  std::vector<text::message> asked{
-      {"user", settings_.before + detail::text_at(from, settings_.prompt_key, {}, where) + settings_.after}};
-  std::vector<image_pointer> images = take_images(from, asked, settings_.images, where, folder);
-  const std::string prompt = written_text(asked.front(), settings_.images);
-  const std::string response =
-      settings_.response_key.empty() ? std::string() : detail::text_at(from, settings_.response_key, {}, where);
-  const std::size_t length = tokenizer_.encode(prompt).size();
-  if (prompt.empty() || response.empty() || no_room(length + count_added_tokens(images, settings_.images)))
-    return std::nullopt;
-  sft_example example;
-  const std::vector<std::int32_t> ids = tokenizer_.encode(ended(prompt + response));
-  example.append(std::span(ids).first(std::min(length, ids.size())), false);
-  example.append(std::span(ids).subspan(std::min(length, ids.size())), true);
-  return cut(with_images(std::move(example), std::move(images), settings_.images, where), where);
-}
-
-RLCORE_INLINE std::optional<sft_example> sft_reader::chat(const row& from, const std::string& where,
-                                                          const std::filesystem::path& folder) const {
-  const auto form = settings_.images.processor ? text::content_form::parts : text::content_form::text;
-  const auto read = [&](const std::string& key, const char* role) {
-    const row& value = column(from, key, where);
-    if (value.is_string()) return std::vector<text::message>{{role, value.get<std::string>()}};
-    return detail::messages_at(value, where + ": column '" + printable(key) + "'", form);
-  };
-  std::vector<text::message> messages = read(settings_.prompt_key, "user");
-  if (!settings_.response_key.empty())
-    for (text::message& m : read(settings_.response_key, "assistant")) messages.push_back(std::move(m));
-  if (messages.size() < 2 || messages.back().role != "assistant")
-    throw data_error(
-        where + ": expected a conversation that ends with a message of the assistant" +
-        (settings_.response_key.empty() ? "; name the column of the response with --output_key if it is another" : ""));
-  std::vector<image_pointer> images = take_images(from, messages, settings_.images, where, folder);
-  const bool empty = messages.back().content.empty() && messages.back().tool_calls.empty();
-  sft_example example =
-      with_images(conversation_example(*chat_, tokenizer_, messages, {.enable_thinking = settings_.enable_thinking},
-                                       settings_.learnt),
-                  std::move(images), settings_.images, where);
-  // What the template writes behind the last end mark is not there when the model stops; an end mark that is not the
-  // tokenizer's end of text is followed by that.
-  while (!example.written.empty() && example.written.back() == 0) example.tokens.pop_back(), example.written.pop_back();
-  const auto begin = std::find(example.written.rbegin(), example.written.rend(), 0);
-  if (empty || no_room(static_cast<std::size_t>(example.written.rend() - begin))) return std::nullopt;
-  if (!example.tokens.empty() && example.tokens.back() != eos_)
-    example.append(tokenizer_.encode(" " + eos_text_), true);
-  return cut(std::move(example), where);
-}
-
-RLCORE_INLINE std::optional<sft_example> sft_reader::text_only(const row& from, const std::string& where,
-                                                               const std::filesystem::path& folder) const {
-  std::vector<text::message> all{{"user", detail::text_at(from, settings_.prompt_key, {}, where)}};
-  std::vector<image_pointer> images = take_images(from, all, settings_.images, where, folder);
-  sft_example example;
-  example.append(tokenizer_.encode(written_text(all.front(), settings_.images)), true);
-  example = with_images(std::move(example), std::move(images), settings_.images, where);
-  drop_tail(example, where);
-  if (example.trained() == 0) return std::nullopt;
-  return example;
-}
-
-RLCORE_INLINE void sft_reader::drop_tail(sft_example& example, const std::string& where) const {
-  const std::size_t length = example.tokens.size(), most = settings_.max_length;
-  if (most == 0 || length <= most) return;
-  const auto tail = example.tokens.begin() + static_cast<std::ptrdiff_t>(most) - 1;
-  if (!example.images.empty() && std::find(tail, example.tokens.end(), settings_.images.token) != example.tokens.end())
-    throw data_error(where + ": " + std::to_string(length) + " tokens with pictures, but --max_len is " +
-                     std::to_string(most) + "; pictures are not cut");
-  example.tokens.resize(most);
-  example.written.resize(most);
-}
-
-RLCORE_INLINE std::optional<sft_example> sft_reader::cut(sft_example example, const std::string& where) const {
-  drop_tail(example, where);
-  if (example.tokens.empty()) return std::nullopt;
-  example.tokens.back() = eos_;
-  example.written.back() = 1;
-  if (example.trained() == 0) return std::nullopt;
-  return example;
-}
-
-RLCORE_INLINE sft_rows read_sft_rows(std::span<const table> tables, const sft_settings& settings,
-                                     const text::tokenizer& tokenizer, const text::chat_template* chat) {
+inline sft_rows read_sft_rows(std::span<const table> tables, const sft_settings& settings,
+                              const text::tokenizer& tokenizer, const text::chat_template* chat) {
   std::vector<std::pair<const table*, std::size_t>> places;
   std::string files;
   for (const table& t : tables) {
@@ -405,4 +360,3 @@ RLCORE_INLINE sft_rows read_sft_rows(std::span<const table> tables, const sft_se
 
 }  // namespace data
 RLCORE_END
-#endif

@@ -67,7 +67,12 @@ class cpu : private cpu_kernels::work_sharing {
   void download(void* host, const void* device, std::size_t bytes) {
     if (bytes) std::memcpy(host, device, bytes);
   }
-  void fill_zero(void* p, std::size_t bytes);
+  void fill_zero(void* p, std::size_t bytes) {
+    const auto n = static_cast<extent_t>(bytes);
+    split_by(4096, n, 2 * n, [&](extent_t begin, extent_t end) {
+      std::memset(static_cast<std::byte*>(p) + begin, 0, static_cast<std::size_t>(end - begin));
+    });
+  }
   void wait() noexcept {}
 
   /// The weight format of training and scoring, which follows from the compute type.
@@ -80,10 +85,24 @@ class cpu : private cpu_kernels::work_sharing {
                                     cpu_kernels::panel_bytes(format, i));
   }
   /// Packs weight [o,i]; bf16 rounds to nearest even, int8 to multiples of max |w| / 127 of the row.
-  void pack_weight(std::byte* packed, weight_format format, const float* weight, extent_t o, extent_t i);
+  void pack_weight(std::byte* packed, weight_format format, const float* weight, extent_t o, extent_t i) {
+    const extent_t panels = (o + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width, flops = 50 * o * i;
+    const extent_t chunks = chunks_for(panels, flops);
+    for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, i * cpu_kernels::panel_width);
+    for_each(chunks, [&](extent_t c) {
+      for (extent_t n = panels * c / chunks; n < panels * (c + 1) / chunks; ++n)
+        kernels_->pack_weight(packed + n * cpu_kernels::panel_bytes(format, i), format, weight, o, i, n,
+                              scratch(static_cast<std::size_t>(c)));
+    });
+  }
 
   void linear_forward(float* y, const float* x, const std::byte* packed, weight_format format, const float* bias,
-                      extent_t t, extent_t o, extent_t i);
+                      extent_t t, extent_t o, extent_t i) {
+    constexpr cpu_kernels::operand kinds[] = {cpu_kernels::operand::float_panels, cpu_kernels::operand::bf16_panels,
+                                              cpu_kernels::operand::int8_panels};
+    multiply({y, o, x, i, 1, packed, kinds[static_cast<int>(format)], 0, cpu_kernels::panel_bytes(format, i), bias,
+              false, format == weight_format::bfloat16, t, o, i});
+  }
   void linear_backward_input(float* dx, const float* dy, const float* weight, extent_t t, extent_t o, extent_t i,
                              bool accumulate) {
     multiply({dx, i, dy, o, 1, reinterpret_cast<const std::byte*>(weight), cpu_kernels::operand::rows, i, 0, nullptr,
@@ -127,7 +146,16 @@ class cpu : private cpu_kernels::work_sharing {
   }
 
   void store_keys_values(const attention_shape& s, std::span<const attention_segment> segments, float* layer,
-                         const float* keys, const float* values, extent_t row);
+                         const float* keys, const float* values, extent_t row) {
+    const auto pairs = static_cast<extent_t>(segments.size()) * s.kv_heads;
+    extent_t floats = 0;
+    for (const auto& segment : segments) floats += segment.rows * 2 * s.kv_heads * s.head_dim;
+    split(pairs, 100 * floats, [&](extent_t begin, extent_t end) {
+      for (extent_t pair = begin; pair < end; ++pair)
+        kernels_->store_keys_values(s, segments[static_cast<std::size_t>(pair / s.kv_heads)], pair % s.kv_heads, layer,
+                                    keys, values, row);
+    });
+  }
   void attention_forward(const attention_shape& s, std::span<const attention_segment> segments, const float* q,
                          extent_t q_row, float* out, extent_t out_row, float* statistics) {
     attention_forward_part(s, segments, {}, q, q_row, out, out_row, statistics);
@@ -142,12 +170,26 @@ class cpu : private cpu_kernels::work_sharing {
   /// Without `parts`, all keys of each segment.
   void attention_forward_part(const attention_shape& s, std::span<const attention_segment> segments,
                               std::span<const attention_part> parts, const float* q, extent_t q_row, float* out,
-                              extent_t out_row, float* statistics);
+                              extent_t out_row, float* statistics) {
+    constexpr extent_t whole = std::numeric_limits<std::int32_t>::max();
+    attention_.plan(s, segments, threads() > 1 ? cpu_kernels::attention_most_rows : whole);
+    attend(s, 4, [&](const cpu_kernels::attention_unit& u, float* memory) {
+      kernels_->attention_forward(s, segments[u.segment], parts.empty() ? all_keys : parts[u.segment], u.kv_head,
+                                  u.begin, u.end, q, q_row, out, out_row, statistics, memory);
+    });
+  }
   void attention_backward_part(const attention_shape& s, std::span<const attention_segment> segments,
                                std::span<const attention_part> parts,
                                std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row,
                                const float* out, const float* dout, extent_t out_row, const float* statistics,
-                               float* dq);
+                               float* dq) {
+    attention_.plan(s, segments, std::numeric_limits<std::int32_t>::max());  // sums over rows have one order
+    attend(s, 10, [&](const cpu_kernels::attention_unit& u, float* memory) {
+      kernels_->attention_backward(s, segments[u.segment], parts.empty() ? all_keys : parts[u.segment], u.kv_head, q,
+                                   q_row, out, dout, out_row, statistics, dq, gradients[u.segment].keys,
+                                   gradients[u.segment].values, memory);
+    });
+  }
 
   void swiglu_forward(float* y, const float* gate_up, extent_t t, extent_t w) {
     split(t, 35 * t * w, [&](extent_t begin, extent_t end) { kernels_->swiglu_forward(y, gate_up, w, begin, end); });
@@ -179,7 +221,13 @@ class cpu : private cpu_kernels::work_sharing {
       kernels_->scatter_add_rows(y, x, ids.data, count, w, begin, end);
     });
   }
-  void copy_rows(float* y, extent_t y_row, row_ids ids, const float* x, extent_t x_row, extent_t count, extent_t w);
+  void copy_rows(float* y, extent_t y_row, row_ids ids, const float* x, extent_t x_row, extent_t count, extent_t w) {
+    split_columns(w, 10 * count * w, [&](extent_t begin, extent_t end) {
+      for (extent_t k = 0; k < count; ++k)
+        std::memcpy(y + (ids.data ? static_cast<extent_t>(ids.data[k]) : k) * y_row + begin, x + k * x_row + begin,
+                    static_cast<std::size_t>(end - begin) * sizeof(float));
+    });
+  }
   void scale_rows(float* y, const float* x, const float* factor, extent_t t, extent_t w) {
     split(t, 10 * t * w, [&](extent_t begin, extent_t end) { kernels_->scale_rows(y, x, factor, w, begin, end); });
   }
@@ -198,9 +246,23 @@ class cpu : private cpu_kernels::work_sharing {
   }
 
   void log_prob_forward(const float* logits, extent_t t, extent_t vocabulary, const std::int32_t* targets,
-                        float temperature, float* logp, float* entropy, float* statistics);
+                        float temperature, float* logp, float* entropy, float* statistics) {
+    split(t, 20 * t * vocabulary, [&](extent_t begin, extent_t end) {
+      for (extent_t r = begin; r < end; ++r) {
+        log_prob_state state;
+        kernels_->log_prob_accumulate(state, logits + r * vocabulary, 0, vocabulary, targets[r], temperature);
+        kernels_->log_prob_finish(state, temperature, logp + r, entropy ? entropy + r : nullptr,
+                                  statistics ? statistics + 2 * r : nullptr);
+      }
+    });
+  }
   void log_prob_accumulate(log_prob_state* states, const float* logits, extent_t t, extent_t w, extent_t first,
-                           const std::int32_t* targets, float temperature);
+                           const std::int32_t* targets, float temperature) {
+    split(t, 20 * t * w, [&](extent_t begin, extent_t end) {
+      for (extent_t r = begin; r < end; ++r)
+        kernels_->log_prob_accumulate(states[r], logits + r * w, first, w, targets[r], temperature);
+    });
+  }
   void log_prob_finish(const log_prob_state* states, extent_t t, float temperature, float* logp, float* entropy,
                        float* statistics) {
     for (extent_t r = 0; r < t; ++r)
@@ -214,7 +276,13 @@ class cpu : private cpu_kernels::work_sharing {
   }
   void log_prob_backward(float* logits, extent_t t, extent_t w, extent_t first, const std::int32_t* targets,
                          float temperature, const float* dlogp, const float* dentropy, const float* entropy,
-                         const float* statistics);
+                         const float* statistics) {
+    split(t, 20 * t * w, [&](extent_t begin, extent_t end) {
+      for (extent_t r = begin; r < end; ++r)
+        kernels_->log_prob_backward(logits + r * w, first, w, targets[r], temperature, dlogp[r], dentropy[r],
+                                    entropy[r], statistics + 2 * r);
+    });
+  }
 
   void sample(const sampling_arguments& arguments, const float* logits, extent_t t, extent_t vocabulary,
               const double* uniform, std::int32_t* tokens) {
@@ -222,12 +290,33 @@ class cpu : private cpu_kernels::work_sharing {
   }
 
   /// Chunks of 16384 elements, their sums added in order.
-  double sum_of_squares(const float* x, extent_t n);
+  double sum_of_squares(const float* x, extent_t n) {
+    constexpr extent_t chunk = 16384;
+    const extent_t chunks = (n + chunk - 1) / chunk;
+    sums_.resize(static_cast<std::size_t>(chunks));
+    split(chunks, 10 * n, [&](extent_t begin, extent_t end) {
+      for (extent_t c = begin; c < end; ++c)
+        sums_[static_cast<std::size_t>(c)] = kernels_->sum_of_squares(x + c * chunk, std::min(chunk, n - c * chunk));
+    });
+    double total = 0;
+    for (const double s : sums_) total += s;
+    return total;
+  }
 
   /// out[b] = the sum over values [b * block, (b + 1) * block) of x [n].
-  void block_sums_of_squares(const float* x, extent_t n, extent_t block, double* out);
+  void block_sums_of_squares(const float* x, extent_t n, extent_t block, double* out) {
+    split((n + block - 1) / block, 10 * n, [&](extent_t begin, extent_t end) {
+      for (extent_t b = begin; b < end; ++b)
+        out[b] = kernels_->sum_of_squares(x + b * block, std::min(block, n - b * block));
+    });
+  }
 
-  void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s);
+  void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) {
+    const cpu_kernels::adamw_arguments a = cpu_kernels::arguments_of(s);
+    split_elements(n, 100 * n, [&](extent_t begin, extent_t end) {
+      kernels_->adamw(a, w + begin, m + begin, v + begin, g + begin, end - begin);
+    });
+  }
 
   /// y = e^x, the exponential inside the kernels above.
   void exp(float* y, const float* x, extent_t n) { kernels_->exp(y, x, n); }
@@ -237,10 +326,50 @@ class cpu : private cpu_kernels::work_sharing {
 
   bool rounds() const noexcept { return compute_ == compute::bfloat16; }
 
-  void multiply(cpu_kernels::gemm_arguments g);
+  void multiply(cpu_kernels::gemm_arguments g) {
+    using cpu_kernels::panel_width;
+    constexpr extent_t depth_block = cpu_kernels::gemm_depth_block;
+    if (g.kind != cpu_kernels::operand::rows ||
+        g.rows * std::min(g.depth, depth_block) < 2 * cpu_kernels::gemm_a_floats)
+      return share(g);
+    // Several blocks of rows read B, so it is packed into panels once for all of them.
+    const extent_t panels = (g.columns + panel_width - 1) / panel_width, depth = g.depth;
+    const float* b = reinterpret_cast<const float*>(g.b);
+    float* packed = shared_scratch(panels * panel_width * std::min(depth, depth_block));
+    g.b = reinterpret_cast<const std::byte*>(packed);
+    g.kind = cpu_kernels::operand::float_panels;
+    for (extent_t p = 0; p < depth; p += depth_block) {
+      g.depth = std::min(depth_block, depth - p);
+      g.panel_bytes = cpu_kernels::panel_bytes(weight_format::float32, g.depth);
+      split(panels, 4 * panels * panel_width * g.depth, [&](extent_t begin, extent_t end) {
+        for (extent_t n = begin; n < end; ++n)
+          kernels_->pack_panel(packed + n * panel_width * g.depth, b + p * g.b_row + n * panel_width, g.b_row, g.depth,
+                               g.columns - n * panel_width, g.round);
+      });
+      share(g);
+      g.a += g.depth * g.a_step;
+      g.accumulate = true;
+    }
+  }
   /// Threads share the longer side of C: panels of columns, or rows. If B is so small that every thread may read all of
   /// it, they share the rows. Other kernels then find a row in the cache of the thread that made it.
-  void share(const cpu_kernels::gemm_arguments& g);
+  void share(const cpu_kernels::gemm_arguments& g) {
+    if (g.rows <= 0 || g.columns <= 0) return;
+    const extent_t panels = (g.columns + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width;
+    const bool few_bytes =
+        g.kind != cpu_kernels::operand::rows && g.rows >= 24 * threads() && g.columns * g.depth <= 131072;
+    const bool by_columns = !few_bytes && g.columns >= g.rows && panels >= threads();
+    const extent_t chunks = chunks_for(by_columns ? panels : g.rows, 2 * g.rows * g.columns * g.depth);
+    for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, cpu_kernels::gemm_scratch);
+    for_each(chunks, [&](extent_t c) {
+      float* memory = scratch(static_cast<std::size_t>(c));
+      if (by_columns)
+        kernels_->gemm(g, 0, g.rows, panels * c / chunks * cpu_kernels::panel_width,
+                       std::min(g.columns, panels * (c + 1) / chunks * cpu_kernels::panel_width), memory);
+      else
+        kernels_->gemm(g, g.rows * c / chunks, g.rows * (c + 1) / chunks, 0, g.columns, memory);
+    });
+  }
 
   /// Calls f(unit, scratch) for every unit of the plan. A thread takes the next unit when it has finished one.
   template <class F>
@@ -266,181 +395,3 @@ class cpu : private cpu_kernels::work_sharing {
 static_assert(device<cpu> && partial_attention<cpu> && packed_rows<cpu>);
 
 RLCORE_END
-
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
-RLCORE_BEGIN
-RLCORE_INLINE void cpu::fill_zero(void* p, std::size_t bytes) {
-  const auto n = static_cast<extent_t>(bytes);
-  split_by(4096, n, 2 * n, [&](extent_t begin, extent_t end) {
-    std::memset(static_cast<std::byte*>(p) + begin, 0, static_cast<std::size_t>(end - begin));
-  });
-}
-
-RLCORE_INLINE void cpu::pack_weight(std::byte* packed, weight_format format, const float* weight, extent_t o,
-                                    extent_t i) {
-  const extent_t panels = (o + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width, flops = 50 * o * i;
-  const extent_t chunks = chunks_for(panels, flops);
-  for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, i * cpu_kernels::panel_width);
-  for_each(chunks, [&](extent_t c) {
-    for (extent_t n = panels * c / chunks; n < panels * (c + 1) / chunks; ++n)
-      kernels_->pack_weight(packed + n * cpu_kernels::panel_bytes(format, i), format, weight, o, i, n,
-                            scratch(static_cast<std::size_t>(c)));
-  });
-}
-
-RLCORE_INLINE void cpu::linear_forward(float* y, const float* x, const std::byte* packed, weight_format format,
-                                       const float* bias, extent_t t, extent_t o, extent_t i) {
-  constexpr cpu_kernels::operand kinds[] = {cpu_kernels::operand::float_panels, cpu_kernels::operand::bf16_panels,
-                                            cpu_kernels::operand::int8_panels};
-  multiply({y, o, x, i, 1, packed, kinds[static_cast<int>(format)], 0, cpu_kernels::panel_bytes(format, i), bias, false,
-            format == weight_format::bfloat16, t, o, i});
-}
-
-RLCORE_INLINE void cpu::store_keys_values(const attention_shape& s, std::span<const attention_segment> segments,
-                                          float* layer, const float* keys, const float* values, extent_t row) {
-  const auto pairs = static_cast<extent_t>(segments.size()) * s.kv_heads;
-  extent_t floats = 0;
-  for (const auto& segment : segments) floats += segment.rows * 2 * s.kv_heads * s.head_dim;
-  split(pairs, 100 * floats, [&](extent_t begin, extent_t end) {
-    for (extent_t pair = begin; pair < end; ++pair)
-      kernels_->store_keys_values(s, segments[static_cast<std::size_t>(pair / s.kv_heads)], pair % s.kv_heads, layer,
-                                  keys, values, row);
-  });
-}
-
-RLCORE_INLINE void cpu::attention_forward_part(const attention_shape& s, std::span<const attention_segment> segments,
-                                               std::span<const attention_part> parts, const float* q, extent_t q_row,
-                                               float* out, extent_t out_row, float* statistics) {
-  constexpr extent_t whole = std::numeric_limits<std::int32_t>::max();
-  attention_.plan(s, segments, threads() > 1 ? cpu_kernels::attention_most_rows : whole);
-  attend(s, 4, [&](const cpu_kernels::attention_unit& u, float* memory) {
-    kernels_->attention_forward(s, segments[u.segment], parts.empty() ? all_keys : parts[u.segment], u.kv_head, u.begin,
-                                u.end, q, q_row, out, out_row, statistics, memory);
-  });
-}
-
-RLCORE_INLINE void cpu::attention_backward_part(const attention_shape& s, std::span<const attention_segment> segments,
-                                                std::span<const attention_part> parts,
-                                                std::span<const attention_segment_gradient> gradients, const float* q,
-                                                extent_t q_row, const float* out, const float* dout, extent_t out_row,
-                                                const float* statistics, float* dq) {
-  attention_.plan(s, segments, std::numeric_limits<std::int32_t>::max());  // sums over rows have one order
-  attend(s, 10, [&](const cpu_kernels::attention_unit& u, float* memory) {
-    kernels_->attention_backward(s, segments[u.segment], parts.empty() ? all_keys : parts[u.segment], u.kv_head, q,
-                                 q_row, out, dout, out_row, statistics, dq, gradients[u.segment].keys,
-                                 gradients[u.segment].values, memory);
-  });
-}
-
-RLCORE_INLINE void cpu::copy_rows(float* y, extent_t y_row, row_ids ids, const float* x, extent_t x_row, extent_t count,
-                                  extent_t w) {
-  split_columns(w, 10 * count * w, [&](extent_t begin, extent_t end) {
-    for (extent_t k = 0; k < count; ++k)
-      std::memcpy(y + (ids.data ? static_cast<extent_t>(ids.data[k]) : k) * y_row + begin, x + k * x_row + begin,
-                  static_cast<std::size_t>(end - begin) * sizeof(float));
-  });
-}
-
-RLCORE_INLINE void cpu::log_prob_forward(const float* logits, extent_t t, extent_t vocabulary,
-                                         const std::int32_t* targets, float temperature, float* logp, float* entropy,
-                                         float* statistics) {
-  split(t, 20 * t * vocabulary, [&](extent_t begin, extent_t end) {
-    for (extent_t r = begin; r < end; ++r) {
-      log_prob_state state;
-      kernels_->log_prob_accumulate(state, logits + r * vocabulary, 0, vocabulary, targets[r], temperature);
-      kernels_->log_prob_finish(state, temperature, logp + r, entropy ? entropy + r : nullptr,
-                                statistics ? statistics + 2 * r : nullptr);
-    }
-  });
-}
-
-RLCORE_INLINE void cpu::log_prob_accumulate(log_prob_state* states, const float* logits, extent_t t, extent_t w,
-                                            extent_t first, const std::int32_t* targets, float temperature) {
-  split(t, 20 * t * w, [&](extent_t begin, extent_t end) {
-    for (extent_t r = begin; r < end; ++r)
-      kernels_->log_prob_accumulate(states[r], logits + r * w, first, w, targets[r], temperature);
-  });
-}
-
-RLCORE_INLINE void cpu::log_prob_backward(float* logits, extent_t t, extent_t w, extent_t first,
-                                          const std::int32_t* targets, float temperature, const float* dlogp,
-                                          const float* dentropy, const float* entropy, const float* statistics) {
-  split(t, 20 * t * w, [&](extent_t begin, extent_t end) {
-    for (extent_t r = begin; r < end; ++r)
-      kernels_->log_prob_backward(logits + r * w, first, w, targets[r], temperature, dlogp[r], dentropy[r], entropy[r],
-                                  statistics + 2 * r);
-  });
-}
-
-RLCORE_INLINE double cpu::sum_of_squares(const float* x, extent_t n) {
-  constexpr extent_t chunk = 16384;
-  const extent_t chunks = (n + chunk - 1) / chunk;
-  sums_.resize(static_cast<std::size_t>(chunks));
-  split(chunks, 10 * n, [&](extent_t begin, extent_t end) {
-    for (extent_t c = begin; c < end; ++c)
-      sums_[static_cast<std::size_t>(c)] = kernels_->sum_of_squares(x + c * chunk, std::min(chunk, n - c * chunk));
-  });
-  double total = 0;
-  for (const double s : sums_) total += s;
-  return total;
-}
-
-RLCORE_INLINE void cpu::block_sums_of_squares(const float* x, extent_t n, extent_t block, double* out) {
-  split((n + block - 1) / block, 10 * n, [&](extent_t begin, extent_t end) {
-    for (extent_t b = begin; b < end; ++b)
-      out[b] = kernels_->sum_of_squares(x + b * block, std::min(block, n - b * block));
-  });
-}
-
-RLCORE_INLINE void cpu::adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) {
-  const cpu_kernels::adamw_arguments a = cpu_kernels::arguments_of(s);
-  split_elements(n, 100 * n, [&](extent_t begin, extent_t end) {
-    kernels_->adamw(a, w + begin, m + begin, v + begin, g + begin, end - begin);
-  });
-}
-
-RLCORE_INLINE void cpu::multiply(cpu_kernels::gemm_arguments g) {
-  using cpu_kernels::panel_width;
-  constexpr extent_t depth_block = cpu_kernels::gemm_depth_block;
-  if (g.kind != cpu_kernels::operand::rows || g.rows * std::min(g.depth, depth_block) < 2 * cpu_kernels::gemm_a_floats)
-    return share(g);
-  // Several blocks of rows read B, so it is packed into panels once for all of them.
-  const extent_t panels = (g.columns + panel_width - 1) / panel_width, depth = g.depth;
-  const float* b = reinterpret_cast<const float*>(g.b);
-  float* packed = shared_scratch(panels * panel_width * std::min(depth, depth_block));
-  g.b = reinterpret_cast<const std::byte*>(packed);
-  g.kind = cpu_kernels::operand::float_panels;
-  for (extent_t p = 0; p < depth; p += depth_block) {
-    g.depth = std::min(depth_block, depth - p);
-    g.panel_bytes = cpu_kernels::panel_bytes(weight_format::float32, g.depth);
-    split(panels, 4 * panels * panel_width * g.depth, [&](extent_t begin, extent_t end) {
-      for (extent_t n = begin; n < end; ++n)
-        kernels_->pack_panel(packed + n * panel_width * g.depth, b + p * g.b_row + n * panel_width, g.b_row, g.depth,
-                             g.columns - n * panel_width, g.round);
-    });
-    share(g);
-    g.a += g.depth * g.a_step;
-    g.accumulate = true;
-  }
-}
-
-RLCORE_INLINE void cpu::share(const cpu_kernels::gemm_arguments& g) {
-  if (g.rows <= 0 || g.columns <= 0) return;
-  const extent_t panels = (g.columns + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width;
-  const bool few_bytes =
-      g.kind != cpu_kernels::operand::rows && g.rows >= 24 * threads() && g.columns * g.depth <= 131072;
-  const bool by_columns = !few_bytes && g.columns >= g.rows && panels >= threads();
-  const extent_t chunks = chunks_for(by_columns ? panels : g.rows, 2 * g.rows * g.columns * g.depth);
-  for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, cpu_kernels::gemm_scratch);
-  for_each(chunks, [&](extent_t c) {
-    float* memory = scratch(static_cast<std::size_t>(c));
-    if (by_columns)
-      kernels_->gemm(g, 0, g.rows, panels * c / chunks * cpu_kernels::panel_width,
-                     std::min(g.columns, panels * (c + 1) / chunks * cpu_kernels::panel_width), memory);
-    else
-      kernels_->gemm(g, g.rows * c / chunks, g.rows * (c + 1) / chunks, 0, g.columns, memory);
-  });
-}
-
-RLCORE_END
-#endif

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "rlcore/core/random.hpp"
@@ -67,6 +68,18 @@ struct prompt_token {
   float logp = 0;
   std::int64_t rank = 0;
   std::span<const token_logprob> most_likely = {};  ///< job::prompt_logprobs of them
+};
+
+/// What session::step() calls; these do nothing. A listener derives from it and hides what it wants to hear.
+struct session_listener {
+  /// A token of a prompt has its log-prob.
+  void on_prompt(const prompt_token&) {}
+  /// A sequence has drawn a token.
+  void on_token(const drawn_token&) {}
+  /// A turn is about to end with finish::failed, for this reason: a sentence.
+  void on_failure(ticket, const std::string&) {}
+  /// A turn has ended. Nothing more is said about the job, unless it is kept open.
+  void on_end(ticket, finish) {}
 };
 
 }  // namespace rollout

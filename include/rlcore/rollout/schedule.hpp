@@ -39,7 +39,18 @@ class schedule {
   static std::int64_t pages_of(std::int64_t longest) noexcept { return kv_pages(longest - 1); }
 
   /// Begins anew, without any sequence. `pool` has enough pages for any one sequence, and must live as long.
-  void start(const schedule_limits& limits, page_pool& pool);
+  void start(const schedule_limits& limits, page_pool& pool) {
+    limits_ = limits, pool_ = &pool;
+    preemptions_ = passes_ = fed_ = drawn_ = 0;
+    growing_ = following_ = 0;
+    running_.clear(), waiting_.clear(), held_.clear();
+    prefixes_.start(limits.share_prefixes ? pool.pages() : 0, pool);
+    table_row_ = static_cast<std::size_t>(std::max<std::int64_t>(1, pages_of(limits.longest)));
+    table_.resize(table_row_ * static_cast<std::size_t>(limits.max_sequences));
+    free_slots_.clear();
+    for (std::int64_t s = limits.max_sequences; s-- > 0;) free_slots_.push_back(static_cast<std::int32_t>(s));
+    running_.reserve(free_slots_.size());
+  }
 
   /// A sequence that is to draw tokens. It must live until it ends or is removed.
   void add(sequence& s) {
@@ -48,7 +59,18 @@ class schedule {
     waiting_.add(s);
   }
   /// Between passes: a sequence that is not to go on.
-  void remove(sequence& s);
+  void remove(sequence& s) {
+    if (s.plan.where == state::waiting) waiting_.remove(s);
+    if (s.plan.where == state::running) {
+      for (std::size_t i = running_.size(); i-- > 0;)  // who follows looks for another leader
+        if (running_[i]->plan.leader == &s) send_back(i);
+      leave(s);
+      std::erase(running_, &s);
+    }
+    s.plan.where = state::open;
+    s.has_read();
+    if (!held_.empty() && !is_next(held_group_)) drop_held();
+  }
   /// Between passes: keys and values are of no use any more. All sequences are fed again.
   void forget_pages() {
     while (!running_.empty()) send_back(running_.size() - 1);
@@ -66,7 +88,21 @@ class schedule {
   /// Tokens that were found among the pages of earlier sequences.
   std::size_t prefix_hits() const noexcept { return prefixes_.hits(); }
 
-  void plan();
+  void plan() {
+    chunks_.clear(), before_.clear(), after_.clear(), draws_.clear(), scores_.clear();
+    room_ = limits_.max_batched_tokens, score_room_ = limits_.score_rows, picture_room_ = limits_.picture_rows;
+    for (std::size_t i = 0; limits_.chunk_prompts && i < running_.size(); ++i)  // the vector may shrink at its end
+      if (running_[i]->draws_next()) feed(*running_[i]);
+    if (limits_.prompt_tokens > 0) room_ = std::min(room_, limits_.prompt_tokens);
+    for (std::size_t i = 0; i < running_.size(); ++i)
+      if (running_[i]->plan.fed < std::ssize(running_[i]->tokens)) feed(*running_[i]);
+    while (admit()) {
+    }
+    if (chunks_.empty()) throw std::logic_error("rlcore: rollout::schedule: nothing can be fed");
+    chunks_.order();
+    share_read_prompts();
+    ++passes_;
+  }
   std::span<const nn::decode_chunk> chunks() const noexcept { return chunks_.all(); }
   /// The sequence that chunks()[chunk] belongs to.
   const sequence& sequence_of(std::size_t chunk) const { return *chunks_.owners()[chunk]; }
@@ -79,7 +115,24 @@ class schedule {
 
   /// Appends the drawn tokens; ends the sequences that have drawn one of their stop_ids or reached their length, and
   /// those whose token is -1: there was none to draw.
-  void accept(std::span<const std::int32_t> tokens);
+  void accept(std::span<const std::int32_t> tokens) {
+    for (sequence* s : chunks_.owners()) prefixes_.remember(*s, pages_of_slot(s->plan.slot));
+    for (const scheduled_score& s : scores_) s.of->plan.scored = s.number;
+    bool ended = false;
+    for (std::size_t i = 0; i < draws_.size(); ++i) {
+      sequence& s = *draws_[i].of;
+      const bool drawn = tokens[i] >= 0;
+      if (drawn) s.append(tokens[i]);
+      const bool stops = std::ranges::find(s.asked.stop_ids, tokens[i]) != s.asked.stop_ids.end();
+      if (drawn && !stops && std::ssize(s.tokens) < s.longest) continue;
+      s.reason = !drawn ? finish::failed : stops ? finish::eos : finish::length;
+      leave(s);
+      s.plan.where = state::open;
+      ended = true;
+    }
+    drawn_ += draws_.size();
+    if (ended) std::erase_if(running_, [](const sequence* s) { return s->plan.where == state::open; });
+  }
 
  private:
   using state = sequence::scheduled::state;
@@ -88,28 +141,99 @@ class schedule {
   std::int32_t* pages_of_slot(std::int32_t slot) { return table_.data() + static_cast<std::size_t>(slot) * table_row_; }
 
   /// Feeds as many of the sequence's tokens as this pass takes; false if it takes none.
-  bool feed(sequence& s);
-  void push_chunk(sequence& s, std::int64_t take, bool wants_logits);
+  bool feed(sequence& s) {
+    s.plan.reads_prompt = false;
+    if (s.plan.leader != nullptr || room_ <= 0) return false;
+    const std::int64_t all = std::ssize(s.tokens), fed = s.plan.fed;
+    if (s.unscored() && fed >= s.plan.scored) return score(s);
+    const bool in_prompt = fed < s.prompt_length;
+    const std::int64_t left = (s.unscored() ? s.plan.scored : in_prompt ? s.prompt_length : all) - fed;
+    std::int64_t take = std::min(left, room_);
+    if (take < left && !limits_.chunk_prompts) {
+      if (!chunks_.empty()) return false;
+      take = left;
+    }
+    if (!make_pages(s, fed + take) || !show(s, take)) return false;
+    push_chunk(s, take, fed + take == all);
+    s.plan.reads_prompt = in_prompt && s.plan.fed == s.prompt_length;
+    if (s.plan.fed >= s.prompt_length) s.has_read();
+    return true;
+  }
+  void push_chunk(sequence& s, std::int64_t take, bool wants_logits) {
+    const auto first = static_cast<std::size_t>(s.plan.fed), n = static_cast<std::size_t>(take);
+    chunks_.push({std::span<const std::int32_t>(s.tokens).subspan(first, n), s.plan.fed,
+                  std::span(pages_of_slot(s.plan.slot), static_cast<std::size_t>(s.plan.pages)), wants_logits},
+                 s);
+    s.plan.fed += take;
+    room_ -= take;
+    fed_ += n;
+  }
 
   /// Takes room for the rows that the sequence's next `take` tokens read; false if the pass has none left.
-  bool show(sequence& s, std::int64_t take);
+  bool show(sequence& s, std::int64_t take) {
+    if (!s.shown || s.shown->last_pass == passes_ + 1 || !s.shown->shows(s.plan.fed, s.plan.fed + take)) return true;
+    if (s.shown->rows() > picture_room_) return false;
+    picture_room_ -= s.shown->rows();
+    s.shown->last_pass = passes_ + 1;
+    return true;
+  }
 
   /// Feeds tokens of the prompt one by one, for the logits behind each.
-  bool score(sequence& s);
+  bool score(sequence& s) {
+    const std::int64_t take = std::min({s.prompt_length - 1 - s.plan.fed, room_, score_room_});
+    if (take <= 0 || !make_pages(s, s.plan.fed + take) || !show(s, take)) return false;
+    for (std::int64_t i = 0; i < take; ++i) push_chunk(s, 1, true);
+    score_room_ -= take;
+    return true;
+  }
 
   /// Pages for the sequence's first `tokens` tokens; false if it was the last one and had to leave itself.
-  bool make_pages(sequence& s, std::int64_t tokens);
+  bool make_pages(sequence& s, std::int64_t tokens) {
+    while (s.plan.pages < kv_pages(tokens)) {
+      const std::int32_t got = prefixes_.acquire();
+      if (got >= 0) {
+        add_page(s, got);
+      } else if (!make_room(s)) {
+        return false;
+      }
+    }
+    return true;
+  }
   void add_page(sequence& s, std::int32_t got) {
     pages_of_slot(s.plan.slot)[s.plan.pages++] = got;
     growing_ -= s.plan.pages == s.plan.most_pages;
   }
   /// Frees pages for the sequence; false if it was the last one and had to leave itself.
-  bool make_room(const sequence& s);
+  bool make_room(const sequence& s) {
+    if (!held_.empty()) {
+      drop_held();
+      return true;
+    }
+    if (running_.size() == 1)
+      throw std::logic_error("rlcore: rollout::schedule: one sequence needs more than all pages");
+    const sequence* last = running_.back();
+    send_back(running_.size() - 1);
+    ++preemptions_;
+    return last != &s;
+  }
 
   /// running_[i] gives its pages back and waits again.
-  void send_back(std::size_t i);
+  void send_back(std::size_t i) {
+    sequence& s = *running_[i];
+    leave(s);
+    s.has_read();
+    running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+    s.plan.where = state::waiting;
+    waiting_.add(s);
+  }
   /// The last page first, so that the beginning is found longest.
-  void leave(sequence& s);
+  void leave(sequence& s) {
+    const std::int32_t* pages = pages_of_slot(s.plan.slot);
+    for (std::int32_t i = s.plan.pages; i-- > s.plan.first_page;) pool_->release(pages[i]);
+    growing_ -= s.plan.pages < s.plan.most_pages;
+    following_ -= s.plan.leader != nullptr;
+    free_slots_.push_back(s.plan.slot);
+  }
   void drop_held() {
     for (std::size_t i = held_.size(); i-- > 0;) pool_->release(held_[i]);
     held_.clear();
@@ -124,20 +248,123 @@ class schedule {
   };
 
   /// Starts the next waiting sequence; false if there is none or it has to wait.
-  bool admit();
+  bool admit() {
+    if (free_slots_.empty() || waiting_.empty()) return false;
+    sequence& s = waiting_.next();
+    const beginning from = beginning_of(s);
+    if (from.leader == nullptr && room_ <= 0) return false;
+    const std::int64_t shared = from.tokens / page, fresh = kv_pages(std::ssize(s.tokens)) - shared;
+    const auto revived = std::ranges::count_if(from.pages.first(from.leader ? 0 : static_cast<std::size_t>(shared)),
+                                               [&](std::int32_t p) { return pool_->users(p) == 0; });
+    if (pool_->available() - revived < fresh + growing_) {  // whoever may still grow has a page in hand
+      if (!running_.empty()) return false;
+      if (held_.empty()) throw std::logic_error("rlcore: rollout::schedule: one sequence needs more than all pages");
+      drop_held();
+      return true;
+    }
+    waiting_.take();
+    if (from.found) prefixes_.count(from.tokens);
+    place(s, from);
+    for (std::int64_t i = 0; i < fresh; ++i) add_page(s, prefixes_.acquire());
+    if (!from.leader && from.tokens % page != 0)
+      before_.push_back({pages_of_slot(s.plan.slot)[shared], from.pages[static_cast<std::size_t>(shared)]});
+    if (!held_.empty() && !is_next(held_group_)) drop_held();
+    if (s.plan.fed >= s.prompt_length) s.has_read();
+    if (from.leader != nullptr || feed(s)) return true;
+    return s.plan.where == state::running && s.unscored() && score_room_ <= 0;  // holds up nobody behind it
+  }
   /// Gives the sequence a place among those that run, and the pages that it shares.
-  void place(sequence& s, const beginning& from);
+  void place(sequence& s, const beginning& from) {
+    sequence::scheduled& plan = s.plan;
+    s.tokens.reserve(static_cast<std::size_t>(s.longest));
+    plan.where = state::running;
+    plan.slot = free_slots_.back();
+    free_slots_.pop_back();
+    running_.insert(std::ranges::upper_bound(running_, &s, [](auto* a, auto* b) { return a->before(*b); }), &s);
+    plan.pages = static_cast<std::int32_t>(from.tokens / page);
+    plan.most_pages = static_cast<std::int32_t>(pages_of(s.longest));
+    plan.fed = from.tokens;
+    if (plan.fed < s.prompt_length) s.will_read();
+    plan.leader = from.leader;
+    plan.remembered = 0, plan.last_page = 0;
+    plan.first_page = from.leader != nullptr ? plan.pages : 0;
+    growing_ += plan.pages < plan.most_pages;
+    following_ += from.leader != nullptr;
+    for (std::int32_t i = plan.first_page; i < plan.pages; ++i)
+      pool_->share(pages_of_slot(plan.slot)[i] = from.pages[static_cast<std::size_t>(i)]);
+  }
 
   /// Without a leader at least one token is left to feed, for the logits. Of a prompt that is to be scored no row may
   /// be missed, so it has none.
-  beginning beginning_of(const sequence& s);
+  beginning beginning_of(const sequence& s) {
+    const std::int64_t fed_before = s.prompt_length - (s.response_length() == 0);
+    beginning from;
+    if (!s.unscored() && !held_.empty() && held_group_ == s.group) from = {held_, fed_before};
+    if (!s.unscored() && from.pages.empty()) {
+      const auto after = std::ranges::upper_bound(running_, &s, [](auto* a, auto* b) { return a->before(*b); });
+      sequence* const m = after == running_.begin() ? nullptr : *std::prev(after);
+      if (m != nullptr && m->group == s.group) {
+        const sequence::scheduled& plan = m->plan;
+        if (plan.leader != nullptr) return {{}, s.prompt_length, plan.leader};
+        if (plan.reads_prompt || plan.fed < m->prompt_length) return {{}, s.prompt_length, m};
+        from = {std::span(pages_of_slot(plan.slot), static_cast<std::size_t>(plan.pages)), fed_before};
+      }
+    }
+    const auto found = prefixes_.find(s, s.unscored() ? s.plan.scored : std::ssize(s.tokens) - 1);
+    if (const std::int64_t tokens = std::ssize(found) * page; tokens > from.tokens)
+      from = {found, tokens, nullptr, true};
+    return from;
+  }
   bool is_next(std::uint64_t group) const { return !waiting_.empty() && waiting_.next().group == group; }
 
   /// Gives followers the pages of the prompts that this pass reads, then sets the rows of logits and their draws.
-  void share_read_prompts();
+  void share_read_prompts() {
+    for (std::size_t i = 0; i < chunks_.size(); ++i) {
+      sequence& s = *chunks_.owners()[i];
+      s.plan.chunk = static_cast<std::int32_t>(i);
+      s.plan.draws = 0;
+      if (!s.plan.reads_prompt || !is_next(s.group) || (!held_.empty() && held_group_ == s.group)) continue;
+      drop_held();
+      const std::int32_t* pages = pages_of_slot(s.plan.slot);
+      held_.assign(pages, pages + kv_pages(s.prompt_length));
+      held_group_ = s.group;
+      for (const std::int32_t p : held_) pool_->share(p);
+    }
+    forked_.clear();
+    for (std::size_t i = 0; following_ > 0 && i < running_.size(); ++i) {
+      sequence& s = *running_[i];
+      if (s.plan.leader != nullptr && s.plan.leader->plan.reads_prompt) take_prompt(s, *s.plan.leader);
+    }
+    set_rows();
+  }
   /// The follower takes the pages of the prompt that its leader reads in this pass.
-  void take_prompt(sequence& s, const sequence& leader);
-  void set_rows();
+  void take_prompt(sequence& s, const sequence& leader) {
+    const std::int32_t *theirs = pages_of_slot(leader.plan.slot), shared = s.plan.first_page;
+    std::int32_t* mine = pages_of_slot(s.plan.slot);
+    for (std::int32_t k = 0; k < shared; ++k) pool_->share(mine[k] = theirs[k]);
+    if (s.prompt_length % page != 0) after_.push_back({mine[shared], theirs[shared]});
+    if (s.response_length() == 0) {
+      chunks_[static_cast<std::size_t>(leader.plan.chunk)].wants_logits = true;
+      forked_.push_back({leader.plan.chunk, &s});
+    }
+    s.plan.first_page = 0;
+    s.plan.leader = nullptr;
+    --following_;
+  }
+  void set_rows() {
+    std::int32_t row = 0;
+    for (std::size_t i = 0; i < chunks_.size(); ++i) {
+      if (!chunks_[i].wants_logits) continue;
+      sequence& s = *chunks_.owners()[i];
+      s.plan.row = row++;
+      const std::int64_t end = chunks_[i].first_position + std::ssize(chunks_[i].ids);
+      if (s.unscored() && end < s.prompt_length) scores_.push_back({s.plan.row, &s, end});
+      if (end == std::ssize(s.tokens)) draw(s, s);
+    }
+    for (const auto& [chunk, s] : forked_) draw(*s, *chunks_.owners()[static_cast<std::size_t>(chunk)]);
+    if (!forked_.empty())
+      std::ranges::sort(draws_, {}, [](const scheduled_draw& d) { return std::pair(d.turn, d.row); });
+  }
   /// The sequence draws from the row of `reader`, as the next in turn.
   void draw(sequence& s, sequence& reader) {
     draws_.push_back({reader.plan.row, reader.plan.draws++, &s, static_cast<std::uint32_t>(s.response_length())});
@@ -164,271 +391,3 @@ class schedule {
 
 }  // namespace rollout
 RLCORE_END
-
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_ROLLOUT)
-RLCORE_BEGIN
-namespace rollout {
-
-RLCORE_INLINE void schedule::start(const schedule_limits& limits, page_pool& pool) {
-  limits_ = limits, pool_ = &pool;
-  preemptions_ = passes_ = fed_ = drawn_ = 0;
-  growing_ = following_ = 0;
-  running_.clear(), waiting_.clear(), held_.clear();
-  prefixes_.start(limits.share_prefixes ? pool.pages() : 0, pool);
-  table_row_ = static_cast<std::size_t>(std::max<std::int64_t>(1, pages_of(limits.longest)));
-  table_.resize(table_row_ * static_cast<std::size_t>(limits.max_sequences));
-  free_slots_.clear();
-  for (std::int64_t s = limits.max_sequences; s-- > 0;) free_slots_.push_back(static_cast<std::int32_t>(s));
-  running_.reserve(free_slots_.size());
-}
-
-RLCORE_INLINE void schedule::remove(sequence& s) {
-  if (s.plan.where == state::waiting) waiting_.remove(s);
-  if (s.plan.where == state::running) {
-    for (std::size_t i = running_.size(); i-- > 0;)  // who follows looks for another leader
-      if (running_[i]->plan.leader == &s) send_back(i);
-    leave(s);
-    std::erase(running_, &s);
-  }
-  s.plan.where = state::open;
-  s.has_read();
-  if (!held_.empty() && !is_next(held_group_)) drop_held();
-}
-
-RLCORE_INLINE void schedule::plan() {
-  chunks_.clear(), before_.clear(), after_.clear(), draws_.clear(), scores_.clear();
-  room_ = limits_.max_batched_tokens, score_room_ = limits_.score_rows, picture_room_ = limits_.picture_rows;
-  for (std::size_t i = 0; limits_.chunk_prompts && i < running_.size(); ++i)  // the vector may shrink at its end
-    if (running_[i]->draws_next()) feed(*running_[i]);
-  if (limits_.prompt_tokens > 0) room_ = std::min(room_, limits_.prompt_tokens);
-  for (std::size_t i = 0; i < running_.size(); ++i)
-    if (running_[i]->plan.fed < std::ssize(running_[i]->tokens)) feed(*running_[i]);
-  while (admit()) {
-  }
-  if (chunks_.empty()) throw std::logic_error("rlcore: rollout::schedule: nothing can be fed");
-  chunks_.order();
-  share_read_prompts();
-  ++passes_;
-}
-
-RLCORE_INLINE void schedule::accept(std::span<const std::int32_t> tokens) {
-  for (sequence* s : chunks_.owners()) prefixes_.remember(*s, pages_of_slot(s->plan.slot));
-  for (const scheduled_score& s : scores_) s.of->plan.scored = s.number;
-  bool ended = false;
-  for (std::size_t i = 0; i < draws_.size(); ++i) {
-    sequence& s = *draws_[i].of;
-    const bool drawn = tokens[i] >= 0;
-    if (drawn) s.append(tokens[i]);
-    const bool stops = std::ranges::find(s.asked.stop_ids, tokens[i]) != s.asked.stop_ids.end();
-    if (drawn && !stops && std::ssize(s.tokens) < s.longest) continue;
-    s.reason = !drawn ? finish::failed : stops ? finish::eos : finish::length;
-    leave(s);
-    s.plan.where = state::open;
-    ended = true;
-  }
-  drawn_ += draws_.size();
-  if (ended) std::erase_if(running_, [](const sequence* s) { return s->plan.where == state::open; });
-}
-
-RLCORE_INLINE bool schedule::feed(sequence& s) {
-  s.plan.reads_prompt = false;
-  if (s.plan.leader != nullptr || room_ <= 0) return false;
-  const std::int64_t all = std::ssize(s.tokens), fed = s.plan.fed;
-  if (s.unscored() && fed >= s.plan.scored) return score(s);
-  const bool in_prompt = fed < s.prompt_length;
-  const std::int64_t left = (s.unscored() ? s.plan.scored : in_prompt ? s.prompt_length : all) - fed;
-  std::int64_t take = std::min(left, room_);
-  if (take < left && !limits_.chunk_prompts) {
-    if (!chunks_.empty()) return false;
-    take = left;
-  }
-  if (!make_pages(s, fed + take) || !show(s, take)) return false;
-  push_chunk(s, take, fed + take == all);
-  s.plan.reads_prompt = in_prompt && s.plan.fed == s.prompt_length;
-  if (s.plan.fed >= s.prompt_length) s.has_read();
-  return true;
-}
-
-RLCORE_INLINE void schedule::push_chunk(sequence& s, std::int64_t take, bool wants_logits) {
-  const auto first = static_cast<std::size_t>(s.plan.fed), n = static_cast<std::size_t>(take);
-  chunks_.push({std::span<const std::int32_t>(s.tokens).subspan(first, n), s.plan.fed,
-                std::span(pages_of_slot(s.plan.slot), static_cast<std::size_t>(s.plan.pages)), wants_logits},
-               s);
-  s.plan.fed += take;
-  room_ -= take;
-  fed_ += n;
-}
-
-RLCORE_INLINE bool schedule::show(sequence& s, std::int64_t take) {
-  if (!s.shown || s.shown->last_pass == passes_ + 1 || !s.shown->shows(s.plan.fed, s.plan.fed + take)) return true;
-  if (s.shown->rows() > picture_room_) return false;
-  picture_room_ -= s.shown->rows();
-  s.shown->last_pass = passes_ + 1;
-  return true;
-}
-
-RLCORE_INLINE bool schedule::score(sequence& s) {
-  const std::int64_t take = std::min({s.prompt_length - 1 - s.plan.fed, room_, score_room_});
-  if (take <= 0 || !make_pages(s, s.plan.fed + take) || !show(s, take)) return false;
-  for (std::int64_t i = 0; i < take; ++i) push_chunk(s, 1, true);
-  score_room_ -= take;
-  return true;
-}
-
-RLCORE_INLINE bool schedule::make_pages(sequence& s, std::int64_t tokens) {
-  while (s.plan.pages < kv_pages(tokens)) {
-    const std::int32_t got = prefixes_.acquire();
-    if (got >= 0) {
-      add_page(s, got);
-    } else if (!make_room(s)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-RLCORE_INLINE bool schedule::make_room(const sequence& s) {
-  if (!held_.empty()) {
-    drop_held();
-    return true;
-  }
-  if (running_.size() == 1) throw std::logic_error("rlcore: rollout::schedule: one sequence needs more than all pages");
-  const sequence* last = running_.back();
-  send_back(running_.size() - 1);
-  ++preemptions_;
-  return last != &s;
-}
-
-RLCORE_INLINE void schedule::send_back(std::size_t i) {
-  sequence& s = *running_[i];
-  leave(s);
-  s.has_read();
-  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
-  s.plan.where = state::waiting;
-  waiting_.add(s);
-}
-
-RLCORE_INLINE void schedule::leave(sequence& s) {
-  const std::int32_t* pages = pages_of_slot(s.plan.slot);
-  for (std::int32_t i = s.plan.pages; i-- > s.plan.first_page;) pool_->release(pages[i]);
-  growing_ -= s.plan.pages < s.plan.most_pages;
-  following_ -= s.plan.leader != nullptr;
-  free_slots_.push_back(s.plan.slot);
-}
-
-RLCORE_INLINE bool schedule::admit() {
-  if (free_slots_.empty() || waiting_.empty()) return false;
-  sequence& s = waiting_.next();
-  const beginning from = beginning_of(s);
-  if (from.leader == nullptr && room_ <= 0) return false;
-  const std::int64_t shared = from.tokens / page, fresh = kv_pages(std::ssize(s.tokens)) - shared;
-  const auto revived = std::ranges::count_if(from.pages.first(from.leader ? 0 : static_cast<std::size_t>(shared)),
-                                             [&](std::int32_t p) { return pool_->users(p) == 0; });
-  if (pool_->available() - revived < fresh + growing_) {  // whoever may still grow has a page in hand
-    if (!running_.empty()) return false;
-    if (held_.empty()) throw std::logic_error("rlcore: rollout::schedule: one sequence needs more than all pages");
-    drop_held();
-    return true;
-  }
-  waiting_.take();
-  if (from.found) prefixes_.count(from.tokens);
-  place(s, from);
-  for (std::int64_t i = 0; i < fresh; ++i) add_page(s, prefixes_.acquire());
-  if (!from.leader && from.tokens % page != 0)
-    before_.push_back({pages_of_slot(s.plan.slot)[shared], from.pages[static_cast<std::size_t>(shared)]});
-  if (!held_.empty() && !is_next(held_group_)) drop_held();
-  if (s.plan.fed >= s.prompt_length) s.has_read();
-  if (from.leader != nullptr || feed(s)) return true;
-  return s.plan.where == state::running && s.unscored() && score_room_ <= 0;  // holds up nobody behind it
-}
-
-RLCORE_INLINE void schedule::place(sequence& s, const beginning& from) {
-  sequence::scheduled& plan = s.plan;
-  s.tokens.reserve(static_cast<std::size_t>(s.longest));
-  plan.where = state::running;
-  plan.slot = free_slots_.back();
-  free_slots_.pop_back();
-  running_.insert(std::ranges::upper_bound(running_, &s, [](auto* a, auto* b) { return a->before(*b); }), &s);
-  plan.pages = static_cast<std::int32_t>(from.tokens / page);
-  plan.most_pages = static_cast<std::int32_t>(pages_of(s.longest));
-  plan.fed = from.tokens;
-  if (plan.fed < s.prompt_length) s.will_read();
-  plan.leader = from.leader;
-  plan.remembered = 0, plan.last_page = 0;
-  plan.first_page = from.leader != nullptr ? plan.pages : 0;
-  growing_ += plan.pages < plan.most_pages;
-  following_ += from.leader != nullptr;
-  for (std::int32_t i = plan.first_page; i < plan.pages; ++i)
-    pool_->share(pages_of_slot(plan.slot)[i] = from.pages[static_cast<std::size_t>(i)]);
-}
-
-RLCORE_INLINE auto schedule::beginning_of(const sequence& s) -> beginning {
-  const std::int64_t fed_before = s.prompt_length - (s.response_length() == 0);
-  beginning from;
-  if (!s.unscored() && !held_.empty() && held_group_ == s.group) from = {held_, fed_before};
-  if (!s.unscored() && from.pages.empty()) {
-    const auto after = std::ranges::upper_bound(running_, &s, [](auto* a, auto* b) { return a->before(*b); });
-    sequence* const m = after == running_.begin() ? nullptr : *std::prev(after);
-    if (m != nullptr && m->group == s.group) {
-      const sequence::scheduled& plan = m->plan;
-      if (plan.leader != nullptr) return {{}, s.prompt_length, plan.leader};
-      if (plan.reads_prompt || plan.fed < m->prompt_length) return {{}, s.prompt_length, m};
-      from = {std::span(pages_of_slot(plan.slot), static_cast<std::size_t>(plan.pages)), fed_before};
-    }
-  }
-  const auto found = prefixes_.find(s, s.unscored() ? s.plan.scored : std::ssize(s.tokens) - 1);
-  if (const std::int64_t tokens = std::ssize(found) * page; tokens > from.tokens) from = {found, tokens, nullptr, true};
-  return from;
-}
-
-RLCORE_INLINE void schedule::share_read_prompts() {
-  for (std::size_t i = 0; i < chunks_.size(); ++i) {
-    sequence& s = *chunks_.owners()[i];
-    s.plan.chunk = static_cast<std::int32_t>(i);
-    s.plan.draws = 0;
-    if (!s.plan.reads_prompt || !is_next(s.group) || (!held_.empty() && held_group_ == s.group)) continue;
-    drop_held();
-    const std::int32_t* pages = pages_of_slot(s.plan.slot);
-    held_.assign(pages, pages + kv_pages(s.prompt_length));
-    held_group_ = s.group;
-    for (const std::int32_t p : held_) pool_->share(p);
-  }
-  forked_.clear();
-  for (std::size_t i = 0; following_ > 0 && i < running_.size(); ++i) {
-    sequence& s = *running_[i];
-    if (s.plan.leader != nullptr && s.plan.leader->plan.reads_prompt) take_prompt(s, *s.plan.leader);
-  }
-  set_rows();
-}
-
-RLCORE_INLINE void schedule::take_prompt(sequence& s, const sequence& leader) {
-  const std::int32_t *theirs = pages_of_slot(leader.plan.slot), shared = s.plan.first_page;
-  std::int32_t* mine = pages_of_slot(s.plan.slot);
-  for (std::int32_t k = 0; k < shared; ++k) pool_->share(mine[k] = theirs[k]);
-  if (s.prompt_length % page != 0) after_.push_back({mine[shared], theirs[shared]});
-  if (s.response_length() == 0) {
-    chunks_[static_cast<std::size_t>(leader.plan.chunk)].wants_logits = true;
-    forked_.push_back({leader.plan.chunk, &s});
-  }
-  s.plan.first_page = 0;
-  s.plan.leader = nullptr;
-  --following_;
-}
-
-RLCORE_INLINE void schedule::set_rows() {
-  std::int32_t row = 0;
-  for (std::size_t i = 0; i < chunks_.size(); ++i) {
-    if (!chunks_[i].wants_logits) continue;
-    sequence& s = *chunks_.owners()[i];
-    s.plan.row = row++;
-    const std::int64_t end = chunks_[i].first_position + std::ssize(chunks_[i].ids);
-    if (s.unscored() && end < s.prompt_length) scores_.push_back({s.plan.row, &s, end});
-    if (end == std::ssize(s.tokens)) draw(s, s);
-  }
-  for (const auto& [chunk, s] : forked_) draw(*s, *chunks_.owners()[static_cast<std::size_t>(chunk)]);
-  if (!forked_.empty()) std::ranges::sort(draws_, {}, [](const scheduled_draw& d) { return std::pair(d.turn, d.row); });
-}
-
-}  // namespace rollout
-RLCORE_END
-#endif

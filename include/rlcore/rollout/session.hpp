@@ -32,18 +32,6 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// What step() calls; these do nothing. A listener derives from it and hides what it wants to hear.
-struct session_listener {
-  /// A token of a prompt has its log-prob.
-  void on_prompt(const prompt_token&) {}
-  /// A sequence has drawn a token.
-  void on_token(const drawn_token&) {}
-  /// A turn is about to end with finish::failed, for this reason: a sentence.
-  void on_failure(ticket, const std::string&) {}
-  /// A turn has ended. Nothing more is said about the job, unless it is kept open.
-  void on_end(ticket, finish) {}
-};
-
 /// Generates whatever is submitted. One thread calls step() and wait(); all other functions may be called from any
 /// thread and take effect between two passes. The text of a job depends on nothing but what job says, neither on its
 /// company nor on the time of its arrival. See docs/rollout.md.

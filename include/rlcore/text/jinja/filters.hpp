@@ -34,105 +34,7 @@ inline value without_case(const value& v, bool case_sensitive) {
   return !case_sensitive && v.text() ? value(change_case(*v.text(), false)) : v;
 }
 
-value tojson(const value& v, call_arguments& a, services& run);
-
-value join(const value& v, call_arguments& a, services& run);
-
-/// select, reject, selectattr, rejectattr: the elements (or an attribute of them) that pass a test, or do not.
-template <bool by_attribute, bool wanted>
-value chosen(const value& v, call_arguments& a, services& run) {
-  value::list out;
-  const std::size_t test = by_attribute ? 1 : 0;
-  call_arguments rest{"test", {}, a.named};
-  if (a.positional.size() > test + 1) rest.positional.assign(a.positional.begin() + test + 1, a.positional.end());
-  const auto items = elements_of(v, run);
-  for (const value& item : *items) {
-    const value tested = by_attribute ? path_of(item, a.get(0, "attribute")) : item;
-    const bool passes =
-        a.positional.size() > test ? run.passes(text_of(a.positional[test], "select"), tested, rest) : tested.truth();
-    if (passes == wanted) out.push_back(item);
-  }
-  return out;
-}
-
-value map(const value& v, call_arguments& a, services& run);
-
-/// list.sort without regard to case unless asked for.
-value::list sorted(value::list items, const value* attribute, bool reverse, bool case_sensitive);
-
-value sort(const value& v, call_arguments& a, services& run);
-
-value dictsort(const value& v, call_arguments& a, services& run);
-
-value unique(const value& v, call_arguments& a, services& run);
-
-template <bool largest>
-value extreme(const value& v, call_arguments& a, services& run) {
-  const auto items = elements_of(v, run);
-  if (items->empty()) return undefined{"the extreme of nothing"};
-  const value* best = &items->front();
-  const bool sensitive = flag(a, 0, "case_sensitive", false);
-  for (const value& item : *items) {
-    const value x = without_case(item, sensitive), y = without_case(*best, sensitive);
-    if (largest ? less(y, x) : less(x, y)) best = &item;
-  }
-  return *best;
-}
-
-value sum(const value& v, call_arguments& a, services& run);
-
-value to_integer(const value& v, call_arguments& a, services&);
-
-value to_real(const value& v, call_arguments& a, services&);
-
-value round(const value& v, call_arguments& a, services&);
-
-value indent(const value& v, call_arguments& a, services& run);
-
-value escape(const value& v, call_arguments&, services& run);
-
-value length(const value& x, call_arguments&, services&);
-
-value otherwise(const value& x, call_arguments& args, services&);
-
-inline value written(const value& x, call_arguments&, services&) { return to_text(x); }
-
-inline value trim(const value& x, call_arguments& args, services&) {
-  const value* set = args.find(0, "chars");
-  return strip(to_text(x), set == nullptr ? nullptr : set->text(), true, true);
-}
-
-template <bool First>
-value end_of(const value& x, call_arguments&, services& run) {
-  const auto items = elements_of(x, run);
-  if (items->empty()) return undefined{First ? "the first of nothing" : "the last of nothing"};
-  return First ? items->front() : items->back();
-}
-
-value items_of(const value& x, call_arguments&, services&);
-
-value reverse(const value& x, call_arguments&, services& run);
-
-value with_replacements(const value& x, call_arguments& args, services& run);
-
-inline value magnitude(const value& x, call_arguments&, services&) {
-  if (x.as<double>()) return std::abs(x.real());
-  return static_cast<std::int64_t>(std::abs(integer_of(x, "abs")));
-}
-
-}  // namespace detail
-
-/// All filters by name, those of jinja2 that templates use; tojson as transformers has it.
-const std::map<std::string_view, filter_function>& filters();
-
-}  // namespace text::jinja
-RLCORE_END
-
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
-RLCORE_BEGIN
-namespace text::jinja::detail {
-
-RLCORE_INLINE value tojson(const value& v, call_arguments& a, services& run) {
+inline value tojson(const value& v, call_arguments& a, services& run) {
   a.check(4, {"ensure_ascii", "indent", "separators", "sort_keys"});
   json_style style{.ascii = flag(a, 0, "ensure_ascii", false), .sorted = flag(a, 3, "sort_keys", false)};
   if (const value* indent = a.find(1, "indent"); indent != nullptr && !indent->is_none()) {
@@ -151,7 +53,7 @@ RLCORE_INLINE value tojson(const value& v, call_arguments& a, services& run) {
   return out;
 }
 
-RLCORE_INLINE value join(const value& v, call_arguments& a, services& run) {
+inline value join(const value& v, call_arguments& a, services& run) {
   a.check(2, {"d", "attribute"});
   const value* between = a.find(0, "d");
   const value* attribute = a.find(1, "attribute");
@@ -168,7 +70,24 @@ RLCORE_INLINE value join(const value& v, call_arguments& a, services& run) {
   return out;
 }
 
-RLCORE_INLINE value map(const value& v, call_arguments& a, services& run) {
+/// select, reject, selectattr, rejectattr: the elements (or an attribute of them) that pass a test, or do not.
+template <bool by_attribute, bool wanted>
+value chosen(const value& v, call_arguments& a, services& run) {
+  value::list out;
+  const std::size_t test = by_attribute ? 1 : 0;
+  call_arguments rest{"test", {}, a.named};
+  if (a.positional.size() > test + 1) rest.positional.assign(a.positional.begin() + test + 1, a.positional.end());
+  const auto items = elements_of(v, run);
+  for (const value& item : *items) {
+    const value tested = by_attribute ? path_of(item, a.get(0, "attribute")) : item;
+    const bool passes =
+        a.positional.size() > test ? run.passes(text_of(a.positional[test], "select"), tested, rest) : tested.truth();
+    if (passes == wanted) out.push_back(item);
+  }
+  return out;
+}
+
+inline value map(const value& v, call_arguments& a, services& run) {
   value::list out;
   const value* attribute = a.positional.empty() ? a.find(0, "attribute") : nullptr;
   if (attribute == nullptr && a.positional.empty()) throw render_error("map: expected a filter or attribute=...");
@@ -186,7 +105,8 @@ RLCORE_INLINE value map(const value& v, call_arguments& a, services& run) {
   return out;
 }
 
-RLCORE_INLINE value::list sorted(value::list items, const value* attribute, bool reverse, bool case_sensitive) {
+/// list.sort without regard to case unless asked for.
+inline value::list sorted(value::list items, const value* attribute, bool reverse, bool case_sensitive) {
   std::vector<std::pair<value, value>> keyed;
   for (value& item : items)
     keyed.emplace_back(without_case(attribute == nullptr ? item : path_of(item, *attribute), case_sensitive), item);
@@ -197,7 +117,7 @@ RLCORE_INLINE value::list sorted(value::list items, const value* attribute, bool
   return items;
 }
 
-RLCORE_INLINE value sort(const value& v, call_arguments& a, services& run) {
+inline value sort(const value& v, call_arguments& a, services& run) {
   a.check(3, {"reverse", "case_sensitive", "attribute"});
   const value* attribute = a.find(2, "attribute");
   if (attribute != nullptr && attribute->is_none()) attribute = nullptr;
@@ -206,7 +126,7 @@ RLCORE_INLINE value sort(const value& v, call_arguments& a, services& run) {
   return sorted(*items, attribute, flag(a, 0, "reverse", false), flag(a, 1, "case_sensitive", false));
 }
 
-RLCORE_INLINE value dictsort(const value& v, call_arguments& a, services& run) {
+inline value dictsort(const value& v, call_arguments& a, services& run) {
   a.check(3, {"case_sensitive", "by", "reverse"});
   const auto* members = v.as<value::dictionary_pointer>();
   if (members == nullptr) throw render_error("dictsort: expected a dict, found " + std::string(v.type_name()));
@@ -216,7 +136,7 @@ RLCORE_INLINE value dictsort(const value& v, call_arguments& a, services& run) {
   return sorted(pairs_of(**members), &position, flag(a, 2, "reverse", false), flag(a, 0, "case_sensitive", false));
 }
 
-RLCORE_INLINE value unique(const value& v, call_arguments& a, services& run) {
+inline value unique(const value& v, call_arguments& a, services& run) {
   value::list out, seen;
   const auto items = elements_of(v, run);
   for (const value& item : *items) {
@@ -229,7 +149,20 @@ RLCORE_INLINE value unique(const value& v, call_arguments& a, services& run) {
   return out;
 }
 
-RLCORE_INLINE value sum(const value& v, call_arguments& a, services& run) {
+template <bool largest>
+value extreme(const value& v, call_arguments& a, services& run) {
+  const auto items = elements_of(v, run);
+  if (items->empty()) return undefined{"the extreme of nothing"};
+  const value* best = &items->front();
+  const bool sensitive = flag(a, 0, "case_sensitive", false);
+  for (const value& item : *items) {
+    const value x = without_case(item, sensitive), y = without_case(*best, sensitive);
+    if (largest ? less(y, x) : less(x, y)) best = &item;
+  }
+  return *best;
+}
+
+inline value sum(const value& v, call_arguments& a, services& run) {
   a.check(2, {"attribute", "start"});
   const value* attribute = a.find(0, "attribute");
   double real = 0;
@@ -247,7 +180,7 @@ RLCORE_INLINE value sum(const value& v, call_arguments& a, services& run) {
   return exact ? value(whole) : value(real);
 }
 
-RLCORE_INLINE value to_integer(const value& v, call_arguments& a, services&) {
+inline value to_integer(const value& v, call_arguments& a, services&) {
   if (const std::string* s = v.text()) {
     const std::string digits(strip(*s, nullptr, true, true));
     char* end = nullptr;
@@ -262,7 +195,7 @@ RLCORE_INLINE value to_integer(const value& v, call_arguments& a, services&) {
   return otherwise == nullptr ? value(0) : *otherwise;
 }
 
-RLCORE_INLINE value to_real(const value& v, call_arguments& a, services&) {
+inline value to_real(const value& v, call_arguments& a, services&) {
   if (v.is_number()) return v.real();
   if (const std::string* s = v.text()) {
     const std::string digits(strip(*s, nullptr, true, true));
@@ -274,7 +207,7 @@ RLCORE_INLINE value to_real(const value& v, call_arguments& a, services&) {
   return otherwise == nullptr ? value(0.0) : *otherwise;
 }
 
-RLCORE_INLINE value round(const value& v, call_arguments& a, services&) {
+inline value round(const value& v, call_arguments& a, services&) {
   a.check(2, {"precision", "method"});
   if (!v.is_number()) throw render_error("round: expected a number, found " + std::string(v.type_name()));
   const value* precision = a.find(0, "precision");
@@ -286,7 +219,7 @@ RLCORE_INLINE value round(const value& v, call_arguments& a, services&) {
   return std::strtod(text, nullptr);
 }
 
-RLCORE_INLINE value indent(const value& v, call_arguments& a, services& run) {
+inline value indent(const value& v, call_arguments& a, services& run) {
   a.check(3, {"width", "first", "blank"});
   const value* width = a.find(0, "width");
   std::string space = "    ";
@@ -311,7 +244,7 @@ RLCORE_INLINE value indent(const value& v, call_arguments& a, services& run) {
   return out;
 }
 
-RLCORE_INLINE value escape(const value& v, call_arguments&, services& run) {
+inline value escape(const value& v, call_arguments&, services& run) {
   std::string out;
   for (const char c : to_text(v)) {
     if (c == '&')
@@ -331,7 +264,7 @@ RLCORE_INLINE value escape(const value& v, call_arguments&, services& run) {
   return out;
 }
 
-RLCORE_INLINE value length(const value& x, call_arguments&, services&) {
+inline value length(const value& x, call_arguments&, services&) {
   if (x.is_undefined()) return 0;
   if (x.text()) return static_cast<std::int64_t>(count_characters(*x.text()));
   if (x.items()) return static_cast<std::int64_t>(x.items()->size());
@@ -339,21 +272,35 @@ RLCORE_INLINE value length(const value& x, call_arguments&, services&) {
   throw render_error("length: a " + std::string(x.type_name()) + " has none");
 }
 
-RLCORE_INLINE value otherwise(const value& x, call_arguments& args, services&) {
+inline value otherwise(const value& x, call_arguments& args, services&) {
   args.check(2, {"default_value", "boolean"});
   const value* fallback = args.find(0, "default_value");
   const bool missing = x.is_undefined() || (flag(args, 1, "boolean", false) && !x.truth());
   return !missing ? x : fallback == nullptr ? value("") : *fallback;
 }
 
-RLCORE_INLINE value items_of(const value& x, call_arguments&, services&) {
+inline value written(const value& x, call_arguments&, services&) { return to_text(x); }
+
+inline value trim(const value& x, call_arguments& args, services&) {
+  const value* set = args.find(0, "chars");
+  return strip(to_text(x), set == nullptr ? nullptr : set->text(), true, true);
+}
+
+template <bool First>
+value end_of(const value& x, call_arguments&, services& run) {
+  const auto items = elements_of(x, run);
+  if (items->empty()) return undefined{First ? "the first of nothing" : "the last of nothing"};
+  return First ? items->front() : items->back();
+}
+
+inline value items_of(const value& x, call_arguments&, services&) {
   if (x.is_undefined()) return value::list{};
   if (!x.as<value::dictionary_pointer>())
     throw render_error("items: expected a dict, found " + std::string(x.type_name()));
   return pairs_of(*x.members());
 }
 
-RLCORE_INLINE value reverse(const value& x, call_arguments&, services& run) {
+inline value reverse(const value& x, call_arguments&, services& run) {
   const auto items = elements_of(x, run);
   if (!x.text()) return value::list(items->rbegin(), items->rend());
   std::string out;
@@ -361,7 +308,7 @@ RLCORE_INLINE value reverse(const value& x, call_arguments&, services& run) {
   return out;
 }
 
-RLCORE_INLINE value with_replacements(const value& x, call_arguments& args, services& run) {
+inline value with_replacements(const value& x, call_arguments& args, services& run) {
   const value* count = args.find(2, "count");
   std::string out = replace(to_text(x), to_text(args.get(0, "old")), to_text(args.get(1, "new")),
                             count == nullptr || count->is_none() ? -1 : integer_of(*count, "replace"));
@@ -369,11 +316,15 @@ RLCORE_INLINE value with_replacements(const value& x, call_arguments& args, serv
   return out;
 }
 
-}  // namespace text::jinja::detail
+inline value magnitude(const value& x, call_arguments&, services&) {
+  if (x.as<double>()) return std::abs(x.real());
+  return static_cast<std::int64_t>(std::abs(integer_of(x, "abs")));
+}
 
-namespace text::jinja {
+}  // namespace detail
 
-RLCORE_INLINE const std::map<std::string_view, filter_function>& filters() {
+/// All filters by name, those of jinja2 that templates use; tojson as transformers has it.
+inline const std::map<std::string_view, filter_function>& filters() {
   using v = const value&;
   using a = call_arguments&;
   using s = services&;
@@ -422,4 +373,3 @@ RLCORE_INLINE const std::map<std::string_view, filter_function>& filters() {
 
 }  // namespace text::jinja
 RLCORE_END
-#endif
