@@ -1,12 +1,22 @@
 // Models and their rollout on a device chosen at run time (the target rlcore::models).
+#include "rlcore/nn/head/head_rows.hpp"
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/lora/lora_gradients.hpp"
 #include "rlcore/nn/model/backbone.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/gradients.hpp"
 #include "rlcore/nn/model/head_sums.hpp"
+#include "rlcore/nn/model/normed_rows.hpp"
+#include "rlcore/nn/model/packed_batch.hpp"
 #include "rlcore/nn/model/packed_weights.hpp"
 #include "rlcore/nn/model/workspace.hpp"
+#include "rlcore/nn/moe/expert_visit.hpp"
+#include "rlcore/nn/parallel/context_gather.hpp"
+#include "rlcore/nn/parallel/context_pass.hpp"
+#include "rlcore/nn/parallel/context_ring.hpp"
+#include "rlcore/nn/parallel/context_share.hpp"
+#include "rlcore/nn/parallel/context_ulysses.hpp"
+#include "rlcore/nn/parallel/context_wire.hpp"
 #include "rlcore/nn/vision/picture_rows.hpp"
 #include "rlcore/nn/vision/vision_pass.hpp"
 #include "rlcore/optim/adamw.hpp"
@@ -28,6 +38,16 @@ template class nn::lora<any_device>;
 template class nn::lora_gradients<any_device>;
 template class nn::vision_pass<any_device>;
 template class nn::picture_rows<any_device>;
+template class nn::head_rows<any_device>;
+template class nn::context_pass<any_device>;
+template class nn::context_gather<any_device>;
+template class nn::context_ring<any_device>;
+template class nn::context_ulysses<any_device>;
+template class nn::context_wire<any_device>;
+template struct nn::context_share<any_device>;
+template struct nn::packed_batch<any_device>;
+template struct nn::expert_visit<any_device>;
+template struct nn::normed_rows<any_device>;
 template class optim::adamw<any_device>;
 template class parallel::gradient_sums<any_device>;
 template class rollout::session<any_device>;

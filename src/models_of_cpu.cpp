@@ -1,12 +1,22 @@
 // Models and their rollout on the cpu device (the target rlcore::models).
+#include "rlcore/nn/head/head_rows.hpp"
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/lora/lora_gradients.hpp"
 #include "rlcore/nn/model/backbone.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/gradients.hpp"
 #include "rlcore/nn/model/head_sums.hpp"
+#include "rlcore/nn/model/normed_rows.hpp"
+#include "rlcore/nn/model/packed_batch.hpp"
 #include "rlcore/nn/model/packed_weights.hpp"
 #include "rlcore/nn/model/workspace.hpp"
+#include "rlcore/nn/moe/expert_visit.hpp"
+#include "rlcore/nn/parallel/context_gather.hpp"
+#include "rlcore/nn/parallel/context_pass.hpp"
+#include "rlcore/nn/parallel/context_ring.hpp"
+#include "rlcore/nn/parallel/context_share.hpp"
+#include "rlcore/nn/parallel/context_ulysses.hpp"
+#include "rlcore/nn/parallel/context_wire.hpp"
 #include "rlcore/nn/vision/picture_rows.hpp"
 #include "rlcore/nn/vision/vision_pass.hpp"
 #include "rlcore/optim/adamw.hpp"
@@ -28,6 +38,16 @@ template class nn::lora<cpu>;
 template class nn::lora_gradients<cpu>;
 template class nn::vision_pass<cpu>;
 template class nn::picture_rows<cpu>;
+template class nn::head_rows<cpu>;
+template class nn::context_pass<cpu>;
+template class nn::context_gather<cpu>;
+template class nn::context_ring<cpu>;
+template class nn::context_ulysses<cpu>;
+template class nn::context_wire<cpu>;
+template struct nn::context_share<cpu>;
+template struct nn::packed_batch<cpu>;
+template struct nn::expert_visit<cpu>;
+template struct nn::normed_rows<cpu>;
 template class optim::adamw<cpu>;
 template class parallel::gradient_sums<cpu>;
 template class rollout::session<cpu>;

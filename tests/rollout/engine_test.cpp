@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/device/any_device.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
+#include "support/counted_device.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -244,49 +246,32 @@ TEST(engine, limits_hold_and_what_cannot_fit_is_refused) {
   }
 }
 
-/// Counts what is allocated on the device.
-class counting : public cpu {
- public:
-  using cpu::cpu;
-  int allocations = 0;
-  void* allocate(std::size_t bytes) {
-    ++allocations;
-    return cpu::allocate(bytes);
-  }
-};
-
 TEST(engine, a_call_like_an_earlier_one_allocates_nothing_on_the_device) {
-  counting device(1);
-  nn::causal_lm<counting> model(device, tiny());
+  counted_device counted;
+  any_device& device = counted.device;
+  nn::causal_lm<any_device> model(device, tiny());
   model.initialize(11);
-  nn::workspace<counting> space(device);
-  rollout::engine<counting> engine;
+  nn::workspace<any_device> space(device);
+  rollout::engine<any_device> engine;
   const auto p = prompts();
   const auto asked = requests(p, 3);
   rollout::generation how = settings();
   how.max_sequences = 9;
   engine.generate(model, space, asked, how, random_key{5}, quiet);
   engine.generate(model, space, asked, how, random_key{5}, quiet);
-  const int before = device.allocations;
+  const std::size_t before = counted.memory.allocations;
   engine.generate(model, space, asked, how, random_key{6}, quiet);
   how.max_sequences = 4;
   engine.generate(model, space, std::span(asked).first(10), how, random_key{7}, quiet);
-  EXPECT_EQ(device.allocations, before);
+  EXPECT_EQ(counted.memory.allocations, before);
 }
-
-/// A device whose memory the host may not read: everything has to come back through download().
-class remote : public cpu {
- public:
-  using cpu::cpu;
-  static constexpr bool host_readable = false;
-};
 
 TEST(engine, a_device_that_the_host_cannot_read) {
   fixture f;
-  remote device(1);
-  nn::causal_lm<remote> model(device, tiny());
+  any_device_of<cpu> device(1);  // everything has to come back through download()
+  nn::causal_lm<any_device> model(device, tiny());
   model.initialize(11);
-  nn::workspace<remote> space(device);
+  nn::workspace<any_device> space(device);
   const auto p = prompts();
   const auto asked = requests(p, 3);
   expect_same(rollout::generate(f.model, f.space, asked, settings(), random_key{5}, quiet),

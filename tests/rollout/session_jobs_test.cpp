@@ -19,6 +19,7 @@
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/session.hpp"
 #include "rollout/session_scenario.hpp"
+#include "support/counted_device.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -378,32 +379,22 @@ TEST(session_jobs, broken_weights_are_said_and_the_session_lives_on) {
   EXPECT_EQ(heard.of[number], closed(f, j));
 }
 
-/// Counts what is allocated on the device.
-class counting_device : public cpu {
- public:
-  using cpu::cpu;
-  int allocations = 0;
-  void* allocate(std::size_t bytes) {
-    ++allocations;
-    return cpu::allocate(bytes);
-  }
-};
-
 TEST(session_jobs, a_load_like_an_earlier_one_allocates_nothing_on_the_device) {
-  counting_device device(1);
-  nn::causal_lm<counting_device> model(device, tiny());
+  counted_device counted;
+  any_device& device = counted.device;
+  nn::causal_lm<any_device> model(device, tiny());
   model.initialize(11);
-  nn::workspace<counting_device> space(device);
-  session<counting_device> s(model, space, with_pages(limits(), 9));
+  nn::workspace<any_device> space(device);
+  session<any_device> s(model, space, with_pages(limits(), 9));
   notes heard;
-  int before = 0;
+  std::size_t before = 0;
   for (int round = 0; round < 5; ++round) {
-    if (round == 2) before = device.allocations;
+    if (round == 2) before = counted.memory.allocations;
     for (std::uint32_t n = 0; n < 20; ++n) s.submit(job_of(words(n % 5, 30), n));
     finish_all(s, heard);
   }
-  EXPECT_EQ(device.allocations, before);
-  EXPECT_GT(before, 0);
+  EXPECT_EQ(counted.memory.allocations, before);
+  EXPECT_GT(before, 0u);
 }
 
 TEST(session_jobs, pictures_are_part_of_what_is_shared) {

@@ -32,3 +32,6 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/losses.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
+
+extern template class nlohmann::basic_json<>;  // support/json.cpp
+extern template class nlohmann::basic_json<nlohmann::ordered_map>;

@@ -19,7 +19,7 @@
 #include "rlcore/training/trainable_model.hpp"
 
 #include "data/scratch.hpp"
-#include "support/counted_cpu.hpp"
+#include "support/counted_device.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -27,7 +27,7 @@ namespace {
 using namespace rlcore;
 using trainer::row_range;
 using floats = std::vector<float>;
-using model_type = nn::causal_lm<counted_cpu>;
+using model_type = nn::causal_lm<any_device>;
 
 struct kind {
   bool tied = true, score = false, experts = false;
@@ -47,7 +47,7 @@ nn::config config_of(const kind& k) {
 
 /// A folder with a random model; `twice`: a tied one with its output stored too, which is the embedding or is not.
 void write_model(const std::filesystem::path& folder, const kind& k, bool twice = false, bool equal = true) {
-  counted_cpu device;
+  any_device_of<cpu> device(1);
   model_type model(device, config_of(k));
   model.initialize(7);
   floats weights(std::as_const(model).weights().data(), std::as_const(model).weights().data() + model.size());
@@ -86,7 +86,7 @@ struct scores {
   bool operator==(const scores&) const = default;
 };
 
-scores score(const model_type& model, nn::workspace<counted_cpu>& space, std::size_t first, std::size_t last) {
+scores score(const model_type& model, nn::workspace<any_device>& space, std::size_t first, std::size_t last) {
   ragged<std::int32_t> inputs;
   nn::targets wanted;
   for (std::size_t r = first; r < last; ++r) {
@@ -110,12 +110,12 @@ scores score(const model_type& model, nn::workspace<counted_cpu>& space, std::si
 }
 
 scores scores_of_one(const std::filesystem::path& folder, const kind& k, int tp_reduce_chunks = 0) {
-  counted_cpu device;
+  any_device_of<cpu> device(1);
   nn::config c = config_of(k);
   c.tp_reduce_chunks = tp_reduce_chunks;
   model_type model(device, c);
   trainer::load_model(model, folder);
-  nn::workspace<counted_cpu> space(device, 1 << 20);
+  nn::workspace<any_device> space(device, 1 << 20);
   return score(model, space, 0, row_count);
 }
 
@@ -132,8 +132,8 @@ void on_ranks(int ranks, const parallel::parallel_settings& how, F&& f) {
   threads.deadline = std::chrono::seconds(60);
   parallel::launch(threads, [&](parallel::any_communicator& all) {
     parallel::world world(all, how);
-    counted_cpu device;
-    f(world, device);
+    counted_device counted;
+    f(world, counted.device, counted.memory);
   });
 }
 
@@ -145,7 +145,7 @@ row_range share(std::size_t d, std::size_t n) {
 }
 
 /// The scores of all rows out of those of this rank's, two at a time, while no weights are there.
-void expect_scores(parallel::world& w, const model_type& model, nn::workspace<counted_cpu>& space,
+void expect_scores(parallel::world& w, const model_type& model, nn::workspace<any_device>& space,
                    const scores& expected) {
   const row_range own = share(static_cast<std::size_t>(w.data().rank()), static_cast<std::size_t>(w.data().size()));
   const bool shards = model.units() != nullptr;
@@ -180,11 +180,11 @@ TEST(scoring_in_shards, has_the_numbers_of_one_rank_for_models_that_are_trained_
     const scores expected = scores_of_one(place.path(), k);
     EXPECT_EQ(expected.logp.empty(), k.score);
     for (const int ranks : {1, 2, 3, 4})
-      on_ranks(ranks, zero3(), [&](parallel::world& w, counted_cpu& device) {
-        trainer::trainable_model<counted_cpu> trained(device, config_of(k), {}, &w);
+      on_ranks(ranks, zero3(), [&](parallel::world& w, any_device& device, memory_counts&) {
+        trainer::trainable_model<any_device> trained(device, config_of(k), {}, &w);
         trained.load(place.path());
         expect_scores(w, trained.model, trained.space, expected);
-        trainer::frozen_model<counted_cpu> frozen(device, config_of(k), &w);
+        trainer::frozen_model<any_device> frozen(device, config_of(k), &w);
         frozen.load(place.path());
         expect_scores(w, frozen.model, trained.space, expected);
       });
@@ -200,9 +200,9 @@ TEST(scoring_in_shards, goes_with_groups_that_share_and_with_the_other_axes) {
   whole.zero = 2;
   for (const auto& how : {zero3(2), tensor, context, whole}) {
     const scores expected = scores_of_one(place.path(), {}, how.tp_reduce_chunks);
-    on_ranks(4, how, [&](parallel::world& w, counted_cpu& device) {
-      trainer::trainable_model<counted_cpu> trained(device, config_of({}), {}, &w);
-      trainer::frozen_model<counted_cpu> frozen(device, config_of({}), &w);
+    on_ranks(4, how, [&](parallel::world& w, any_device& device, memory_counts&) {
+      trainer::trainable_model<any_device> trained(device, config_of({}), {}, &w);
+      trainer::frozen_model<any_device> frozen(device, config_of({}), &w);
       frozen.load(place.path());
       EXPECT_EQ(frozen.model.units() != nullptr, how.zero == 3);
       expect_scores(w, frozen.model, trained.space, expected);
@@ -219,9 +219,9 @@ TEST(scoring_in_shards, sends_every_weight_once_in_a_pass) {
       write_model(place.path(), k);
       std::vector<std::uint64_t> sent(p);
       std::uint64_t weights = 0;
-      on_ranks(static_cast<int>(p), zero3(), [&](parallel::world& w, counted_cpu& device) {
-        nn::workspace<counted_cpu> space(device, 1 << 20);
-        trainer::frozen_model<counted_cpu> model(device, config_of(k), &w);
+      on_ranks(static_cast<int>(p), zero3(), [&](parallel::world& w, any_device& device, memory_counts&) {
+        nn::workspace<any_device> space(device, 1 << 20);
+        trainer::frozen_model<any_device> model(device, config_of(k), &w);
         model.load(place.path());
         const std::uint64_t before = w.shards().counters().total().bytes;
         const auto d = static_cast<std::size_t>(w.data().rank());
@@ -250,19 +250,19 @@ TEST(scoring_in_shards, no_rank_has_more_than_its_share_and_a_layer) {
   const kind deep{.layers = 10};
   const scratch::folder place;
   write_model(place.path(), deep);
-  on_ranks(4, zero3(), [&](parallel::world& w, counted_cpu& device) {
-    nn::workspace<counted_cpu> space(device, 1 << 20);
-    trainer::frozen_model<counted_cpu> model(device, config_of(deep), &w);
+  on_ranks(4, zero3(), [&](parallel::world& w, any_device& device, memory_counts& memory) {
+    nn::workspace<any_device> space(device, 1 << 20);
+    trainer::frozen_model<any_device> model(device, config_of(deep), &w);
     model.load(place.path());
-    const std::size_t all = model.model.size() * sizeof(float), before = device.live;
+    const std::size_t all = model.model.size() * sizeof(float), before = memory.live;
     EXPECT_LE(before, all / 4 + 4096 * 16);
-    device.most = before;
+    memory.most = before;
     trainer::for_each_scored_group(
         {model.model.units()}, 3, 1, 0, [](std::size_t) { return 0; },
         [&](std::size_t first, std::size_t last) { score(model.model, space, first, last); });
     // a layer is a tenth, the embedding a third of that: twice each, and what a pass takes for its rows
-    EXPECT_LE(device.most - space.bytes(), before + 4 * all / 10);
-    EXPECT_EQ(device.live - space.bytes(), before);  // and nothing afterwards
+    EXPECT_LE(memory.most - space.bytes(), before + 4 * all / 10);
+    EXPECT_EQ(memory.live - space.bytes(), before);  // and nothing afterwards
   });
 }
 
@@ -274,18 +274,18 @@ TEST(scoring_in_shards, every_folder_is_read_by_pieces) {
   for (const auto& [name, k] : {std::pair{"tied", kind{}}, {"causal", head}}) {
     const scores expected = scores_of_one(place / name, k);
     EXPECT_EQ(expected.value.empty(), !k.score);
-    on_ranks(3, zero3(), [&, name = name, k = k](parallel::world& w, counted_cpu& device) {
-      trainer::trainable_model<counted_cpu> trained(device, config_of(k), {}, &w);
-      device.most = device.live;
+    on_ranks(3, zero3(), [&, name = name, k = k](parallel::world& w, any_device& device, memory_counts& memory) {
+      trainer::trainable_model<any_device> trained(device, config_of(k), {}, &w);
+      memory.most = memory.live;
       trained.load(place / name);
-      EXPECT_EQ(device.most, device.live);  // no memory of the device
+      EXPECT_EQ(memory.most, memory.live);  // no memory of the device
       expect_scores(w, trained.model, trained.space, expected);
     });
   }
   write_model(place / "other", {}, true, false);
   const auto load = [&] {
-    on_ranks(3, zero3(), [&](parallel::world& w, counted_cpu& device) {
-      trainer::frozen_model<counted_cpu>(device, config_of({}), &w).load(place / "other");
+    on_ranks(3, zero3(), [&](parallel::world& w, any_device& device, memory_counts&) {
+      trainer::frozen_model<any_device>(device, config_of({}), &w).load(place / "other");
     });
   };
   scratch::error_of<format_error>(load, {"lm_head.weight", "differs from 'model.embed_tokens.weight'"});

@@ -14,7 +14,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "support/counted_cpu.hpp"
+#include "support/counted_device.hpp"
 #include "support/tiny_model.hpp"
 
 namespace RLCORE_TEST_ID {
@@ -25,7 +25,7 @@ using parallel::parallel_settings;
 using parallel::reduction_kind;
 using floats = std::vector<float>;
 
-using trainable_model = trainer::trainable_model<counted_cpu>;
+using trainable_model = trainer::trainable_model<any_device>;
 
 struct task {
   int rows = 11;
@@ -65,7 +65,9 @@ nn::config with_output(nn::config c, bool score) {
 
 /// One rank's run; every fourth row is masked as a whole.
 void train(const task& t, parallel::world* w, outcome& out) {
-  counted_cpu device;
+  counted_device counted;
+  any_device& device = counted.device;
+  memory_counts& memory = counted.memory;
   trainer::training_settings s;
   s.decay_norms_and_biases = false, s.recompute = t.recompute;
   s.adamw.weight_decay = 0.1;
@@ -83,7 +85,7 @@ void train(const task& t, parallel::world* w, outcome& out) {
   };
   std::uint64_t before = 0;
   for (int step = 0; step < t.steps; ++step) {
-    before = sent(), device.most = device.live;
+    before = sent(), memory.most = memory.live;
     model.begin_update();
     const auto length = [&](std::uint32_t r) {
       return 2 + static_cast<std::int64_t>(r * 7 + 5u * static_cast<std::uint32_t>(step)) % 19;
@@ -119,7 +121,7 @@ void train(const task& t, parallel::world* w, outcome& out) {
     out.norms.push_back(did.gradient_norm), out.skipped.push_back(did.skipped);
   }
   out.bytes = sent() - before;
-  out.live = {device.live - model.space.bytes()}, out.most_live = {device.most - model.space.bytes()};
+  out.live = {memory.live - model.space.bytes()}, out.most_live = {memory.most - model.space.bytes()};
   out.size = model.model.size();
   const auto whole = model.gather_full_params();
   out.weights = trainer::to_host(device, std::as_const(model.model).weights());
@@ -262,8 +264,8 @@ TEST(sharded_model, sends_the_bytes_of_the_formulas) {
       };
       const outcome ddp = sent(0);
       const std::uint64_t m = ddp.size, once = (p - 1) * m * 4, rounds = 8 / p;
-      counted_cpu device;
-      const nn::causal_lm<counted_cpu> model(device, model_of(t));
+      cpu device(1);
+      const nn::causal_lm<cpu> model(device, model_of(t));
       const parallel::shard_layout layout(nn::unit_ends(model.parameters()), static_cast<int>(p));
       std::uint64_t blocks = 0;  // the norm: a double for each block
       for (std::size_t u = 0; u < layout.units(); ++u) blocks += layout.blocks(layout.unit(u).size());
@@ -299,7 +301,7 @@ TEST(sharded_model, an_old_loop_is_told_that_rows_have_to_be_dealt) {
                                    [](parallel::thread_rank& rank) {
                                      parallel::any_communicator_of<parallel::thread_rank&> c(rank);
                                      parallel::world w(c, how(0));
-                                     counted_cpu device;
+                                     any_device_of<cpu> device(1);
                                      trainable_model model(device, model_of({}), {}, &w);
                                      model.begin_update();
                                      model.apply(0.1, 0);

@@ -14,25 +14,16 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/device/any_device.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
+#include "support/counted_device.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
-
-/// The cpu, counting requests for device memory.
-class counting : public cpu {
- public:
-  using cpu::cpu;
-  void* allocate(std::size_t bytes) {
-    ++allocations;
-    return cpu::allocate(bytes);
-  }
-  int allocations = 0;
-};
 
 nn::config qwen2_5_0_5b() {
   nn::config c;
@@ -65,8 +56,8 @@ class layout_only : public cpu {
 };
 
 TEST(causal_lm, size_of_qwen2_5_0_5b) {
-  layout_only device(1);
-  const nn::causal_lm<layout_only> model(device, qwen2_5_0_5b());
+  any_device_of<layout_only> device(1);
+  const nn::causal_lm<any_device> model(device, qwen2_5_0_5b());
   EXPECT_EQ(model.size(), 494032768u);         // the published checkpoint's number of parameters
   EXPECT_EQ(model.parameters().size(), 290u);  // and of tensors
   EXPECT_EQ(model.settings().head_dim, 64);
@@ -79,14 +70,14 @@ TEST(causal_lm, size_of_qwen2_5_0_5b) {
 }
 
 TEST(causal_lm, names_of_qwen3) {
-  layout_only device(1);
+  any_device_of<layout_only> device(1);
   nn::config c = tiny();
   c.model = nn::family::qwen3;
   c.attention_bias = false;
   c.tie_word_embeddings = false;
   c.head_dim = 10;
   c.num_hidden_layers = 1;
-  const nn::causal_lm<layout_only> model(device, c);
+  const nn::causal_lm<any_device> model(device, c);
   std::string text;
   for (const auto& p : model.parameters()) {
     text += p.name;
@@ -225,12 +216,13 @@ TEST(causal_lm, nothing_is_scored_of_an_empty_batch) {
 }
 
 TEST(causal_lm, a_steady_step_allocates_no_device_memory) {
-  counting device(2);
-  nn::causal_lm<counting> model(device, tiny());
+  counted_device counted;
+  any_device& device = counted.device;
+  nn::causal_lm<any_device> model(device, tiny());
   model.initialize(1);
-  nn::workspace<counting> space(device);
-  nn::gradients<counting> grads(model);
-  optim::adamw<counting> optimizer(device, model.size());
+  nn::workspace<any_device> space(device);
+  nn::gradients<any_device> grads(model);
+  optim::adamw<any_device> optimizer(device, model.size());
   const auto step = [&](int length) {
     const example e(length);
     grads.zero();
@@ -241,21 +233,13 @@ TEST(causal_lm, a_steady_step_allocates_no_device_memory) {
   };
   step(60);
   step(60);
-  const int before = device.allocations;
+  const std::size_t before = counted.memory.allocations;
   for (const int length : {60, 10, 33, 60}) step(length);
-  EXPECT_EQ(device.allocations, before);
+  EXPECT_EQ(counted.memory.allocations, before);
 }
 
-/// A device whose memory the host may not read: everything has to come back through download().
-class remote : public cpu {
- public:
-  using cpu::cpu;
-  static constexpr bool host_readable = false;
-};
-
 template <class Device>
-std::vector<float> train_and_generate() {
-  Device device(1);
+std::vector<float> train_and_generate(Device& device) {
   nn::causal_lm<Device> model(device, tiny());
   model.initialize(5);
   nn::workspace<Device> space(device, 700);  // one row of logits at a time
@@ -280,7 +264,9 @@ std::vector<float> train_and_generate() {
 }
 
 TEST(causal_lm, a_device_that_the_host_cannot_read) {
-  EXPECT_EQ(train_and_generate<cpu>(), train_and_generate<remote>());
+  cpu here(1);
+  any_device_of<cpu> anywhere(1);  // everything has to come back through download()
+  EXPECT_EQ(train_and_generate(here), train_and_generate<any_device>(anywhere));
 }
 
 /// AdamW on the summed log-prob of one sequence: the model learns it by heart.

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/device/any_device.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/head/log_prob_of.hpp"
 #include "rlcore/nn/lora/lora_gradients.hpp"
@@ -129,8 +130,8 @@ TEST(moe, size_of_qwen3_30b_a3b) {
   c.vocab_size = 151936, c.hidden_size = 2048, c.intermediate_size = 6144, c.num_hidden_layers = 48;
   c.num_attention_heads = 32, c.num_key_value_heads = 4, c.head_dim = 128;
   c.num_experts = 128, c.num_experts_per_tok = 8, c.moe_intermediate_size = 768, c.mlp_only_layers = {};
-  layout_only device(1);
-  const nn::causal_lm<layout_only> model(device, c);
+  any_device_of<layout_only> device(1);
+  const nn::causal_lm<any_device> model(device, c);
   EXPECT_EQ(model.size(), 30532122624u);         // the published checkpoint's 30.5 B
   EXPECT_EQ(model.parameters().size(), 18867u);  // and its number of tensors
 }

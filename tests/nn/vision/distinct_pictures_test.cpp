@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "nn/tiny_vision.hpp"
+#include "rlcore/device/any_device.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
@@ -24,13 +25,15 @@ using tiny_vision::prompt;
 /// Counts the patches that the tower embeds: no other product has as many inputs.
 class patch_counter : public cpu {
  public:
-  patch_counter() : cpu(1) {}
+  explicit patch_counter(extent_t& patches) : cpu(1), patches_(patches) {}
   void linear_forward(float* y, const float* x, const std::byte* packed, weight_format format, const float* bias,
                       extent_t t, extent_t o, extent_t i) {
-    if (i == tiny_vision::config().vision->patch()) patches += t;
+    if (i == tiny_vision::config().vision->patch()) patches_ += t;
     cpu::linear_forward(y, x, packed, format, bias, t, o, i);
   }
-  extent_t patches = 0;
+
+ private:
+  extent_t& patches_;
 };
 
 struct sequences {
@@ -63,9 +66,10 @@ struct distinct_pictures_of_a_pass : testing::Test {
   }
   static constexpr nn::patch_grid small{2, 2}, large{6, 8};
   prompt one{1, {large, small}}, again{7, {large, small}, 1}, other{2, {large}}, words{4, {}};
-  patch_counter device;
-  nn::causal_lm<patch_counter> model{device, tiny_vision::config()};
-  nn::workspace<patch_counter> space{device};
+  extent_t patches = 0;
+  any_device_of<patch_counter> device{patches};
+  nn::causal_lm<any_device> model{device, tiny_vision::config()};
+  nn::workspace<any_device> space{device};
   sequences all;
 
   std::vector<float> scored(const sequences& some) {
@@ -75,7 +79,7 @@ struct distinct_pictures_of_a_pass : testing::Test {
   }
   /// The gradient of a loss of all rows.
   std::vector<float> learnt(std::vector<sequences> passes) {
-    nn::gradients<patch_counter> gradients(model);
+    nn::gradients<any_device> gradients(model);
     gradients.zero();
     for (const sequences& some : passes)
       nn::forward_backward(model, space, gradients, some.input(), some.wanted, 1.0f, true,
@@ -99,20 +103,20 @@ TEST_F(distinct_pictures_of_a_pass, are_scored_once) {
     const std::vector<float> logp = scored(each);
     apart.insert(apart.end(), logp.begin(), logp.end());
   }
-  device.patches = 0;
+  patches = 0;
   EXPECT_EQ(scored(all), apart);
-  EXPECT_EQ(device.patches, 2 * 48 + 4) << "two large pictures and a small one";
+  EXPECT_EQ(patches, 2 * 48 + 4) << "two large pictures and a small one";
   EXPECT_EQ(all.patches, 4 * 48 + 2 * 4);
 }
 
 TEST_F(distinct_pictures_of_a_pass, go_through_a_frozen_tower_once_and_through_a_trained_one_each_time) {
   const std::vector<float> trained = learnt({all});
-  EXPECT_EQ(device.patches, all.patches);
+  EXPECT_EQ(patches, all.patches);
   EXPECT_EQ(learnt(alone()), trained);
   model.freeze_tower(true);
-  device.patches = 0;
+  patches = 0;
   const std::vector<float> frozen = learnt({all});
-  EXPECT_EQ(device.patches, 2 * 48 + 4);
+  EXPECT_EQ(patches, 2 * 48 + 4);
   EXPECT_EQ(learnt(alone()), frozen);
 }
 

@@ -12,7 +12,7 @@
 #include "nn/tiny_vision.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/vision/vision_pass.hpp"
-#include "support/counted_cpu.hpp"
+#include "support/counted_device.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -57,23 +57,25 @@ TEST(picture_memory, one_prompt_that_cannot_fit_is_refused_and_a_large_micro_bat
 
 /// The estimate against what a pass really takes on a device that counts.
 TEST(picture_memory, is_what_a_pass_of_the_tower_takes) {
-  counted_cpu device;
+  counted_device counted;
+  any_device& device = counted.device;
+  memory_counts& memory = counted.memory;
   nn::config c = tiny_vision::config();
   c.vision->depth = 6;
-  nn::causal_lm<counted_cpu> model(device, c);
+  nn::causal_lm<any_device> model(device, c);
   model.initialize(1);
   const nn::patch_grid grid{40, 40};
   const std::vector<float> patches(static_cast<std::size_t>(grid.height * grid.width * c.vision->patch()));
   const nn::picture shown{grid, patches};
   static_cast<void>(model.packed());  // belongs to the model
   for (const auto keeps : {nn::tower_keeps::activations, nn::tower_keeps::inputs, nn::tower_keeps::nothing}) {
-    const std::size_t before = device.live;
-    device.most = before;
-    nn::workspace<counted_cpu> space(device);
-    nn::vision_pass<counted_cpu> pass(model.tower(), device, space, model.weights().data(), model.packed(),
+    const std::size_t before = memory.live;
+    memory.most = before;
+    nn::workspace<any_device> space(device);
+    nn::vision_pass<any_device> pass(model.tower(), device, space, model.weights().data(), model.packed(),
                                       std::span(&shown, 1), keeps != nn::tower_keeps::activations,
                                       keeps != nn::tower_keeps::nothing);
-    const double taken = static_cast<double>(device.most - before),
+    const double taken = static_cast<double>(memory.most - before),
                  said = sizeof(float) * nn::vision_values(*c.vision, 400, keeps);
     EXPECT_GT(said, 0.6 * taken) << static_cast<int>(keeps);
     EXPECT_LT(said, 1.6 * taken) << static_cast<int>(keeps);

@@ -173,3 +173,15 @@ class head_rows {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+extern template class head_rows<cpu>;
+extern template class head_rows<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

@@ -126,3 +126,15 @@ struct normed_rows {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+extern template struct normed_rows<cpu>;
+extern template struct normed_rows<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

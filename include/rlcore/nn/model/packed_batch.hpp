@@ -149,3 +149,15 @@ struct packed_batch {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+extern template struct packed_batch<cpu>;
+extern template struct packed_batch<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

@@ -140,3 +140,15 @@ struct expert_visit {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+extern template struct expert_visit<cpu>;
+extern template struct expert_visit<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

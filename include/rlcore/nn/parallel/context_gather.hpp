@@ -108,3 +108,15 @@ class context_gather {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+extern template class context_gather<cpu>;
+extern template class context_gather<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

@@ -102,3 +102,15 @@ class context_pass {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+extern template class context_pass<cpu>;
+extern template class context_pass<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

@@ -141,3 +141,15 @@ class context_ring {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+extern template class context_ring<cpu>;
+extern template class context_ring<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

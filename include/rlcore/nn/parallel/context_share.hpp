@@ -89,3 +89,15 @@ struct context_share {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+extern template struct context_share<cpu>;
+extern template struct context_share<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

@@ -143,3 +143,15 @@ class context_ulysses {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+extern template class context_ulysses<cpu>;
+extern template class context_ulysses<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif

@@ -99,3 +99,15 @@ class context_wire {
 
 }  // namespace nn
 RLCORE_END
+
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+extern template class context_wire<cpu>;
+extern template class context_wire<any_device>;
+}  // namespace nn
+RLCORE_END
+#endif
