@@ -23,7 +23,7 @@
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/whitening.hpp"
 #include "rlcore/objective/algorithms.hpp"
-#include "rlcore/objective/loop/loss_counts.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/tensor/span.hpp"
 
 namespace {

@@ -70,10 +70,10 @@ unit "gtest.h" - '#include <gtest/gtest.h>'
 unit "rlcore.hpp" - '#include "rlcore/rlcore.hpp"'
 unit "algorithms.hpp" - '#include "rlcore/objective/algorithms.hpp"'
 composed='#include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
 auto f(const rlcore::token_batch<float>& b, const rlcore::global_counts& s, rlcore::token_gradients<float> g) {
   return rlcore::evaluate(rlcore::serial{}, rlcore::sum{rlcore::ppo_clip{}}, rlcore::token_mean{}, b, s, g);
 }'

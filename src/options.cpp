@@ -14,7 +14,7 @@
 #include "rlcore/config/help.hpp"
 #include "rlcore/config/help/groups.hpp"
 #include "rlcore/config/help/layout.hpp"
-#include "rlcore/config/keys/openrlhf/openrlhf_ppo_flags.hpp"
+#include "rlcore/config/keys/openrlhf_ppo_flags.hpp"
 #include "rlcore/config/programs/compare_runs.hpp"
 #include "rlcore/config/programs/dapo.hpp"
 #include "rlcore/config/programs/gsm8k_solutions.hpp"

@@ -9,7 +9,6 @@
 #include "rlcore/telemetry/metric_names.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
-#include "rlcore/telemetry/report/axis.hpp"
 #include "rlcore/telemetry/report/chart.hpp"
 #include "rlcore/telemetry/report/explanations.hpp"
 #include "rlcore/telemetry/report/page.hpp"
@@ -18,5 +17,4 @@
 #include "rlcore/telemetry/report/text.hpp"
 #include "rlcore/telemetry/step_table.hpp"
 #include "rlcore/telemetry/tensorboard.hpp"
-#include "rlcore/telemetry/tensorboard/event.hpp"
 #include "rlcore/telemetry/tracker_import.hpp"

@@ -12,9 +12,9 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/algorithm/dapo.hpp"
-#include "rlcore/objective/filter/keep_groups.hpp"
-#include "rlcore/objective/reward/soft_overlong.hpp"
+#include "rlcore/objective/algorithm/grpo.hpp"
+#include "rlcore/objective/filter/groups.hpp"
+#include "rlcore/objective/reward_shaping.hpp"
 #include "rlcore/parallel/strategy/launch.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"

@@ -1,7 +1,7 @@
 // expected: rlcore: this estimator of advantages runs on the host alone
 #include "rlcore/device/advantages.hpp"
 #include "rlcore/device/npu.hpp"
-#include "rlcore/objective/advantage/opo.hpp"
+#include "rlcore/objective/advantage/rloo.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -1,7 +1,7 @@
 // expected: rlcore: this algorithm is a loss of sequences or pairs, and a piece of tokens has another denominator
-#include "rlcore/objective/algorithm/dapo.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/algorithm/dpo.hpp"
-#include "rlcore/objective/algorithm/with.hpp"
+#include "rlcore/objective/algorithm/grpo.hpp"
 
 namespace RLCORE_TEST_ID {
 

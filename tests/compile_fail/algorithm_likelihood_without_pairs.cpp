@@ -1,7 +1,7 @@
 // expected: rlcore: with_likelihood adds the likelihood of the chosen answers to a loss of pairs
-#include "rlcore/objective/algorithm/dapo.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/algorithm/dpo.hpp"
-#include "rlcore/objective/algorithm/with_likelihood.hpp"
+#include "rlcore/objective/algorithm/grpo.hpp"
 
 namespace RLCORE_TEST_ID {
 

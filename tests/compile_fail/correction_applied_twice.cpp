@@ -1,7 +1,7 @@
 // expected: rlcore: this piece has a ratio to rollout_logp, so a weight would correct twice
-#include "rlcore/objective/piece/combine/rollout_is.hpp"
-#include "rlcore/objective/piece/combine/weighted.hpp"
-#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
+#include "rlcore/objective/piece/combine/reweighted.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -4,7 +4,7 @@
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
-#include "rlcore/objective/loop/loss_counts.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/tensor/span.hpp"
 
@@ -15,7 +15,9 @@ using gradient_type = std::vector<float>;
 #endif
 
 double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts& step, gradient_type& gradient) {
-  return rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::token_mean{}, batch, step, {.logp = gradient}).loss();
+  return rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::token_mean{}, batch, step,
+                          {.logp = gradient})
+      .loss();
 }
 
 }  // namespace RLCORE_TEST_ID

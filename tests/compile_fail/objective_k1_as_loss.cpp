@@ -1,11 +1,10 @@
 // expected: rlcore: k1 as a loss has a gradient that is zero in expectation
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
-#include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/piece/divergence/k1.hpp"
-#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
 
 namespace RLCORE_TEST_ID {
 

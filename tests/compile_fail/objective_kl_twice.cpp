@@ -1,7 +1,7 @@
 // expected: rlcore: the KL penalty is in the reward and in the loss
-#include "rlcore/objective/advantage/kl_in_reward.hpp"
-#include "rlcore/objective/algorithm/dapo.hpp"
-#include "rlcore/objective/algorithm/with.hpp"
+#include "rlcore/objective/advantage/token_rewards.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/algorithm/grpo.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -1,5 +1,5 @@
 // expected: rlcore: KTO needs its baseline, e.g. kto_link
-#include "rlcore/objective/piece/preference/kto_link.hpp"
+#include "rlcore/objective/piece/preference/unpaired.hpp"
 
 namespace RLCORE_TEST_ID {
 

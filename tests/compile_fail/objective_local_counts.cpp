@@ -1,8 +1,8 @@
 // expected: rlcore: evaluate takes the global_counts of the whole optimizer step
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
-#include "rlcore/objective/loop/loss_counts.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -1,8 +1,7 @@
 // expected: rlcore: mixed holds links of pairs
-#include "rlcore/objective/piece/preference/bco_link.hpp"
-#include "rlcore/objective/piece/preference/bco_pair_link.hpp"
-#include "rlcore/objective/piece/preference/bradley_terry.hpp"
-#include "rlcore/objective/piece/preference/mixed.hpp"
+#include "rlcore/objective/piece/preference/link.hpp"
+#include "rlcore/objective/piece/preference/pairwise.hpp"
+#include "rlcore/objective/piece/preference/unpaired.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -1,10 +1,9 @@
 // expected: rlcore: a piece of this objective has one value per sequence
 // expected: sequence_mean_token_mean
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
-#include "rlcore/objective/piece/score/scores.hpp"
+#include "rlcore/objective/piece/score.hpp"
 
 namespace RLCORE_TEST_ID {
 

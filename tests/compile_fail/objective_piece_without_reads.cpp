@@ -1,6 +1,6 @@
 // expected: rlcore: a token piece must say what it reads
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -1,6 +1,6 @@
 // expected: rlcore: this objective has one term per sequence, per pair of sequences or per batch, not one per token
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/algorithm/dpo.hpp"
 
 namespace RLCORE_TEST_ID {

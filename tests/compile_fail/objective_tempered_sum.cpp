@@ -1,8 +1,8 @@
 // expected: rlcore: tempered holds one piece
-#include "rlcore/objective/distillation/forward_kl.hpp"
+#include "rlcore/objective/distillation/divergences.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/piece/supervised/cross_entropy.hpp"
-#include "rlcore/objective/vocabulary/tempered.hpp"
+#include "rlcore/objective/piece/supervised.hpp"
+#include "rlcore/objective/vocabulary/transforms.hpp"
 
 namespace RLCORE_TEST_ID {
 

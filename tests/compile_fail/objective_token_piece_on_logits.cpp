@@ -1,9 +1,8 @@
 // expected: rlcore: a logits piece has
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/evaluate_logits.hpp"
-#include "rlcore/objective/piece/supervised/cross_entropy.hpp"
-#include "rlcore/objective/piece/supervised/dft.hpp"
+#include "rlcore/objective/piece/supervised.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -1,9 +1,8 @@
 // expected: rlcore: sequence_mean, pair_mean and batch_total weigh one term per sequence, pair or batch
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/sequence_mean.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
-#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -1,9 +1,9 @@
 // expected: rlcore: two pieces of this objective gather different things over a row
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/piece/score/scores.hpp"
+#include "rlcore/objective/piece/score.hpp"
 
 namespace RLCORE_TEST_ID {
 

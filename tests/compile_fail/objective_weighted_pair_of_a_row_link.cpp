@@ -1,7 +1,7 @@
 // expected: rlcore: weighted_pair holds a link of pairs; a link of single rows is weighted by weighted
-#include "rlcore/objective/piece/combine/weighted.hpp"
-#include "rlcore/objective/piece/preference/bco_link.hpp"
-#include "rlcore/objective/piece/preference/weighted_pair.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/preference/unpaired.hpp"
+#include "rlcore/objective/piece/preference/weights.hpp"
 
 namespace RLCORE_TEST_ID {
 

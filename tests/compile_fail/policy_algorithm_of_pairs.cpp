@@ -1,7 +1,7 @@
 // needs: trainer
 // expected: rlcore: the policy loop minimises objectives of tokens
-#include "rlcore/objective/algorithm/dapo.hpp"
 #include "rlcore/objective/algorithm/dpo.hpp"
+#include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -1,7 +1,7 @@
 // needs: trainer
 // expected: rlcore: the policy loop offers logp, old_logp, rollout_logp, ref_logp, advantage and entropy, and selected
-#include "rlcore/objective/algorithm/trust_region.hpp"
-#include "rlcore/objective/selection/by_covariance.hpp"
+#include "rlcore/objective/algorithm/ppo.hpp"
+#include "rlcore/objective/selection/tokens.hpp"
 #include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -1,5 +1,5 @@
 // expected: rlcore: is this number a bound of the ratio or its distance from 1\?
-#include "rlcore/objective/piece/surrogate/cispo.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -1,11 +1,9 @@
 // expected: rlcore: a piece of this objective has one value per sequence, repeated at each of its tokens
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
-#include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
-#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
-#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
+#include "rlcore/objective/piece/surrogate/sequence.hpp"
 
 namespace RLCORE_TEST_ID {
 

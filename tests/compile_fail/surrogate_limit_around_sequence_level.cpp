@@ -1,7 +1,7 @@
 // expected: rlcore: limit the ratio that the surrogate sees: sequence_is\{limited_log_ratio\{surrogate\}\}
-#include "rlcore/objective/piece/surrogate/limited_log_ratio.hpp"
-#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
-#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
+#include "rlcore/objective/piece/surrogate/plain.hpp"
+#include "rlcore/objective/piece/surrogate/sequence.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -1,6 +1,6 @@
 // expected: rlcore: this surrogate looks at probabilities too and has a limit of its own
-#include "rlcore/objective/piece/surrogate/dppo.hpp"
-#include "rlcore/objective/piece/surrogate/limited_log_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/plain.hpp"
+#include "rlcore/objective/piece/surrogate/trust_region.hpp"
 
 namespace RLCORE_TEST_ID {
 

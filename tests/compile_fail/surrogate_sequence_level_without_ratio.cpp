@@ -1,12 +1,12 @@
 // expected: rlcore: sequence_is holds a surrogate that reads old_logp; this one has no ratio
 // expected: rlcore: this surrogate looks at the probabilities of single tokens
 // expected: so one that also compares logp with ref_logp is not for it
-#include "rlcore/objective/piece/divergence/k3.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
 #include "rlcore/objective/piece/divergence/ratio_corrected.hpp"
-#include "rlcore/objective/piece/surrogate/dppo.hpp"
-#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
-#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
-#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
+#include "rlcore/objective/piece/surrogate/plain.hpp"
+#include "rlcore/objective/piece/surrogate/sequence.hpp"
+#include "rlcore/objective/piece/surrogate/trust_region.hpp"
 
 namespace RLCORE_TEST_ID {
 

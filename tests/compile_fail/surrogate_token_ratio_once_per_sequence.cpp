@@ -1,7 +1,6 @@
 // expected: rlcore: only a piece that reads what was gathered over its row has one value per sequence
-#include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
-#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
-#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
+#include "rlcore/objective/piece/surrogate/sequence.hpp"
 
 namespace RLCORE_TEST_ID {
 

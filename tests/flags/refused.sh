@@ -12,7 +12,7 @@ cat >"$work/loss.cpp" <<'SOURCE'
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
-#include "rlcore/objective/loop/loss_counts.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/tensor/span.hpp"
 
 int main() {

@@ -5,7 +5,7 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
-#include "rlcore/objective/loop/loss_counts.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/simd/pack.hpp"
 
 side_result RLCORE_LINK_SIDE() {

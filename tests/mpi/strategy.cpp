@@ -1,7 +1,7 @@
 // A program that names its strategy, run as an MPI job and as threads: strategy [--ranks N].
 #include <cstdio>
 
-#include "rlcore/parallel/strategy/data.hpp"
+#include "rlcore/parallel/strategy/axes.hpp"
 #include "rlcore/parallel/strategy/launch.hpp"
 
 int main(int argc, char** argv) {

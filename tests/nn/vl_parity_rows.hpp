@@ -9,7 +9,6 @@
 
 #include "nn/parity_example.hpp"
 #include "rlcore/nn/model/input.hpp"
-#include "rlcore/nn/model/targets.hpp"
 
 namespace parity {
 

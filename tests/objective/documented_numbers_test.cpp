@@ -10,13 +10,12 @@
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/advantage/whitening.hpp"
-#include "rlcore/objective/piece/divergence/clamped_k3.hpp"
-#include "rlcore/objective/piece/preference/bradley_terry.hpp"
-#include "rlcore/objective/piece/preference/ipo_link.hpp"
-#include "rlcore/objective/piece/preference/kto_link.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
-#include "rlcore/objective/piece/value/clipped_value.hpp"
-#include "rlcore/objective/reward/soft_overlong.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
+#include "rlcore/objective/piece/preference/pairwise.hpp"
+#include "rlcore/objective/piece/preference/unpaired.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
+#include "rlcore/objective/piece/value.hpp"
+#include "rlcore/objective/reward_shaping.hpp"
 
 namespace RLCORE_TEST_ID {
 

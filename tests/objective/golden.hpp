@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/objective/loop/loss_counts.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/tensor/span.hpp"
 
 inline const nlohmann::json& golden() {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "rlcore/objective/aggregation/aggregation.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
 // <docs>

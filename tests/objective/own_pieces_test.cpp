@@ -9,9 +9,8 @@
 
 #include "objective/golden.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/piece/divergence/k2.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
 
 namespace RLCORE_TEST_ID {
 

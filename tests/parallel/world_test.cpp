@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/objective/algorithm/with_likelihood.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/loop/report.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/simd/exact_sum.hpp"

@@ -1,13 +1,15 @@
-// TensorBoard's event files: one scalar per metric and step, written without TensorFlow.
+// TensorBoard's event files: records with a CRC32C, events, and the logger that writes them.
 #pragma once
 
 #include <fcntl.h>
 #include <unistd.h>
-
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -18,13 +20,93 @@
 #include <string_view>
 #include <system_error>
 
+#include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/set_aside.hpp"
-#include "rlcore/telemetry/tensorboard/event.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
+
+namespace detail {
+
+/// Remainders of single bytes for the reflected polynomial 0x82f63b78.
+inline constexpr std::array<std::uint32_t, 256> crc32c_table = [] {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    std::uint32_t x = byte;
+    for (int bit = 0; bit < 8; ++bit) x = (x >> 1) ^ ((x & 1) != 0 ? 0x82f63b78u : 0u);
+    table[byte] = x;
+  }
+  return table;
+}();
+
+}  // namespace detail
+
+/// RFC 3720, B.4: "123456789" has 0xe3069283.
+constexpr std::uint32_t crc32c(std::string_view bytes) noexcept {
+  std::uint32_t x = ~0u;
+  for (const char c : bytes) x = (x >> 8) ^ detail::crc32c_table[(x ^ static_cast<unsigned char>(c)) & 0xff];
+  return ~x;
+}
+
+/// Record files store the checksum rotated and shifted, so that a checksum of data with checksums inside stays good.
+constexpr std::uint32_t masked_crc32c(std::string_view bytes) noexcept {
+  const std::uint32_t x = crc32c(bytes);
+  return ((x >> 15) | (x << 17)) + 0xa282ead8u;
+}
+
+namespace detail {
+
+/// Appends the fields of a message. Wire types: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
+class message_writer {
+ public:
+  message_writer& varint(std::uint32_t field, std::uint64_t x) {
+    key(field, 0);
+    number(x);
+    return *this;
+  }
+  message_writer& real(std::uint32_t field, double x) {
+    key(field, 1);
+    little_endian(std::bit_cast<std::uint64_t>(x), 8);
+    return *this;
+  }
+  message_writer& real(std::uint32_t field, float x) {
+    key(field, 5);
+    little_endian(std::bit_cast<std::uint32_t>(x), 4);
+    return *this;
+  }
+  message_writer& bytes(std::uint32_t field, std::string_view content);
+  void little_endian(std::uint64_t x, int count) {
+    for (int i = 0; i < count; ++i) text_ += static_cast<char>((x >> (8 * i)) & 0xff);
+  }
+  const std::string& text() const noexcept { return text_; }
+
+ private:
+  void key(std::uint32_t field, std::uint32_t wire_type) { number(field << 3 | wire_type); }
+  void number(std::uint64_t x) {
+    for (; x >= 0x80; x >>= 7) text_ += static_cast<char>((x & 0x7f) | 0x80);
+    text_ += static_cast<char>(x);
+  }
+  std::string text_;
+};
+
+}  // namespace detail
+
+/// One record: length (8 bytes) and its checksum, the data and its checksum; all little-endian.
+std::string event_record(std::string_view data);
+
+/// Event{wall_time = 1, file_version = 3}: the first record of every file.
+inline std::string version_event(double wall_time) {
+  return detail::message_writer().real(1, wall_time).bytes(3, "brain.Event:2").text();
+}
+
+/// Event{wall_time, step = 2, session_log = 7 {status = 1: START}}: what earlier files say of this step and of later
+/// ones no longer counts.
+std::string start_event(double wall_time, std::int64_t step);
+
+/// Event{wall_time, step, summary = 5 {value = 1 {tag = 1, simple_value = 2}, ...}}: all numbers of a step, as floats.
+std::string scalars_event(double wall_time, std::int64_t step, const metrics& m);
 
 /// Appends to <folder>/events.out.tfevents.<seconds>.<host>.<process>. A resumed run starts a new file, whose first
 /// record revokes the later steps of earlier files. Every step is one record in one write, so a reader always sees
@@ -72,10 +154,57 @@ inline std::filesystem::path tensorboard_folder(const std::filesystem::path& fol
 }
 
 }  // namespace trainer
+
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
+namespace trainer::detail {
+
+RLCORE_INLINE message_writer& message_writer::bytes(std::uint32_t field, std::string_view content) {
+  key(field, 2);
+  number(content.size());
+  text_ += content;
+  return *this;
+}
+
+}  // namespace trainer::detail
+
+namespace trainer {
+
+RLCORE_INLINE std::string event_record(std::string_view data) {
+  detail::message_writer frame;
+  frame.little_endian(data.size(), 8);
+  const std::uint32_t of_length = masked_crc32c(frame.text());
+  frame.little_endian(of_length, 4);
+  std::string out = frame.text();
+  out += data;
+  detail::message_writer end;
+  end.little_endian(masked_crc32c(data), 4);
+  return out + end.text();
+}
+
+RLCORE_INLINE std::string start_event(double wall_time, std::int64_t step) {
+  return detail::message_writer()
+      .real(1, wall_time)
+      .varint(2, static_cast<std::uint64_t>(step))
+      .bytes(7, detail::message_writer().varint(1, 1).text())
+      .text();
+}
+
+RLCORE_INLINE std::string scalars_event(double wall_time, std::int64_t step, const metrics& m) {
+  detail::message_writer summary;
+  for (const auto& [name, x] : m)
+    summary.bytes(1, detail::message_writer().bytes(1, name).real(2, static_cast<float>(m.get(name))).text());
+  return detail::message_writer()
+      .real(1, wall_time)
+      .varint(2, static_cast<std::uint64_t>(step))
+      .bytes(5, summary.text())
+      .text();
+}
+
+}  // namespace trainer
+
 namespace trainer {
 
 RLCORE_INLINE tensorboard::tensorboard(const std::filesystem::path& folder, std::int64_t resumed_step, bool own_folder,

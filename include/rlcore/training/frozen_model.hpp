@@ -7,8 +7,8 @@
 
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/training/strategy/alone_frozen.hpp"
-#include "rlcore/training/strategy/ranked_frozen.hpp"
+#include "rlcore/training/strategy/alone.hpp"
+#include "rlcore/training/strategy/ranked.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

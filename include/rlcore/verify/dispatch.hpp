@@ -10,7 +10,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/data/file.hpp"
-#include "rlcore/objective/algorithm/verl_version.hpp"
+#include "rlcore/objective/algorithm/verl.hpp"
 #include "rlcore/verify/geo3k.hpp"
 #include "rlcore/verify/gsm8k.hpp"
 #include "rlcore/verify/last_number.hpp"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "device/npu/emulated_npu.hpp"
-#include "rlcore/objective/traced/executor.hpp"
-#include "rlcore/objective/traced/explain.hpp"
+#include "rlcore/objective/traced/run.hpp"
+#include "rlcore/objective/traced/source.hpp"
 #include "rlcore/objective/traced/trace.hpp"
 
 namespace rlcore_test::RLCORE_TEST_ID {

@@ -12,7 +12,7 @@
 #include "rlcore/core/version.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
-#include "rlcore/objective/loop/loss_counts.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
 
 #if __has_include(<Eigen/Core>)
 #include "rlcore/tensor/eigen.hpp"

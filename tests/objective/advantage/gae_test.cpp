@@ -4,8 +4,7 @@
 
 #include "objective/advantage/golden_advantage.hpp"
 #include "rlcore/exec/threads.hpp"
-#include "rlcore/objective/advantage/discounted_return.hpp"
-#include "rlcore/objective/advantage/remax.hpp"
+#include "rlcore/objective/advantage/rloo.hpp"
 
 namespace RLCORE_TEST_ID {
 

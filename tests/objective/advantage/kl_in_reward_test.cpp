@@ -1,12 +1,11 @@
-#include "rlcore/objective/advantage/kl_in_reward.hpp"
+#include "rlcore/objective/advantage/token_rewards.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "rlcore/objective/controller/adaptive_kl.hpp"
-#include "rlcore/objective/controller/fixed_kl.hpp"
+#include "rlcore/objective/controller/coefficient.hpp"
 
 namespace RLCORE_TEST_ID {
 

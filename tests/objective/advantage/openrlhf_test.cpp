@@ -2,11 +2,10 @@
 #include "objective/advantage/golden_advantage.hpp"
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/advantage/in_order.hpp"
 #include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
-#include "rlcore/objective/advantage/reward_clip.hpp"
 #include "rlcore/objective/advantage/rloo.hpp"
 #include "rlcore/objective/advantage/token_rewards.hpp"
+#include "rlcore/objective/advantage/whitening.hpp"
 
 namespace RLCORE_TEST_ID {
 

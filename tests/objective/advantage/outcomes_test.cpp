@@ -1,13 +1,9 @@
 // The estimators with one reward per row against verl's own functions.
 #include "objective/advantage/golden_advantage.hpp"
 #include "rlcore/objective/advantage/gdpo.hpp"
-#include "rlcore/objective/advantage/gpg.hpp"
-#include "rlcore/objective/advantage/group_median.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/advantage/opo.hpp"
-#include "rlcore/objective/advantage/pass_at_k.hpp"
 #include "rlcore/objective/advantage/pf_ppo.hpp"
-#include "rlcore/objective/advantage/reinforce_plus_plus_baseline.hpp"
+#include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
 #include "rlcore/objective/advantage/rloo.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -1,10 +1,9 @@
 // Distillation as reward, SPO and PRIME.
 #include "objective/advantage/golden_advantage.hpp"
 #include "rlcore/objective/advantage/prime.hpp"
-#include "rlcore/objective/advantage/prime_losses.hpp"
 #include "rlcore/objective/advantage/spo.hpp"
 #include "rlcore/objective/advantage/teacher_advantage.hpp"
-#include "rlcore/objective/distillation/prefix_weights.hpp"
+#include "rlcore/objective/distillation/on_policy.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -1,12 +1,11 @@
 // Estimators against the statements of TRL's trainers, with rows that no reward function scored.
 #include "objective/advantage/golden_advantage.hpp"
 #include "rlcore/objective/advantage/gdpo.hpp"
-#include "rlcore/objective/advantage/group_mean_batch_std.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/advantage/in_order.hpp"
-#include "rlcore/objective/advantage/optimal_value.hpp"
-#include "rlcore/objective/advantage/reward_clip.hpp"
+#include "rlcore/objective/advantage/optimal_token_baseline.hpp"
 #include "rlcore/objective/advantage/rloo.hpp"
+#include "rlcore/objective/advantage/token_rewards.hpp"
+#include "rlcore/objective/advantage/whitening.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -6,7 +6,6 @@
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
-#include "rlcore/objective/advantage/row_normalization.hpp"
 
 namespace RLCORE_TEST_ID {
 

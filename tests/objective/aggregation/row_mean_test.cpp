@@ -1,11 +1,7 @@
 // What masking a whole row does to the others.
-#include "rlcore/objective/aggregation/row_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 
 #include <gtest/gtest.h>
-
-#include "rlcore/objective/aggregation/fixed_length.hpp"
-#include "rlcore/objective/aggregation/sequence_mean.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -9,7 +9,7 @@
 #include "objective/golden_case.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/algorithms.hpp"
-#include "rlcore/objective/loop/loss_counts.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/tensor/span.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -1,16 +1,15 @@
 // Variations of named algorithms are the compositions that one would write by hand.
-#include "rlcore/objective/algorithm/with.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "objective/algorithm/describe.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
-#include "rlcore/objective/algorithm/dapo.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/objective/algorithm/gspo.hpp"
-#include "rlcore/objective/piece/divergence/k2.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
 #include "rlcore/tensor/span.hpp"
 
 namespace RLCORE_TEST_ID {

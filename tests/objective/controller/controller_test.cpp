@@ -7,11 +7,8 @@
 #include <vector>
 
 #include "objective/golden_case.hpp"
-#include "rlcore/objective/controller/adaptive_entropy.hpp"
-#include "rlcore/objective/controller/adaptive_kl.hpp"
-#include "rlcore/objective/controller/fixed_kl.hpp"
-#include "rlcore/objective/controller/reference_bema.hpp"
-#include "rlcore/objective/controller/reference_ema.hpp"
+#include "rlcore/objective/controller/coefficient.hpp"
+#include "rlcore/objective/controller/reference.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -7,8 +7,7 @@
 
 #include "objective/correction/correction_data.hpp"
 #include "rlcore/exec/threads.hpp"
-#include "rlcore/objective/piece/divergence/k2.hpp"
-#include "rlcore/objective/piece/divergence/k3.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -1,5 +1,5 @@
 // The corrections of verl, OpenRLHF and TRL by name, against what their own code makes of the same log-probs.
-#include "rlcore/objective/correction/presets.hpp"
+#include "rlcore/objective/correction/rollout_correction.hpp"
 
 #include "objective/correction/correction_data.hpp"
 

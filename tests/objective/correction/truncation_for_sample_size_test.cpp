@@ -1,5 +1,5 @@
 // The bound of a truncation solved from the effective sample size that is wanted.
-#include "rlcore/objective/correction/truncation_for_sample_size.hpp"
+#include "rlcore/objective/correction/rollout_correction.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,15 +2,8 @@
 #include <random>
 
 #include "objective/vocabulary/golden_vocabulary.hpp"
-#include "rlcore/objective/distillation/cosine.hpp"
-#include "rlcore/objective/distillation/full_kl.hpp"
-#include "rlcore/objective/distillation/generalised_jsd.hpp"
-#include "rlcore/objective/distillation/skew_kl.hpp"
-#include "rlcore/objective/distillation/soft_cross_entropy.hpp"
-#include "rlcore/objective/distillation/total_variation.hpp"
-#include "rlcore/objective/vocabulary/negative_entropy.hpp"
-#include "rlcore/objective/vocabulary/sum_of_squares.hpp"
-#include "rlcore/objective/vocabulary/tempered.hpp"
+#include "rlcore/objective/distillation/divergences.hpp"
+#include "rlcore/objective/vocabulary/transforms.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -1,15 +1,8 @@
 // Distillation from the sampled token alone: against TRL and verl.
 #include "objective/vocabulary/golden_vocabulary.hpp"
-#include "rlcore/objective/distillation/iw_opd.hpp"
-#include "rlcore/objective/distillation/on_policy_distillation.hpp"
-#include "rlcore/objective/distillation/prefix_weights.hpp"
-#include "rlcore/objective/distillation/sampled_reverse_kl.hpp"
-#include "rlcore/objective/piece/divergence/abs_kl.hpp"
-#include "rlcore/objective/piece/divergence/clamped_k3.hpp"
-#include "rlcore/objective/piece/divergence/k1.hpp"
-#include "rlcore/objective/piece/divergence/k2.hpp"
-#include "rlcore/objective/piece/divergence/ratio_weighted.hpp"
-#include "rlcore/objective/piece/divergence/value_clamped.hpp"
+#include "rlcore/objective/distillation/on_policy.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
+#include "rlcore/objective/piece/divergence/ratio_corrected.hpp"
 #include "rlcore/tensor/span.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -1,19 +1,12 @@
 // Divergences on a few entries, and between vocabularies that share none: against TRL and verl.
+#include "rlcore/objective/distillation/support.hpp"
 #include "objective/vocabulary/golden_vocabulary.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/token_sum.hpp"
-#include "rlcore/objective/distillation/generalised_jsd.hpp"
-#include "rlcore/objective/distillation/matched_entries.hpp"
-#include "rlcore/objective/distillation/on_support.hpp"
-#include "rlcore/objective/distillation/top_k_forward_kl.hpp"
-#include "rlcore/objective/distillation/uld.hpp"
-#include "rlcore/objective/distillation/with_tail.hpp"
+#include "rlcore/objective/aggregation.hpp"
+#include "rlcore/objective/distillation/divergences.hpp"
 #include "rlcore/objective/loop/evaluate_logits.hpp"
-#include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/vocabulary/negative_entropy.hpp"
-#include "rlcore/objective/vocabulary/tempered.hpp"
-#include "rlcore/objective/vocabulary/top_k.hpp"
+#include "rlcore/objective/vocabulary/transforms.hpp"
 #include "rlcore/tensor/span.hpp"
 
 namespace RLCORE_TEST_ID {

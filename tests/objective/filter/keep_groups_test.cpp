@@ -1,5 +1,5 @@
 // Dynamic sampling against verl and OpenRLHF, and rows that are left out.
-#include "rlcore/objective/filter/keep_groups.hpp"
+#include "rlcore/objective/filter/groups.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,8 @@
 
 #include "objective/golden_case.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/filter/mark_unscored.hpp"
-#include "rlcore/objective/filter/mask_truncated.hpp"
-#include "rlcore/objective/filter/replay_priority.hpp"
+#include "rlcore/objective/filter/rows.hpp"
+#include "rlcore/objective/selection/replay.hpp"
 
 namespace RLCORE_TEST_ID {
 

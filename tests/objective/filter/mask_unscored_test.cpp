@@ -1,5 +1,5 @@
 // Rows without a score, for estimators that know nothing but a mask.
-#include "rlcore/objective/filter/mask_unscored.hpp"
+#include "rlcore/objective/filter/rows.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
-#include "rlcore/objective/advantage/remax.hpp"
+#include "rlcore/objective/advantage/rloo.hpp"
 #include "rlcore/objective/advantage/token_rewards.hpp"
 
 namespace RLCORE_TEST_ID {

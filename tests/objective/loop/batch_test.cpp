@@ -9,9 +9,9 @@
 
 #include "objective/golden.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
-#include "rlcore/objective/piece/entropy/entropy_bonus.hpp"
+#include "rlcore/objective/piece/entropy.hpp"
 #if __has_include(<Eigen/Core>)
 #include "rlcore/tensor/eigen.hpp"
 #endif

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "objective/loop/invariance.hpp"
-#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/piece/surrogate/plain.hpp"
 
 namespace RLCORE_TEST_ID {
 

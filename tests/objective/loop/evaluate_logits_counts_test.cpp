@@ -10,12 +10,11 @@
 
 #include "objective/vocabulary/golden_vocabulary.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
-#include "rlcore/objective/distillation/cosine.hpp"
+#include "rlcore/objective/aggregation.hpp"
+#include "rlcore/objective/distillation/divergences.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/loop/evaluate_logits.hpp"
-#include "rlcore/objective/piece/supervised/cross_entropy.hpp"
-#include "rlcore/objective/piece/supervised/negative_log_likelihood.hpp"
+#include "rlcore/objective/piece/supervised.hpp"
 #include "rlcore/objective/vocabulary/log_probs.hpp"
 #include "rlcore/tensor/span.hpp"
 

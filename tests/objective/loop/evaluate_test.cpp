@@ -8,18 +8,13 @@
 
 #include "objective/golden.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/fixed_length.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
-#include "rlcore/objective/aggregation/token_sum.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
-#include "rlcore/objective/piece/combine/straight_through.hpp"
-#include "rlcore/objective/piece/combine/weighted.hpp"
-#include "rlcore/objective/piece/divergence/kl_kind.hpp"
-#include "rlcore/objective/piece/entropy/entropy_bonus.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
-#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/divergence/any_divergence.hpp"
+#include "rlcore/objective/piece/entropy.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
+#include "rlcore/objective/piece/surrogate/plain.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -10,18 +10,12 @@
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/exec/threads.hpp"
-#include "rlcore/objective/aggregation/chosen_sequence_mean.hpp"
-#include "rlcore/objective/aggregation/chosen_token_mean.hpp"
-#include "rlcore/objective/aggregation/sequence_mean.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
-#include "rlcore/objective/loop/loss_counts.hpp"
-#include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/piece/combine/weighted.hpp"
-#include "rlcore/objective/piece/divergence/k2.hpp"
-#include "rlcore/objective/piece/score/scores.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
+#include "rlcore/objective/piece/score.hpp"
 #include "rlcore/tensor/span.hpp"
 
 namespace RLCORE_TEST_ID {

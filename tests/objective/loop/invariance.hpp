@@ -13,12 +13,7 @@
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/exec/threads.hpp"
-#include "rlcore/objective/aggregation/fixed_length.hpp"
-#include "rlcore/objective/aggregation/row_mean.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
-#include "rlcore/objective/aggregation/token_sum.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/tensor/span.hpp"
 

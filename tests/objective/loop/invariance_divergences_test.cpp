@@ -1,16 +1,11 @@
 // Every divergence, entropy and value piece through the loop: see invariance.hpp.
 #include "objective/loop/invariance.hpp"
-#include "rlcore/objective/piece/divergence/k3.hpp"
-#include "rlcore/objective/piece/divergence/kl_kind.hpp"
+#include "rlcore/objective/piece/divergence/any_divergence.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
 #include "rlcore/objective/piece/divergence/ratio_corrected.hpp"
-#include "rlcore/objective/piece/divergence/value_clamped.hpp"
-#include "rlcore/objective/piece/divergence/with_kl_gradient.hpp"
-#include "rlcore/objective/piece/entropy/token_entropy.hpp"
-#include "rlcore/objective/piece/supervised/dft.hpp"
-#include "rlcore/objective/piece/supervised/negative_log_likelihood.hpp"
-#include "rlcore/objective/piece/value/clipped_value.hpp"
-#include "rlcore/objective/piece/value/huber_value.hpp"
-#include "rlcore/objective/piece/value/squared_value.hpp"
+#include "rlcore/objective/piece/entropy.hpp"
+#include "rlcore/objective/piece/supervised.hpp"
+#include "rlcore/objective/piece/value.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "objective/loop/invariance.hpp"
-#include "rlcore/objective/aggregation/sequence_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
 
 namespace rlcore_test {

@@ -1,11 +1,8 @@
 // Every preference and reward-model loss through the sequence loop: see invariance_links.hpp.
 #include "objective/loop/invariance_links.hpp"
 #include "rlcore/objective/algorithms.hpp"
-#include "rlcore/objective/piece/preference/implicit_reward.hpp"
-#include "rlcore/objective/piece/preference/transformed.hpp"
-#include "rlcore/objective/piece/preference/weighted_pair.hpp"
-#include "rlcore/objective/piece/reward_model/plackett_luce_link.hpp"
-#include "rlcore/objective/piece/reward_model/regression_links.hpp"
+#include "rlcore/objective/piece/preference/weights.hpp"
+#include "rlcore/objective/piece/reward_model.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -1,14 +1,9 @@
 // Every surrogate that gathers over its row through the loop: see invariance.hpp.
 #include "objective/loop/invariance.hpp"
-#include "rlcore/objective/piece/combine/rollout_is.hpp"
-#include "rlcore/objective/piece/combine/weighted.hpp"
-#include "rlcore/objective/piece/surrogate/cispo.hpp"
-#include "rlcore/objective/piece/surrogate/geometric_mean_ratio.hpp"
-#include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
-#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
-#include "rlcore/objective/piece/surrogate/sapo.hpp"
-#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
-#include "rlcore/objective/piece/surrogate/vespo.hpp"
+#include "rlcore/objective/piece/combine/reweighted.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
+#include "rlcore/objective/piece/surrogate/sequence.hpp"
 
 namespace RLCORE_TEST_ID {
 

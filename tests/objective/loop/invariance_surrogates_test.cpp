@@ -1,18 +1,11 @@
 // Every surrogate through the loop: see invariance.hpp.
 #include "objective/loop/invariance.hpp"
-#include "rlcore/objective/piece/combine/against_old.hpp"
-#include "rlcore/objective/piece/combine/token_filter.hpp"
-#include "rlcore/objective/piece/combine/weighted.hpp"
-#include "rlcore/objective/piece/divergence/k2.hpp"
-#include "rlcore/objective/piece/surrogate/cispo.hpp"
-#include "rlcore/objective/piece/surrogate/dppo.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
-#include "rlcore/objective/piece/surrogate/importance_ratio.hpp"
-#include "rlcore/objective/piece/surrogate/limited_log_ratio.hpp"
-#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
-#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
-#include "rlcore/objective/piece/surrogate/sapo.hpp"
-#include "rlcore/objective/piece/surrogate/two_sided_clip.hpp"
+#include "rlcore/objective/piece/combine/reweighted.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
+#include "rlcore/objective/piece/surrogate/plain.hpp"
+#include "rlcore/objective/piece/surrogate/trust_region.hpp"
 
 namespace RLCORE_TEST_ID {
 

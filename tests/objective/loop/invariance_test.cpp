@@ -11,14 +11,12 @@
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/exec/threads.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
-#include "rlcore/objective/loop/loss_counts.hpp"
-#include "rlcore/objective/piece/combine/scaled.hpp"
+#include "rlcore/objective/aggregation.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/piece/divergence/k3.hpp"
-#include "rlcore/objective/piece/entropy/entropy_bonus.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
+#include "rlcore/objective/piece/entropy.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
 #include "rlcore/tensor/span.hpp"
 
 namespace RLCORE_TEST_ID {

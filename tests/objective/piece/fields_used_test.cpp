@@ -12,7 +12,7 @@
 
 #include "rlcore/losses.hpp"
 #include "rlcore/objective/piece/slope_check.hpp"
-#include "rlcore/objective/vocabulary/tempered.hpp"
+#include "rlcore/objective/vocabulary/transforms.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -6,16 +6,14 @@
 #include <random>
 
 #include "objective/check_slope.hpp"
-#include "rlcore/objective/piece/combine/straight_through.hpp"
-#include "rlcore/objective/piece/combine/weighted.hpp"
-#include "rlcore/objective/piece/divergence/k3.hpp"
-#include "rlcore/objective/piece/divergence/kl_kind.hpp"
-#include "rlcore/objective/piece/entropy/token_entropy.hpp"
-#include "rlcore/objective/piece/preference/bradley_terry.hpp"
-#include "rlcore/objective/piece/score/scores.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
-#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
-#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/divergence/any_divergence.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
+#include "rlcore/objective/piece/entropy.hpp"
+#include "rlcore/objective/piece/preference/pairwise.hpp"
+#include "rlcore/objective/piece/score.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
+#include "rlcore/objective/piece/surrogate/plain.hpp"
 #include "rlcore/simd/math.hpp"
 
 namespace RLCORE_TEST_ID {

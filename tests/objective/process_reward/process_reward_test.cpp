@@ -3,13 +3,10 @@
 
 #include "objective/vocabulary/golden_vocabulary.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/evaluate_logits.hpp"
-#include "rlcore/objective/piece/supervised/cross_entropy.hpp"
-#include "rlcore/objective/process_reward/labelled_steps.hpp"
-#include "rlcore/objective/process_reward/soft_reward_cross_entropy.hpp"
-#include "rlcore/objective/process_reward/step_binary_cross_entropy.hpp"
-#include "rlcore/objective/process_reward/step_squared_error.hpp"
+#include "rlcore/objective/piece/supervised.hpp"
+#include "rlcore/objective/process_reward.hpp"
 #include "rlcore/tensor/span.hpp"
 
 namespace RLCORE_TEST_ID {

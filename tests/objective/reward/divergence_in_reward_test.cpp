@@ -1,5 +1,5 @@
 // Token rewards with the KL in them against verl's apply_kl_penalty and OpenRLHF's compute_reward.
-#include "rlcore/objective/reward/divergence_in_reward.hpp"
+#include "rlcore/objective/reward_shaping.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "objective/golden_case.hpp"
-#include "rlcore/objective/piece/divergence/k3.hpp"
-#include "rlcore/objective/piece/divergence/value_clamped.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -9,13 +9,7 @@
 #include <vector>
 
 #include "objective/golden_case.hpp"
-#include "rlcore/objective/reward/cosine_length.hpp"
-#include "rlcore/objective/reward/length_relative.hpp"
-#include "rlcore/objective/reward/repetition_penalty.hpp"
-#include "rlcore/objective/reward/reward_shaping.hpp"
-#include "rlcore/objective/reward/soft_overlong.hpp"
-#include "rlcore/objective/reward/target_length.hpp"
-#include "rlcore/objective/reward/truncated.hpp"
+#include "rlcore/objective/reward_shaping.hpp"
 
 namespace RLCORE_TEST_ID {
 

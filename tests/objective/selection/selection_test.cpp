@@ -3,10 +3,8 @@
 #include <random>
 
 #include "objective/correction/correction_data.hpp"
-#include "rlcore/objective/selection/by_covariance.hpp"
-#include "rlcore/objective/selection/group_replay.hpp"
-#include "rlcore/objective/selection/high_entropy.hpp"
-#include "rlcore/objective/selection/off_policy_sequence.hpp"
+#include "rlcore/objective/selection/replay.hpp"
+#include "rlcore/objective/selection/tokens.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -1,4 +1,4 @@
-#include "rlcore/objective/traced/expand.hpp"
+#include "rlcore/objective/traced/trace.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,8 @@
 
 #include "rlcore/objective/algorithms.hpp"
 #include "rlcore/objective/piece/slope_check.hpp"
-#include "rlcore/objective/traced/executor.hpp"
-#include "rlcore/objective/traced/explain.hpp"
-#include "rlcore/objective/traced/objective_program.hpp"
+#include "rlcore/objective/traced/run.hpp"
+#include "rlcore/objective/traced/source.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -17,7 +17,7 @@
 
 #include "objective/algorithm/catalogue.hpp"
 #include "rlcore/objective/piece/slope_check.hpp"
-#include "rlcore/objective/traced/objective_program.hpp"
+#include "rlcore/objective/traced/trace.hpp"
 
 namespace RLCORE_TEST_ID {
 

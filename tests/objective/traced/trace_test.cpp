@@ -13,8 +13,8 @@
 
 #include "objective/algorithm/catalogue.hpp"
 #include "rlcore/objective/piece/slope_check.hpp"
-#include "rlcore/objective/traced/explain.hpp"
 #include "rlcore/objective/traced/run.hpp"
+#include "rlcore/objective/traced/source.hpp"
 
 namespace RLCORE_TEST_ID {
 

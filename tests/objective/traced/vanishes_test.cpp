@@ -1,5 +1,5 @@
 // Slopes that are 0 where the advantage is: what the operations of a program say, against running it.
-#include "rlcore/objective/traced/vanishes.hpp"
+#include "rlcore/objective/traced/trace.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,6 @@
 
 #include "rlcore/core/random.hpp"
 #include "rlcore/objective/algorithms.hpp"
-#include "rlcore/objective/traced/objective_program.hpp"
 #include "rlcore/objective/traced/run.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/evaluate_logits.hpp"
-#include "rlcore/objective/piece/supervised/cross_entropy.hpp"
+#include "rlcore/objective/piece/supervised.hpp"
 #include "rlcore/tensor/span.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -13,12 +13,8 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/parallel/strategy/alone.hpp"
-#include "rlcore/parallel/strategy/context.hpp"
-#include "rlcore/parallel/strategy/data.hpp"
-#include "rlcore/parallel/strategy/expert.hpp"
+#include "rlcore/parallel/strategy/axes.hpp"
 #include "rlcore/parallel/strategy/launch.hpp"
-#include "rlcore/parallel/strategy/sharded.hpp"
-#include "rlcore/parallel/strategy/tensor.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -9,10 +9,7 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/aggregation/fixed_length.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/telemetry/metric_names.hpp"
 #include "rlcore/trainer/policy/algorithm/estimate_advantages.hpp"
 #include "rlcore/trainer/policy/collect.hpp"

@@ -1,5 +1,5 @@
 // strategy::alone trains to the bits of one rank of any_strategy, and goes on from the files of either.
-#include "rlcore/training/strategy/alone_share.hpp"
+#include "rlcore/training/strategy/alone.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,11 +7,7 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
-#include "rlcore/parallel/strategy/context.hpp"
-#include "rlcore/parallel/strategy/data.hpp"
-#include "rlcore/parallel/strategy/expert.hpp"
-#include "rlcore/parallel/strategy/sharded.hpp"
-#include "rlcore/parallel/strategy/tensor.hpp"
+#include "rlcore/parallel/strategy/axes.hpp"
 #include "support/tiny_model.hpp"
 #include "training/strategy/trained_alike.hpp"
 

@@ -5,19 +5,14 @@
 #include <type_traits>
 
 #include "rlcore/config/algorithm/word_table.hpp"
-#include "rlcore/objective/advantage/estimator_form.hpp"
+#include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/objective/advantage/gae.hpp"
-#include "rlcore/objective/advantage/gpg.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/advantage/opo.hpp"
 #include "rlcore/objective/advantage/optimal_token_baseline.hpp"
-#include "rlcore/objective/advantage/pass_at_k.hpp"
 #include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
-#include "rlcore/objective/advantage/reinforce_plus_plus_baseline.hpp"
-#include "rlcore/objective/advantage/remax.hpp"
 #include "rlcore/objective/advantage/rloo.hpp"
-#include "rlcore/objective/advantage/whitened.hpp"
-#include "rlcore/objective/algorithm/verl_version.hpp"
+#include "rlcore/objective/advantage/whitening.hpp"
+#include "rlcore/objective/algorithm/verl.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -4,14 +4,8 @@
 #include <string_view>
 
 #include "rlcore/config/algorithm/word_table.hpp"
-#include "rlcore/objective/aggregation/any_aggregation.hpp"
-#include "rlcore/objective/aggregation/fixed_length.hpp"
-#include "rlcore/objective/aggregation/row_mean.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
-#include "rlcore/objective/aggregation/token_sum.hpp"
-#include "rlcore/objective/algorithm/verl_version.hpp"
+#include "rlcore/objective/aggregation.hpp"
+#include "rlcore/objective/algorithm/verl.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "rlcore/config/algorithm/advantage_estimators.hpp"
-#include "rlcore/objective/advantage/discounted_return.hpp"
+#include "rlcore/objective/advantage/gae.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

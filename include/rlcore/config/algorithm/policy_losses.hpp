@@ -6,11 +6,11 @@
 
 #include "rlcore/config/algorithm/aggregations.hpp"
 #include "rlcore/config/algorithm/word_table.hpp"
-#include "rlcore/objective/aggregation/any_aggregation.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/algorithm/verl.hpp"
-#include "rlcore/objective/piece/divergence/kl_kind.hpp"
-#include "rlcore/objective/piece/measure.hpp"
-#include "rlcore/objective/selection/by_covariance.hpp"
+#include "rlcore/objective/piece/divergence/any_divergence.hpp"
+#include "rlcore/objective/piece/piece.hpp"
+#include "rlcore/objective/selection/tokens.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -8,7 +8,7 @@
 
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/objective/algorithm/verl_version.hpp"
+#include "rlcore/objective/algorithm/verl.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -11,9 +11,7 @@
 #include <vector>
 
 #include "rlcore/config/checks/device_checks.hpp"
-#include "rlcore/config/keys/rlcore/device_keys.hpp"
-#include "rlcore/config/keys/rlcore/image_keys.hpp"
-#include "rlcore/config/keys/rlcore/rank_keys.hpp"
+#include "rlcore/config/keys/rlcore_keys.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/registry.hpp"
 #include "rlcore/config/settings/media_options.hpp"

@@ -9,7 +9,7 @@
 
 #include "rlcore/device/advantages/whiten.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/advantage/reinforce_plus_plus_baseline.hpp"
+#include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
 #include "rlcore/objective/advantage/rloo.hpp"
 
 RLCORE_BEGIN

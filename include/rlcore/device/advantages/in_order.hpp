@@ -4,8 +4,8 @@
 #include <tuple>
 
 #include "rlcore/device/advantages/groups.hpp"
-#include "rlcore/objective/advantage/in_order.hpp"
-#include "rlcore/objective/advantage/reward_clip.hpp"
+#include "rlcore/objective/advantage/token_rewards.hpp"
+#include "rlcore/objective/advantage/whitening.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

@@ -6,11 +6,10 @@
 #include <utility>
 
 #include "rlcore/device/advantages/whiten.hpp"
-#include "rlcore/objective/advantage/discounted_return.hpp"
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
-#include "rlcore/objective/advantage/remax.hpp"
-#include "rlcore/objective/advantage/whitened.hpp"
+#include "rlcore/objective/advantage/rloo.hpp"
+#include "rlcore/objective/advantage/whitening.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

@@ -11,7 +11,7 @@
 
 #include "rlcore/device/advantages/advantage_device.hpp"
 #include "rlcore/device/losses/weights.hpp"
-#include "rlcore/objective/advantage/detail/token_block.hpp"
+#include "rlcore/objective/advantage/detail/tokens.hpp"
 #include "rlcore/objective/loop/device_batch.hpp"
 
 RLCORE_BEGIN

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "rlcore/device/advantages/slot_arrays.hpp"
-#include "rlcore/objective/advantage/row_normalization.hpp"
 #include "rlcore/objective/advantage/whitening.hpp"
 
 RLCORE_BEGIN

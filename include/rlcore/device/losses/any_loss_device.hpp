@@ -7,8 +7,8 @@
 
 #include "rlcore/device/losses/loss_device.hpp"
 #include "rlcore/device/row_ids.hpp"
-#include "rlcore/objective/traced/executor.hpp"
 #include "rlcore/objective/traced/program.hpp"
+#include "rlcore/objective/traced/run.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN

@@ -5,7 +5,7 @@
 
 #include "rlcore/device/device.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/algorithm/with_likelihood.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/loop/batch.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
 

@@ -13,7 +13,7 @@
 #include "rlcore/device/losses/host_fallback.hpp"
 #include "rlcore/device/losses/rows.hpp"
 #include "rlcore/device/losses/weights.hpp"
-#include "rlcore/objective/algorithm/with_likelihood.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
 
 RLCORE_BEGIN

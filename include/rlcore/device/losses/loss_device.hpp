@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "rlcore/device/row_ids.hpp"
-#include "rlcore/objective/traced/executor.hpp"
+#include "rlcore/objective/traced/run.hpp"
 #include "rlcore/tensor/buffer.hpp"
 #include "rlcore/tensor/view.hpp"
 

@@ -14,7 +14,7 @@
 #include "rlcore/device/losses/token_program.hpp"
 #include "rlcore/device/losses/weights.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
-#include "rlcore/objective/piece/field.hpp"
+#include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

@@ -12,8 +12,7 @@
 #include "rlcore/device/losses/weights.hpp"
 #include "rlcore/objective/loop/detail/rows.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
-#include "rlcore/objective/traced/objective_program.hpp"
-#include "rlcore/objective/traced/vanishes.hpp"
+#include "rlcore/objective/traced/trace.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "rlcore/device/losses/rows.hpp"
-#include "rlcore/objective/aggregation/aggregation.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/traced/trace.hpp"
 
 RLCORE_BEGIN

@@ -1,8 +1,9 @@
-// What a pass over packed sequences reads.
+// What a pass reads: sequences of tokens and images, and the targets that are scored.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/nn/vision/window_order.hpp"
@@ -38,5 +39,12 @@ struct input {
   }
 };
 
+/// Row `row[i]` of the packed batch (sequences one after the other, without padding) predicts `token[i]`. Rows ascend
+/// when gradients shall not depend on how sequences are split into batches.
+struct targets {
+  std::vector<std::int32_t> row, token;
+};
+
 }  // namespace nn
+
 RLCORE_END

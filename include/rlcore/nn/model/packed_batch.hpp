@@ -14,7 +14,6 @@
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/model/layer_sizes.hpp"
 #include "rlcore/nn/model/place_in_rows.hpp"
-#include "rlcore/nn/model/targets.hpp"
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/vision/positions.hpp"
 #include "rlcore/tensor/ragged.hpp"

@@ -1,4 +1,4 @@
-// Generalized advantage estimation.
+// Generalised advantage estimation (GAE), and discounted returns.
 #pragma once
 
 #include <limits>
@@ -8,8 +8,8 @@
 
 #include "rlcore/core/settings.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/advantage/advantage_input.hpp"
-#include "rlcore/objective/advantage/detail/backward.hpp"
+#include "rlcore/objective/advantage/detail/tokens.hpp"
+#include "rlcore/objective/advantage/estimator.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -19,7 +19,7 @@ RLCORE_ALGORITHM_BEGIN
 /// OpenRLHF's. The defaults of gamma and lambda are verl's and OpenRLHF's; TRL's PPO has lambda = 0.95.
 ///
 /// rewards, values, advantages and returns are [rows, tokens], of float or double and any strides; the recursion is in
-/// double. Masked slots are not read and get 0; rows that nobody scored have to be masked (filter/mask_unscored.hpp),
+/// double. Masked slots are not read and get 0; rows that nobody scored have to be masked (filter/rows.hpp),
 /// or they count as rows of reward 0. Nothing is normalised: see `whitening`. Throws std::invalid_argument for other
 /// shapes.
 struct gae {
@@ -92,6 +92,29 @@ struct gae {
  private:
   detail::backward_settings settings() const noexcept {
     return {gamma, gamma * lambda, gamma * critic_lambda.value_or(lambda), turns};
+  }
+};
+
+/// G_t = r_t + gamma G_{t+1} (Williams 1992). `turns` says how masked slots inside a row are passed: skip is verl's
+/// since 0.7, reset verl's before, discount OpenRLHF's.
+///
+/// rewards and returns are [rows, tokens], of float or double and any strides; the sum is in double. Masked slots are
+/// not read and get 0. Throws std::invalid_argument for other shapes.
+struct discounted_return {
+  double gamma = 1.0;
+  turn_policy turns = turn_policy::skip;
+
+  /// Writes G to `returns`; `exec` shares out the rows.
+  template <executor Executor, class Rewards, class Returns>
+  RLCORE_FN void operator()(const Executor& exec, const Rewards& rewards, const token_mask& mask,
+                            Returns&& returns) const {
+    backward_recursion::all_rows(exec, {gamma, gamma, gamma, turns}, as_view<2>(rewards), detail::no_matrix{}, mask,
+                                 as_view<2>(returns), detail::no_matrix{});
+  }
+  /// The same on the calling thread.
+  template <class Rewards, class Returns>
+  RLCORE_FN void operator()(const Rewards& rewards, const token_mask& mask, Returns&& returns) const {
+    (*this)(serial{}, rewards, mask, returns);
   }
 };
 

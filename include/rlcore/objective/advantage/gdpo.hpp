@@ -8,9 +8,9 @@
 #include <string>
 
 #include "rlcore/core/scratch_vector.hpp"
+#include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/advantage/row_normalization.hpp"
-#include "rlcore/objective/advantage/singleton_group.hpp"
+#include "rlcore/objective/advantage/whitening.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

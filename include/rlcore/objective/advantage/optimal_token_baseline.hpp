@@ -1,4 +1,4 @@
-// A baseline per position, weighted by how much the path to it can vary.
+// The baseline of least variance, per token and per prompt.
 #pragma once
 
 #include <algorithm>
@@ -6,13 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
+#include <string>
 
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/core/scratch_vector.hpp"
-#include "rlcore/objective/advantage/advantage_input.hpp"
 #include "rlcore/objective/advantage/detail/groups.hpp"
-#include "rlcore/objective/advantage/detail/token_block.hpp"
-#include "rlcore/objective/advantage/singleton_group.hpp"
+#include "rlcore/objective/advantage/detail/tokens.hpp"
+#include "rlcore/objective/advantage/estimator.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -136,6 +137,38 @@ struct optimal_token_baseline {
     double to_go = 0;
     for (std::size_t k = p.steps.size(); k-- > 0;) p.steps[k].to_go = to_go += p.steps[k].to_go;
     return p;
+  }
+};
+
+/// V* = temperature log mean_i exp(R_i / temperature) over samples of the reference policy: the value of the prompt
+/// under the policy that is optimal for a KL penalty of `temperature` (A*PO, Brantley et al. 2025; TRL's A2PO, beta1).
+/// Its loss regresses R - V* on the log-ratio.
+///
+/// Written for every scored row of the group; equal rewards give exactly that reward. A NaN reward (unscored row) is
+/// left out and gets 0. A2PO drops prompts without any reward before: keep_groups{any_positive{}}. Throws
+/// std::invalid_argument unless temperature > 0.
+struct optimal_value {
+  double temperature = 0.5;
+
+  /// Writes V* to `values`, one per row. `groups`: the number of consecutive rows in each group, or a vector with any
+  /// integer that names the prompt of each row.
+  template <class Rewards, class Groups, class Values>
+  void operator()(const Rewards& rewards, const Groups& groups, Values&& values) const {
+    detail::outcome_advantages(
+        rewards, groups, values,
+        [this](std::span<const double> reward, std::span<const std::size_t>, std::span<double> value) {
+          for (double& v : value) v = of(reward);
+        });
+  }
+
+  /// Of one group of scored rewards.
+  double of(std::span<const double> reward) const {
+    if (!(temperature > 0))
+      throw std::invalid_argument("rlcore: optimal_value needs temperature > 0, it is " + std::to_string(temperature));
+    double high = reward[0], sum = 0;
+    for (const double r : reward) high = r > high ? r : high;
+    for (const double r : reward) sum += elementary::exp((r - high) / temperature);
+    return high + temperature * elementary::log(sum / static_cast<double>(reward.size()));
   }
 };
 

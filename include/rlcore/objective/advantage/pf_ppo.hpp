@@ -11,7 +11,7 @@
 
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/core/random.hpp"
-#include "rlcore/objective/advantage/detail/outcome.hpp"
+#include "rlcore/objective/advantage/detail/groups.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

@@ -10,8 +10,8 @@
 
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/core/scratch_vector.hpp"
-#include "rlcore/objective/advantage/detail/outcome.hpp"
-#include "rlcore/objective/advantage/row_normalization.hpp"
+#include "rlcore/objective/advantage/detail/groups.hpp"
+#include "rlcore/objective/advantage/whitening.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "rlcore/core/elementary.hpp"
-#include "rlcore/objective/advantage/detail/token_block.hpp"
+#include "rlcore/objective/advantage/detail/tokens.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

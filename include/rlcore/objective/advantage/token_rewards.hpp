@@ -1,10 +1,18 @@
-// Between one reward per row and one per token.
+// Rewards of tokens: the score at the end, less a KL penalty, clipped.
 #pragma once
 
 #include <cmath>
+#include <cstddef>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
 
-#include "rlcore/objective/advantage/detail/token_block.hpp"
-#include "rlcore/objective/piece/divergence/kl_kind.hpp"
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/settings.hpp"
+#include "rlcore/objective/advantage/detail/tokens.hpp"
+#include "rlcore/objective/piece/divergence/any_divergence.hpp"
+#include "rlcore/tensor/span.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -14,7 +22,7 @@ RLCORE_ALGORITHM_BEGIN
 ///
 /// scores has one value per row, the rest is [rows, tokens]. Masked slots are not read and get 0; a row without live
 /// tokens has no place for its score and is all 0. A NaN score (unscored row) leaves only the penalty: the
-/// row is still trained unless filter/mask_unscored.hpp has masked it before. Throws std::invalid_argument for other
+/// row is still trained unless filter/rows.hpp has masked it before. Throws std::invalid_argument for other
 /// shapes.
 struct token_rewards {
   kl_kind kind = kl_kind::k1;
@@ -82,6 +90,83 @@ void row_totals(const Rewards& rewards_per_token, const token_mask& mask, Totals
     total(i) = static_cast<typename std::remove_cv_t<decltype(total)>::value_type>(sum);
   }
 }
+
+/// What the KL penalty did to one response.
+struct shaped_reward {
+  double reward = 0;  ///< sum of the token rewards: score - coefficient * kl
+  double kl = 0;      ///< sum of the estimator over the tokens
+  /// The same per token; 0 for an empty response. verl's logs and the controllers use its mean over rows.
+  double mean_kl = 0;
+};
+
+namespace detail {
+
+/// The body of kl_in_reward and divergence_in_reward.
+template <class Divergence, class T>
+shaped_reward shape_reward(const Divergence& divergence, double coefficient, double score, std::span<const T> old_logp,
+                           std::span<const T> ref_logp, std::span<T> reward) {
+  const std::size_t tokens = old_logp.size();
+  if (ref_logp.size() != tokens || (!reward.empty() && reward.size() != tokens))
+    throw std::invalid_argument("rlcore: old_logp is [" + std::to_string(tokens) + "], ref_logp is [" +
+                                std::to_string(ref_logp.size()) + "], reward is [" + std::to_string(reward.size()) +
+                                "]");
+  shaped_reward result;
+  for (std::size_t t = 0; t < tokens; ++t) {
+    token<double> x{};
+    x.logp = static_cast<double>(old_logp[t]), x.ref_logp = static_cast<double>(ref_logp[t]);
+    const double kl = divergence.template operator()<exact_math, double>(x).value;
+    result.kl += kl;
+    if (!reward.empty()) reward[t] = static_cast<T>((t + 1 == tokens ? score : 0.0) - coefficient * kl);
+  }
+  result.reward = score - coefficient * result.kl;
+  result.mean_kl = tokens > 0 ? result.kl / static_cast<double>(tokens) : 0.0;
+  return result;
+}
+
+}  // namespace detail
+
+/// Token rewards r_t = -coefficient kl_t, plus the score at the last token (verl's use_kl_in_reward; the estimator
+/// looks at the old policy, so this carries no gradient). All tokens given are live.
+struct kl_in_reward {
+  kl_kind kind = kl_kind::k1;
+  double coefficient = 0.001;
+
+  /// One response. `reward` may be empty if only the totals are wanted. Throws std::invalid_argument if sizes differ.
+  shaped_reward operator()(double score, std::span<const float> old_logp, std::span<const float> ref_logp,
+                           std::span<float> reward = {}) const {
+    return visit_divergence(kind, [&](auto estimator) {
+      return detail::shape_reward<decltype(estimator), float>(estimator, coefficient, score, old_logp, ref_logp,
+                                                              reward);
+    });
+  }
+};
+
+/// min(max(R, low), high) in place; NaN (an unscored row) stays. Where it stands relative to an estimator matters:
+/// TRL's RLOO clips before the baseline, OpenRLHF after the group normalisation, with a default of (-10, 10). See
+/// in_order.
+struct reward_clip {
+  double low = -10, high = 10;
+
+  constexpr void check_settings() const {
+    check_setting("reward_clip", "low", low, setting::number);
+    check_setting("reward_clip", "high", high, setting::number);
+    check_order("reward_clip", "low", low, "high", high);
+  }
+
+  /// Changes `rewards` in place. Throws std::invalid_argument if the range is empty or a bound is NaN.
+  template <class Rewards>
+  void operator()(Rewards&& rewards) const {
+    if (!(low <= high))
+      throw std::invalid_argument("rlcore: reward_clip from " + std::to_string(low) + " to " + std::to_string(high));
+    const auto v = as_view<1>(rewards);
+    using number = typename std::remove_cv_t<decltype(v)>::value_type;
+    for (extent_t i = 0; i < v.shape[0]; ++i)
+      if (v(i) < static_cast<number>(low))
+        v(i) = static_cast<number>(low);
+      else if (v(i) > static_cast<number>(high))
+        v(i) = static_cast<number>(high);
+  }
+};
 
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -1,10 +1,18 @@
-// A named algorithm: what turns rewards into advantages, what is minimised, and what a token weighs.
+// An algorithm is an advantage, an objective and an aggregation; and how parts of one are replaced.
 #pragma once
 
 #include <type_traits>
 
 #include "rlcore/core/settings.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
+#include "rlcore/objective/loop/evaluate_logits.hpp"
+#include "rlcore/objective/loop/evaluate_sequences.hpp"
+#include "rlcore/objective/piece/combine/reweighted.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
+#include "rlcore/objective/piece/entropy.hpp"
+#include "rlcore/objective/piece/supervised.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -72,6 +80,149 @@ auto evaluate(const Executor& exec, const algorithm<Advantage, Objective, Replac
               const Aggregation& aggregation, const token_batch<T>& batch, const Counts& step,
               const std::type_identity_t<token_gradients<T>>& gradients = {}) {
   return evaluate(exec, named.objective, aggregation, batch, step, gradients);
+}
+
+/// evaluate_logits with the objective and the aggregation of a named algorithm.
+template <executor Executor, class Advantage, class Objective, class Aggregation, class T, class Counts>
+auto evaluate_logits(const Executor& exec, const algorithm<Advantage, Objective, Aggregation>& named,
+                     const logits_batch<T>& batch, const Counts& step,
+                     const std::type_identity_t<logits_gradients<T>>& gradients = {}) {
+  return evaluate_logits(exec, named.objective, named.aggregation, batch, step, gradients);
+}
+
+/// The algorithm with other advantages.
+template <class Advantage, class Old, class Objective, class Aggregation>
+constexpr auto with_advantage(const algorithm<Old, Objective, Aggregation>& a, Advantage advantage) {
+  return algorithm{advantage, a.objective, a.aggregation};
+}
+
+/// The algorithm with another weight of its tokens.
+template <class Aggregation, class Advantage, class Objective, class Old>
+constexpr auto with_aggregation(const algorithm<Advantage, Objective, Old>& a, Aggregation aggregation) {
+  return algorithm{a.advantage, a.objective, aggregation};
+}
+
+namespace detail {
+/// Whether the objective is made of token pieces, to which others can be added.
+template <class Objective>
+inline constexpr bool of_tokens = composite_piece<Objective> || token_piece<Objective>;
+}  // namespace detail
+
+/// The algorithm with one more piece in its loss.
+template <class Piece, class Advantage, class Objective, class Aggregation>
+constexpr auto with_piece(const algorithm<Advantage, Objective, Aggregation>& a, Piece piece) {
+  static_assert(
+      detail::of_tokens<Objective>,
+      "rlcore: this algorithm is a loss of sequences or pairs, and a piece of tokens has another denominator; "
+      "evaluate the piece by a second call with token_gradients::add");
+  return algorithm{a.advantage, sum{a.objective, piece}, a.aggregation};
+}
+
+/// + coefficient KL(policy, reference) in the loss, by the given estimator. Refused where the KL is in the loss
+/// already.
+template <class Divergence = k3, class Advantage, class Objective, class Aggregation>
+constexpr auto with_kl(const algorithm<Advantage, Objective, Aggregation>& a, double coefficient,
+                       Divergence divergence = {}) {
+  static_assert(!detail::kl_in_loss<Objective>,
+                "rlcore: this algorithm has a KL term in its loss; give its settings another coefficient instead");
+  check_setting("with_kl", "coefficient", coefficient, setting::coefficient);
+  return with_piece(a, scaled{coefficient, divergence});
+}
+
+/// - coefficient KL in the rewards, before the estimator sees them: the advantage of the result has a member `penalty`,
+/// e.g. kl_in_reward or divergence_in_reward, which is applied first. Refused where the KL is in the loss.
+template <class Penalty, class Advantage, class Objective, class Aggregation>
+constexpr auto with_kl_in_reward(const algorithm<Advantage, Objective, Aggregation>& a, Penalty penalty) {
+  return algorithm{on_penalised_rewards{a.advantage, penalty}, a.objective, a.aggregation};
+}
+
+/// - coefficient times the entropy.
+template <class Advantage, class Objective, class Aggregation>
+constexpr auto with_entropy(const algorithm<Advantage, Objective, Aggregation>& a, double coefficient) {
+  return with_piece(a, entropy_bonus(coefficient));
+}
+
+namespace detail {
+template <class Piece, class F>
+constexpr auto change_policy(const Piece& piece, F f) {
+  return f(piece);
+}
+template <class First, class... Rest, class F>
+constexpr auto change_policy(const sum<First, Rest...>& s, F f) {
+  if constexpr (sizeof...(Rest) == 0)
+    return change_policy(s.first, f);
+  else
+    return sum{change_policy(s.first, f), s.rest};
+}
+}  // namespace detail
+
+/// The policy piece (the first) times field::weight, as an off-policy correction wants it; KL and entropy are not
+/// weighted (verl's and TRL's order).
+template <class Advantage, class Objective, class Aggregation>
+constexpr auto with_weight(const algorithm<Advantage, Objective, Aggregation>& a) {
+  static_assert(
+      detail::of_tokens<Objective>,
+      "rlcore: this algorithm is a loss of sequences or pairs; weighted{} or weighted_pair{} its link instead");
+  return algorithm{a.advantage, detail::change_policy(a.objective, [](auto piece) { return weighted{piece}; }),
+                   a.aggregation};
+}
+
+/// The policy piece with its ratio to the rollout policy instead of the old one (verl's bypass mode).
+template <class Advantage, class Objective, class Aggregation>
+constexpr auto with_rollout_ratio(const algorithm<Advantage, Objective, Aggregation>& a) {
+  static_assert(detail::of_tokens<Objective>,
+                "rlcore: this algorithm is a loss of sequences or pairs and has no ratio to replace");
+  return algorithm{a.advantage, detail::change_policy(a.objective, [](auto piece) { return rollout_is{piece}; }),
+                   a.aggregation};
+}
+
+/// A pair loss plus `coefficient` times the NLL of the chosen answers: the mean over their tokens (chosen_token_mean:
+/// RPO, CPO, ORPO, the SFT term of TRL's loss lists) or over answers of token means (chosen_sequence_mean: OpenRLHF).
+template <class Pair, class Chosen = chosen_token_mean>
+struct likelihood_regularised {
+  Pair pair;
+  double coefficient;
+};
+
+/// Adds the likelihood of the chosen answers to a loss of pairs.
+template <class Chosen = chosen_token_mean, class Advantage, class Objective, class Aggregation>
+constexpr auto with_likelihood(const algorithm<Advantage, Objective, Aggregation>& pair, double coefficient) {
+  static_assert(
+      detail::per_pair<Aggregation>,
+      "rlcore: with_likelihood adds the likelihood of the chosen answers to a loss of pairs, and this algorithm "
+      "is none; the likelihood of all answers is negative_log_likelihood, a piece like any other");
+  return likelihood_regularised<algorithm<Advantage, Objective, Aggregation>, Chosen>{pair, coefficient};
+}
+
+/// Both terms of one batch; join with +=.
+template <class PairReport, class LikelihoodReport>
+struct likelihood_regularised_report {
+  PairReport pair;
+  LikelihoodReport likelihood;
+  double loss() const noexcept { return pair.loss() + likelihood.loss(); }
+  /// Joins the terms of another part of the step.
+  likelihood_regularised_report& operator+=(const likelihood_regularised_report& o) noexcept {
+    pair += o.pair, likelihood += o.likelihood;
+    return *this;
+  }
+  /// As report::keep_names().
+  void keep_names(const likelihood_regularised_report& local) noexcept {
+    pair.keep_names(local.pair), likelihood.keep_names(local.likelihood);
+  }
+};
+
+/// Pairs are rows 2k (chosen) and 2k + 1. `chosen` counts the chosen rows of the optimizer step, `step` all rows. The
+/// two terms have different denominators, hence two passes; the gradient is their sum.
+template <executor Executor, class Pair, class Chosen, class T, class Counts>
+auto evaluate(const Executor& exec, const likelihood_regularised<Pair, Chosen>& named, const token_batch<T>& batch,
+              const Counts& step, const global_counts& chosen,
+              const std::type_identity_t<token_gradients<T>>& gradients = {}) {
+  auto added = gradients;
+  added.add = true;
+  auto pair = evaluate(exec, named.pair, batch, step, gradients);
+  auto likelihood =
+      evaluate(exec, scaled{named.coefficient, negative_log_likelihood{}}, Chosen{chosen}, batch, step, added);
+  return likelihood_regularised_report<decltype(pair), decltype(likelihood)>{pair, likelihood};
 }
 
 RLCORE_ALGORITHM_END

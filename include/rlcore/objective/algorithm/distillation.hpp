@@ -2,11 +2,9 @@
 #pragma once
 
 #include "rlcore/core/settings.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
-#include "rlcore/objective/algorithm/logits_algorithm.hpp"
-#include "rlcore/objective/distillation/forward_kl.hpp"
-#include "rlcore/objective/distillation/generalised_jsd.hpp"
-#include "rlcore/objective/distillation/reverse_kl.hpp"
+#include "rlcore/objective/aggregation.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/distillation/divergences.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

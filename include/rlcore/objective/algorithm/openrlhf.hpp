@@ -10,24 +10,19 @@
 #include <stdexcept>
 
 #include "rlcore/core/settings.hpp"
+#include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/advantage/in_order.hpp"
 #include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
-#include "rlcore/objective/advantage/reward_clip.hpp"
 #include "rlcore/objective/advantage/rloo.hpp"
-#include "rlcore/objective/advantage/turn_policy.hpp"
-#include "rlcore/objective/aggregation/chosen_sequence_mean.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/advantage/token_rewards.hpp"
+#include "rlcore/objective/advantage/whitening.hpp"
+#include "rlcore/objective/aggregation.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/algorithm/dpo.hpp"
-#include "rlcore/objective/algorithm/preference.hpp"
-#include "rlcore/objective/algorithm/with.hpp"
-#include "rlcore/objective/algorithm/with_likelihood.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
-#include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
-#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
-#include "rlcore/objective/piece/value/clipped_value.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
+#include "rlcore/objective/piece/surrogate/sequence.hpp"
+#include "rlcore/objective/piece/value.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

@@ -2,13 +2,11 @@
 #pragma once
 
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/aggregation/sequence_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
-#include "rlcore/objective/piece/regression/gvpo.hpp"
-#include "rlcore/objective/piece/regression/squared_residual.hpp"
-#include "rlcore/objective/piece/regression/trajectory_balance.hpp"
-#include "rlcore/objective/piece/score/scores.hpp"
+#include "rlcore/objective/piece/regression.hpp"
+#include "rlcore/objective/piece/score.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

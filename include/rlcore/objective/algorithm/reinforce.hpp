@@ -1,24 +1,14 @@
 // Policy gradients without a clip: the baseline makes the difference.
 #pragma once
 
-#include "rlcore/objective/advantage/gpg.hpp"
-#include "rlcore/objective/advantage/opo.hpp"
-#include "rlcore/objective/advantage/remax.hpp"
 #include "rlcore/objective/advantage/rloo.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
-#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/piece/surrogate/plain.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace paper {
-
-/// RLOO (Ahmadian et al. 2024): the mean of the other answers as baseline; REINFORCE on whole sequences. The KL penalty
-/// is in the reward.
-constexpr auto rloo(rlcore::rloo advantage = {}) {
-  return algorithm{advantage, policy_gradient{}, sequence_mean_token_sum{}};
-}
 
 /// ReMax (Li et al. 2024): the reward of the greedy answer as baseline; REINFORCE on whole sequences.
 constexpr auto remax(rlcore::remax advantage = {}) {

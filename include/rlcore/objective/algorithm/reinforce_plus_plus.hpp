@@ -3,13 +3,11 @@
 
 #include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
-#include "rlcore/objective/advantage/reinforce_plus_plus_baseline.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
-#include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/piece/divergence/k2.hpp"
-#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

@@ -1,16 +1,17 @@
-// Learning what is preferred.
+// Reward models and process reward models.
 #pragma once
 
 #include "rlcore/core/settings.hpp"
-#include "rlcore/objective/aggregation/sequence_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
-#include "rlcore/objective/piece/combine/scaled.hpp"
-#include "rlcore/objective/piece/preference/bradley_terry.hpp"
-#include "rlcore/objective/piece/preference/mixed.hpp"
-#include "rlcore/objective/piece/reward_model/bradley_terry_with_margin.hpp"
-#include "rlcore/objective/piece/reward_model/centering_link.hpp"
-#include "rlcore/objective/piece/score/head_score.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/preference/link.hpp"
+#include "rlcore/objective/piece/preference/pairwise.hpp"
+#include "rlcore/objective/piece/reward_model.hpp"
+#include "rlcore/objective/piece/score.hpp"
+#include "rlcore/objective/piece/supervised.hpp"
+#include "rlcore/objective/process_reward.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -46,6 +47,22 @@ constexpr auto centered_rm(const centered_rm_settings& s = {}) {
                    sequence_objective{sum_of<head_score>{},
                                       mixed{bradley_terry{.beta = 1.0}, scaled{s.coefficient, centering_link{}}}},
                    pair_mean{}};
+}
+
+/// A process reward model (Lightman et al. 2023): cross-entropy of the judgement at each labelled step, the mean over
+/// all labelled steps of the optimizer step. Labels are entries of the whole vocabulary, or classes of a head of its
+/// own.
+constexpr auto prm() { return algorithm{no_advantage{}, cross_entropy{}, token_mean{}}; }
+
+/// Restricted to R reward tokens, hard labels 0 ... R - 1.
+template <std::size_t R>
+constexpr auto prm(const std::array<std::int64_t, R>& reward_tokens) {
+  return algorithm{no_advantage{}, reward_token_cross_entropy<R>{reward_tokens}, token_mean{}};
+}
+/// Restricted to R reward tokens, soft labels: R probabilities per step.
+template <std::size_t R>
+constexpr auto soft_prm(const std::array<std::int64_t, R>& reward_tokens) {
+  return algorithm{no_advantage{}, soft_reward_cross_entropy<R>{reward_tokens}, token_mean{}};
 }
 
 }  // namespace paper

@@ -7,44 +7,45 @@
 // bonus with_entropy(a, coefficient); its other loss_agg_modes are with_aggregation(a, ...).
 #pragma once
 
+#include <cstdint>
 #include <limits>
 
+#include "rlcore/core/abi.hpp"
 #include "rlcore/core/settings.hpp"
+#include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/objective/advantage/gae.hpp"
-#include "rlcore/objective/advantage/gpg.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/advantage/opo.hpp"
-#include "rlcore/objective/advantage/pass_at_k.hpp"
 #include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
-#include "rlcore/objective/advantage/reinforce_plus_plus_baseline.hpp"
-#include "rlcore/objective/advantage/remax.hpp"
 #include "rlcore/objective/advantage/rloo.hpp"
-#include "rlcore/objective/aggregation/fixed_length.hpp"
-#include "rlcore/objective/aggregation/row_mean.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
-#include "rlcore/objective/algorithm/verl_version.hpp"
-#include "rlcore/objective/algorithm/with.hpp"
-#include "rlcore/objective/piece/combine/against_old.hpp"
-#include "rlcore/objective/piece/combine/token_filter.hpp"
-#include "rlcore/objective/piece/divergence/abs_kl.hpp"
-#include "rlcore/objective/piece/divergence/clamped_k3.hpp"
-#include "rlcore/objective/piece/divergence/k2.hpp"
-#include "rlcore/objective/piece/surrogate/cispo.hpp"
-#include "rlcore/objective/piece/surrogate/dppo.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
-#include "rlcore/objective/piece/surrogate/geometric_mean_ratio.hpp"
-#include "rlcore/objective/piece/surrogate/importance_ratio.hpp"
-#include "rlcore/objective/piece/surrogate/limited_log_ratio.hpp"
-#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
-#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
-#include "rlcore/objective/piece/surrogate/sapo.hpp"
-#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
-#include "rlcore/objective/piece/value/clipped_value.hpp"
+#include "rlcore/objective/aggregation.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/piece/combine/reweighted.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
+#include "rlcore/objective/piece/surrogate/plain.hpp"
+#include "rlcore/objective/piece/surrogate/sequence.hpp"
+#include "rlcore/objective/piece/surrogate/trust_region.hpp"
+#include "rlcore/objective/piece/value.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace verl {
+
+/// A release of verl, in their order; docs/verl_versions.md lists what differs between them.
+enum class version : std::uint8_t {
+  august_2025,  ///< commit 28f6e4af7 of 2025-08-15, between 0.5.0 and 0.6.0
+  v0_6_1,
+  v0_8_0,
+  v0_9_1
+};
+
+/// The version that everything follows which is not told another.
+inline constexpr version newest = version::v0_9_1;
+
+/// How the returns of reinforce_plus_plus pass masked tokens: through 0.8.0 nothing of later turns arrived.
+constexpr turn_policy turns_of_returns(version v) noexcept {
+  return v < version::v0_9_1 ? turn_policy::reset : turn_policy::skip;
+}
 
 /// clip_ratio_low, clip_ratio_high, clip_ratio_c. All three are checked, also by losses that read the first two alone.
 struct clip_settings {

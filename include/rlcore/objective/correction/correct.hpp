@@ -13,9 +13,8 @@
 
 #include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/exec/executor.hpp"
-#include "rlcore/objective/correction/off_policy_report.hpp"
+#include "rlcore/objective/correction/reports.hpp"
 #include "rlcore/objective/correction/rollout_correction.hpp"
-#include "rlcore/objective/correction/weight_report.hpp"
 #include "rlcore/objective/loop/live_rows.hpp"
 
 RLCORE_BEGIN

@@ -9,7 +9,7 @@
 
 #include "rlcore/core/order.hpp"
 #include "rlcore/exec/executor.hpp"
-#include "rlcore/objective/aggregation/aggregation.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/detail/logits.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/loop/report.hpp"

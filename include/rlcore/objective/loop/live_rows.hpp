@@ -12,9 +12,8 @@
 #include <string_view>
 
 #include "rlcore/core/scratch_vector.hpp"
-#include "rlcore/objective/aggregation/global_counts.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/detail/shape.hpp"
-#include "rlcore/objective/loop/detail/stage.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "rlcore/objective/piece/piece.hpp"
-#include "rlcore/objective/piece/score/gather.hpp"
+#include "rlcore/objective/piece/score.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

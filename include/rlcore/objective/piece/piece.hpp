@@ -22,15 +22,81 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
-#include "rlcore/objective/piece/field.hpp"
-#include "rlcore/objective/piece/term.hpp"
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/simd/exact.hpp"
 
 RLCORE_BEGIN
+/// A set of per-token inputs; combine with |. Log-probs are those of the token that was sampled.
+enum class field : unsigned {
+  none = 0,
+  logp = 1,          ///< log pi_theta, the current policy
+  old_logp = 2,      ///< the proximal policy, at the start of the step
+  ref_logp = 4,      ///< the reference policy
+  rollout_logp = 8,  ///< the behaviour policy, as recorded by the sampler
+  advantage = 16,    ///< constant
+  weight = 32,       ///< off-policy correction, constant
+  entropy = 64,      ///< of the current policy's distribution at this position
+  value = 128,       ///< of the current critic
+  old_value = 256,   ///< of the critic at the start of the step
+  target = 512,      ///< return or label, constant
+  selected = 1024,   ///< 1 where a selection over the batch chose the token, else 0
+  gathered = 2048,   ///< what the objective gathered over the token's row: computed by the loop, not an input
+};
+
+/// The fields of either set.
+constexpr field operator|(field a, field b) noexcept {
+  return static_cast<field>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
+}
+/// Whether `set` has a field of `f`.
+RLCORE_FN constexpr bool contains(field set, field f) noexcept {
+  return (static_cast<unsigned>(set) & static_cast<unsigned>(f)) != 0;
+}
+
+inline constexpr std::size_t field_count = 12;
+inline constexpr std::array<std::string_view, field_count> field_names{
+    "logp",    "old_logp", "ref_logp",  "rollout_logp", "advantage", "weight",
+    "entropy", "value",    "old_value", "target",       "selected",  "gathered"};
+
+/// The i-th field, the one with bit i.
+RLCORE_FN constexpr field field_at(std::size_t i) noexcept { return static_cast<field>(1u << i); }
+
+/// What a piece sees of one token (V = float) or of one token per lane (V = pack). Fields that no piece reads are
+/// never loaded and hold nothing.
+template <class V>
+struct token {
+  V logp, old_logp, ref_logp, rollout_logp, advantage, weight, entropy, value, old_value, target, selected, gathered;
+};
+
+/// token<V>::*field_member<V>[i] is the member of field_at(i).
+template <class V>
+inline constexpr V token<V>::*field_member[field_count] = {
+    &token<V>::logp,      &token<V>::old_logp, &token<V>::ref_logp, &token<V>::rollout_logp,
+    &token<V>::advantage, &token<V>::weight,   &token<V>::entropy,  &token<V>::value,
+    &token<V>::old_value, &token<V>::target,   &token<V>::selected, &token<V>::gathered};
+
+/// A piece's value for one token, its slope d value / d `wrt` (by default d value / d logp), and as many diagnostics as
+/// the piece has names in `monitors`.
+template <class V, std::size_t Monitors = 0>
+struct term {
+  V value, slope;
+  V monitor[Monitors];
+};
+
+template <class V>
+struct term<V, 0> {
+  V value, slope;
+};
+
+/// A term with one diagnostic, usually 0 or 1 ("clipped").
+template <class V>
+using flagged_term = term<V, 1>;
+
 RLCORE_ALGORITHM_BEGIN
 /// A node that holds other pieces: sum, scaled.
 template <class N>
@@ -149,6 +215,60 @@ RLCORE_FN constexpr double coefficient_at(const N& node) noexcept {
   else
     return 1.0;
 }
+
+/// A measure says what it reads, has the name of a monitor, and returns a V for a token<V>.
+template <class M>
+concept token_measure = requires(const M m, const token<float>& t) {
+  { M::reads } -> std::convertible_to<field>;
+  { M::name } -> std::convertible_to<std::string_view>;
+  { m.template operator()<exact_math, float>(t) } -> std::same_as<float>;
+};
+
+/// old_logp - logp held within +-limit: verl's ppo_kl, TRL's and OpenRLHF's approximate KL.
+struct ppo_kl {
+  static constexpr field reads = field::logp | field::old_logp;
+  static constexpr std::string_view name = "ppo_kl";
+  double limit = std::numeric_limits<double>::infinity();
+
+  template <class Math, class V>
+  RLCORE_FN V operator()(const token<V>& t) const noexcept {
+    const V x = t.old_logp - t.logp;
+    return Math::select(x > V(limit), V(limit), Math::select(x < V(-limit), V(-limit), x));
+  }
+};
+
+/// |logp - old_logp|, which verl logs as ppo_kl for kl_cov.
+struct abs_ppo_kl {
+  static constexpr field reads = field::logp | field::old_logp;
+  static constexpr std::string_view name = "ppo_kl";
+
+  template <class Math, class V>
+  RLCORE_FN V operator()(const token<V>& t) const noexcept {
+    return Math::abs(t.logp - t.old_logp);
+  }
+};
+
+/// 1 for selected tokens, which clip_cov takes out of the update and verl logs as clipfrac.
+struct selected_fraction {
+  static constexpr field reads = field::selected;
+  static constexpr std::string_view name = "clipfrac";
+
+  template <class Math, class V>
+  RLCORE_FN V operator()(const token<V>& t) const noexcept {
+    return Math::select(t.selected != V(0), V(1), V(0));
+  }
+};
+
+/// The value of the critic.
+struct predicted_value {
+  static constexpr field reads = field::value;
+  static constexpr std::string_view name = "vpred";
+
+  template <class Math, class V>
+  RLCORE_FN V operator()(const token<V>& t) const noexcept {
+    return t.value;
+  }
+};
 
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -1,16 +1,90 @@
-// A piece as a straight-line program: what a device runs that cannot call the piece itself.
+// A loss as a list of operations, for devices that compile it.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/objective/piece/field.hpp"
-#include "rlcore/objective/traced/operation.hpp"
+#include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+/// One step of a traced program. Truth values (of comparisons and of the logical operations) are 1 and 0.
+enum class operation : std::uint8_t {
+  input,        ///< a field of the token
+  constant,     ///< a number: a setting or a literal
+  add,          ///< a + b
+  subtract,     ///< a - b
+  multiply,     ///< a b
+  divide,       ///< a / b
+  negate,       ///< -a
+  less,         ///< a < b, false where either is NaN
+  less_equal,   ///< a <= b, false where either is NaN
+  equal,        ///< a == b, false where either is NaN
+  logical_and,  ///< both of two truth values
+  logical_or,   ///< either of two truth values
+  logical_not,  ///< the opposite of a truth value
+  select,       ///< b where a is true, else c; the other one may be NaN
+  min,          ///< b where it is the smaller one, else a
+  max,          ///< b where it is the larger one, else a
+  clamp,        ///< a limited to [b, c]; NaN stays NaN
+  abs,          ///< |a|
+  sign,         ///< -1, 0 or 1; NaN stays NaN
+  exp,          ///< e^a
+  log,          ///< log a
+  expm1,        ///< e^a - 1
+  log1p,        ///< log(1 + a)
+  excess,       ///< e^a - 1 - a
+  sqrt,         ///< the square root
+  sigmoid,      ///< 1 / (1 + e^-a)
+  softplus,     ///< log(1 + e^a)
+};
+
+/// How an operation is written, and how many operands it has.
+struct operation_form {
+  std::string_view text;  ///< an infix sign, or the name of a function
+  std::size_t operands;
+  bool infix = false;
+  bool commutes = false;  ///< the order of the two operands does not matter
+};
+
+/// The form of every operation, in their order.
+inline constexpr std::array<operation_form, 27> operation_forms{{
+    {"input", 0},
+    {"constant", 0},
+    {"+", 2, true, true},
+    {"-", 2, true},
+    {"*", 2, true, true},
+    {"/", 2, true},
+    {"-", 1},
+    {"<", 2, true},
+    {"<=", 2, true},
+    {"==", 2, true, true},
+    {"and", 2, true, true},
+    {"or", 2, true, true},
+    {"not ", 1},
+    {"select", 3},
+    {"min", 2},
+    {"max", 2},
+    {"clamp", 3},
+    {"abs", 1},
+    {"sign", 1},
+    {"exp", 1},
+    {"log", 1},
+    {"expm1", 1},
+    {"log1p", 1},
+    {"excess", 1},
+    {"sqrt", 1},
+    {"sigmoid", 1},
+    {"softplus", 1},
+}};
+
+/// The form of `what`.
+constexpr const operation_form& form_of(operation what) noexcept {
+  return operation_forms[static_cast<std::size_t>(what)];
+}
 
 /// One step of a program: an operation on the results of earlier steps.
 struct traced_step {

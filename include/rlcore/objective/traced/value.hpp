@@ -9,8 +9,8 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/compiler.hpp"
-#include "rlcore/objective/piece/field.hpp"
-#include "rlcore/objective/traced/operation.hpp"
+#include "rlcore/objective/piece/piece.hpp"
+#include "rlcore/objective/traced/program.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

@@ -1,3 +1,19 @@
+// A loss of logits: an entry, its fields, and the piece.
+//
+// What an entry-wise piece sees of one entry of the vocabulary.
+//
+//   struct forward_kl {
+//     static constexpr logits_field reads = logits_field::teacher;
+//     static constexpr std::string_view name = "forward_kl";
+//     template <class Math, class V>
+//     RLCORE_FN term<V> operator()(const entry<V>& e) const noexcept {
+//       return {times<Math>(e.teacher_p, e.teacher_logp - e.logp), -e.teacher_p};   // value, d value / d logp
+//     }
+//   };
+//
+// The loss of a position is the sum of the values over the vocabulary. The loop turns the slopes by the log-probs into
+// the gradient by the logits, slope_j - p_j sum(slopes), so an entry-wise piece never sees a softmax.
+//
 // The protocol of a logits piece: value and gradient of one position by its vector of logits.
 //
 //   struct z_loss {
@@ -14,25 +30,75 @@
 //     }
 //   };
 //
-// A piece that is a sum over the vocabulary is shorter still: see entry.hpp. Optional members: `monitors` (then return
-// logits_term<N>), `void check(extent_t vocabulary) const` and `check_teacher` (throw std::invalid_argument, once per
-// call), `extent_t label_count() const` (labels number something else than the vocabulary), `extent_t target_count()
-// const` (length of a soft label), `static constexpr bool keeps_vocabularies = true` (the teacher's entries have
-// another meaning), and `std::size_t scratch_bytes(extent_t vocabulary, extent_t teacher_vocabulary) const`.
+// A piece that is a sum over the vocabulary is shorter still: see `entry` below. Optional members: `monitors` (then
+// return logits_term<N>), `void check(extent_t vocabulary) const` and `check_teacher` (throw std::invalid_argument,
+// once per call), `extent_t label_count() const` (labels number something else than the vocabulary), `extent_t
+// target_count() const` (length of a soft label), `static constexpr bool keeps_vocabularies = true` (the teacher's
+// entries have another meaning), and `std::size_t scratch_bytes(extent_t vocabulary, extent_t teacher_vocabulary)
+// const`.
 #pragma once
 
+#include <array>
+#include <concepts>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
+#include "rlcore/core/abi.hpp"
 #include "rlcore/objective/piece/fields_used.hpp"
-#include "rlcore/objective/vocabulary/entry.hpp"
+#include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/objective/vocabulary/position.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
+/// A set of inputs of one position; combine with |.
+enum class logits_field : unsigned {
+  none = 0,
+  label = 1,         ///< an entry of the vocabulary
+  teacher = 2,       ///< logits of the teacher or the reference
+  support = 4,       ///< a few entries of the vocabulary
+  support_logp = 8,  ///< the teacher's log-probs of the support's entries
+  target = 16,       ///< a distribution over the entries the piece names (soft label)
+  weight = 32,       ///< constant factor of the position
+};
+
+/// The inputs of either set.
+constexpr logits_field operator|(logits_field a, logits_field b) noexcept {
+  return static_cast<logits_field>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
+}
+/// Whether `set` has an input of `f`.
+constexpr bool contains(logits_field set, logits_field f) noexcept {
+  return (static_cast<unsigned>(set) & static_cast<unsigned>(f)) != 0;
+}
+
+inline constexpr std::size_t logits_field_count = 6;
+inline constexpr std::array<std::string_view, logits_field_count> logits_field_names{
+    "labels", "teacher", "support", "support_logp", "targets", "weight"};
+
+/// Log-probability and probability of one entry under the student (the policy) and the teacher (the reference), both at
+/// the temperature in force. Teacher members hold nothing unless `reads` names logits_field::teacher.
+template <class V>
+struct entry {
+  V logp, teacher_logp;  ///< -inf where the model gives the entry no probability
+  V p, teacher_p;
+};
+
+/// p x with 0 (-inf) = 0 inf = 0: terms of entries that have no probability.
+template <class Math, class V>
+RLCORE_FN V times(const V& p, const V& x) noexcept {
+  return Math::select(p == V(0), V(0), p * x);
+}
+
+/// A piece that is a sum over the vocabulary.
+template <class P>
+concept entry_piece = requires(const P p, const entry<float>& e) {
+  { P::reads } -> std::convertible_to<logits_field>;
+  { p.template operator()<exact_math, float>(e) } -> std::same_as<term<float>>;
+};
+
 /// A logits piece's value of one position and its diagnostics.
 template <std::size_t Monitors = 0>
 struct logits_term {

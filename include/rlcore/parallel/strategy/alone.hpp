@@ -47,9 +47,9 @@ struct alone {
   static constexpr void barrier() noexcept {}
 
   template <class Device>
-  class share;  // training/strategy/alone_share.hpp
+  class share;  // training/strategy/alone.hpp
   template <class Device>
-  class frozen;  // training/strategy/alone_frozen.hpp
+  class frozen;  // training/strategy/alone.hpp
 };
 
 static_assert(parallel_strategy<alone>);

@@ -11,11 +11,10 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/text/jinja/arithmetic.hpp"
-#include "rlcore/text/jinja/attributes.hpp"
+#include "rlcore/text/jinja/builtins.hpp"
 #include "rlcore/text/jinja/filters.hpp"
 #include "rlcore/text/jinja/methods.hpp"
 #include "rlcore/text/jinja/syntax.hpp"
-#include "rlcore/text/jinja/tests.hpp"
 #include "rlcore/text/jinja/value.hpp"
 
 RLCORE_BEGIN

@@ -13,10 +13,9 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/suggest.hpp"
+#include "rlcore/text/jinja/builtins.hpp"
 #include "rlcore/text/jinja/filters.hpp"
 #include "rlcore/text/jinja/syntax.hpp"
-#include "rlcore/text/jinja/tests.hpp"
-#include "rlcore/text/jinja/word_stream.hpp"
 
 RLCORE_BEGIN
 namespace text::jinja {

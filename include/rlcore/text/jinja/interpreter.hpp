@@ -11,9 +11,10 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/text/jinja/arithmetic.hpp"
+#include "rlcore/text/jinja/builtins.hpp"
 #include "rlcore/text/jinja/evaluator.hpp"
-#include "rlcore/text/jinja/functions.hpp"
 #include "rlcore/text/jinja/rendering.hpp"
+#include "rlcore/text/jinja/services.hpp"
 #include "rlcore/text/jinja/syntax.hpp"
 #include "rlcore/text/jinja/value.hpp"
 

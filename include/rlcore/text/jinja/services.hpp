@@ -56,6 +56,7 @@ inline std::int64_t integer_of(const value& v, std::string_view what) {
 bool contains(const value& v, const value& needle, services& run);
 
 }  // namespace text::jinja
+
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)

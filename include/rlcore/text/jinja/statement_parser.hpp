@@ -13,7 +13,6 @@
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/text/jinja/expression_parser.hpp"
 #include "rlcore/text/jinja/syntax.hpp"
-#include "rlcore/text/jinja/word_stream.hpp"
 
 RLCORE_BEGIN
 namespace text::jinja {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "rlcore/data/prompt_dataset.hpp"
-#include "rlcore/objective/advantage/kl_in_reward.hpp"
+#include "rlcore/objective/advantage/token_rewards.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"

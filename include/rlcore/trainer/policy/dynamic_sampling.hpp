@@ -12,7 +12,7 @@
 
 #include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/objective/filter/keep_groups.hpp"
+#include "rlcore/objective/filter/groups.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 

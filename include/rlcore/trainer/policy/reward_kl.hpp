@@ -4,7 +4,7 @@
 #include <iterator>
 #include <vector>
 
-#include "rlcore/objective/controller/adaptive_kl.hpp"
+#include "rlcore/objective/controller/coefficient.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
 #include "rlcore/trainer/policy/settings.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "rlcore/core/random.hpp"
-#include "rlcore/objective/advantage/advantage_input.hpp"
+#include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/stages.hpp"
 #include "rlcore/trainer/policy/random_streams.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "rlcore/core/elementary.hpp"
-#include "rlcore/objective/aggregation/any_aggregation.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/stages.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"

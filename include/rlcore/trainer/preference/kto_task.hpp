@@ -14,7 +14,7 @@
 
 #include "rlcore/data/image_file.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/algorithm/unpaired.hpp"
+#include "rlcore/objective/algorithm/kto.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/trainer/preference/load_reference.hpp"

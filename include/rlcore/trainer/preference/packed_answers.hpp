@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "rlcore/nn/model/targets.hpp"
+#include "rlcore/nn/model/input.hpp"
 #include "rlcore/tensor/ragged.hpp"
 
 RLCORE_BEGIN

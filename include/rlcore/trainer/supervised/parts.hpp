@@ -5,8 +5,7 @@
 
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/trainer_registries.hpp"
-#include "rlcore/objective/piece/supervised/dft.hpp"
-#include "rlcore/objective/piece/supervised/negative_log_likelihood.hpp"
+#include "rlcore/objective/piece/supervised.hpp"
 #include "rlcore/trainer/supervised/open.hpp"
 #include "rlcore/trainer/trainer_main.hpp"
 

@@ -12,9 +12,9 @@
 
 #include "rlcore/data/sft_dataset.hpp"
 #include "rlcore/exec/serial.hpp"
+#include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
-#include "rlcore/nn/model/targets.hpp"
-#include "rlcore/objective/algorithm/supervised.hpp"
+#include "rlcore/objective/algorithm/sft.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"

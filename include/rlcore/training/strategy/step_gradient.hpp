@@ -1,4 +1,4 @@
-// The gradient of an optimizer step: of all weights, or with LoRA of the adapters.
+// The gradient of an optimizer step: of leaves, and of the weights or the adapters.
 #pragma once
 
 #include <cstddef>
@@ -6,12 +6,62 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/core/abi.hpp"
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/lora/lora_gradients.hpp"
 #include "rlcore/nn/model/gradients.hpp"
+#include "rlcore/parallel/reduction/reduction_tree.hpp"
+#include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
+
+/// An optimizer step is begin(); then take() or skip() for every leaf, in order, or one take(); then finish().
+template <class Device>
+class leaf_sum {
+ public:
+  /// Sums vectors of `size` values along the tree over `leaves` leaves. `device` has to outlive this.
+  leaf_sum(Device& device, std::size_t size, std::size_t leaves) : device_(&device), size_(size), tree_(leaves) {}
+
+  /// Takes back the memory of the last sum.
+  void begin() {
+    for (auto& e : tree_.entries())
+      if (e.value) idle_.push_back(std::move(*e.value));
+    tree_.clear();
+  }
+  /// Takes the gradient of a leaf. Leaves memory for the next one in `gradient`, or an empty buffer.
+  void take(std::size_t leaf, buffer<float, Device>& gradient) {
+    push(leaf, std::move(gradient));
+    gradient = {};
+    if (!idle_.empty()) gradient = std::move(idle_.back()), idle_.pop_back();
+  }
+  /// The leaf has no rows.
+  void skip(std::size_t leaf) { push(leaf, std::nullopt); }
+  /// The sum in device memory, 0 if no leaf has rows; valid until begin().
+  const float* finish() {
+    auto& entries = tree_.entries();
+    if (!entries.empty() && entries[0].value) return entries[0].value->data();
+    begin();
+    buffer<float, Device> sum(*device_, size_);
+    sum.fill_zero();
+    push(0, std::move(sum));
+    return entries[0].value->data();
+  }
+
+ private:
+  void push(std::size_t leaf, std::optional<buffer<float, Device>> value) {
+    tree_.push_leaf(leaf, std::move(value), [this](buffer<float, Device>& left, buffer<float, Device>&& right) {
+      device_->add(left.data(), left.data(), right.data(), static_cast<extent_t>(size_));
+      device_->wait();
+      idle_.push_back(std::move(right));
+    });
+  }
+
+  Device* device_;
+  std::size_t size_;
+  parallel::reduction_tree<buffer<float, Device>> tree_;
+  std::vector<buffer<float, Device>> idle_;
+};
 
 /// One of the two kinds of gradients, behind the functions that they share.
 template <class Device>
@@ -64,4 +114,5 @@ class step_gradient {
 };
 
 }  // namespace trainer
+
 RLCORE_END

@@ -1,5 +1,5 @@
 // Flags of OpenRLHF's train_ppo_ray that stand for keys: those of its published scripts.
-#include "rlcore/config/keys/openrlhf/openrlhf_ppo_flags.hpp"
+#include "rlcore/config/keys/openrlhf_ppo_flags.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

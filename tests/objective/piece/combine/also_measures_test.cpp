@@ -1,5 +1,5 @@
 // A monitor more: what it sums, and that nothing else of the piece changes.
-#include "rlcore/objective/piece/combine/also_measures.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,12 +12,11 @@
 #include <vector>
 
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
-#include "rlcore/objective/loop/loss_counts.hpp"
-#include "rlcore/objective/piece/divergence/k3.hpp"
-#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
-#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
+#include "rlcore/objective/piece/surrogate/plain.hpp"
 #include "rlcore/tensor/span.hpp"
 
 namespace RLCORE_TEST_ID {

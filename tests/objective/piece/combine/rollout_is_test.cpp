@@ -1,16 +1,14 @@
 // Ratios to the rollout policy, and the losses that verl and OpenRLHF make with them.
-#include "rlcore/objective/piece/combine/rollout_is.hpp"
-#include "rlcore/objective/piece/combine/weighted.hpp"
+#include "rlcore/objective/piece/combine/reweighted.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
 
 #include "objective/correction/correction_data.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
-#include "rlcore/objective/correction/presets.hpp"
+#include "rlcore/objective/aggregation.hpp"
+#include "rlcore/objective/correction/rollout_correction.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
-#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
-#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
-#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
+#include "rlcore/objective/piece/surrogate/plain.hpp"
+#include "rlcore/objective/piece/surrogate/sequence.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -6,14 +6,8 @@
 
 #include "objective/check_slope.hpp"
 #include "objective/golden_case.hpp"
-#include "rlcore/objective/piece/divergence/abs_kl.hpp"
-#include "rlcore/objective/piece/divergence/clamped_k3.hpp"
-#include "rlcore/objective/piece/divergence/k1.hpp"
-#include "rlcore/objective/piece/divergence/k3.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
 #include "rlcore/objective/piece/divergence/ratio_corrected.hpp"
-#include "rlcore/objective/piece/divergence/ratio_weighted.hpp"
-#include "rlcore/objective/piece/divergence/value_clamped.hpp"
-#include "rlcore/objective/piece/divergence/with_kl_gradient.hpp"
 #include "rlcore/simd/math.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -1,5 +1,5 @@
 // TRL's use_bias_correction_kl: per token and per sequence, row by row and over a batch.
-#include "rlcore/objective/piece/divergence/sequence_ratio_corrected.hpp"
+#include "rlcore/objective/piece/divergence/ratio_corrected.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,12 +10,10 @@
 #include "objective/check_slope.hpp"
 #include "objective/golden_case.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
-#include "rlcore/objective/loop/loss_counts.hpp"
-#include "rlcore/objective/piece/divergence/k3.hpp"
-#include "rlcore/objective/piece/divergence/ratio_corrected.hpp"
-#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
+#include "rlcore/objective/piece/surrogate/plain.hpp"
 #include "rlcore/tensor/span.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -5,17 +5,11 @@
 #include <cstdint>
 
 #include "objective/piece/preference/preference_batch.hpp"
-#include "rlcore/objective/piece/combine/weighted.hpp"
-#include "rlcore/objective/piece/preference/aot_link.hpp"
-#include "rlcore/objective/piece/preference/aot_unpaired_link.hpp"
-#include "rlcore/objective/piece/preference/apo_zero_unpaired_link.hpp"
-#include "rlcore/objective/piece/preference/bco_link.hpp"
-#include "rlcore/objective/piece/preference/bradley_terry.hpp"
-#include "rlcore/objective/piece/preference/kto_link.hpp"
-#include "rlcore/objective/piece/preference/running_mean.hpp"
-#include "rlcore/objective/piece/score/head_score.hpp"
-#include "rlcore/objective/piece/score/weighted_log_ratio.hpp"
-#include "rlcore/objective/piece/supervised/negative_log_likelihood.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/preference/pairwise.hpp"
+#include "rlcore/objective/piece/preference/unpaired.hpp"
+#include "rlcore/objective/piece/score.hpp"
+#include "rlcore/objective/piece/supervised.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -4,18 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "objective/piece/preference/preference_batch.hpp"
-#include "rlcore/objective/piece/combine/weighted.hpp"
-#include "rlcore/objective/piece/divergence/k2.hpp"
-#include "rlcore/objective/piece/preference/bco_link.hpp"
-#include "rlcore/objective/piece/preference/bradley_terry.hpp"
-#include "rlcore/objective/piece/preference/coupled_kto_link.hpp"
-#include "rlcore/objective/piece/preference/ipo_link.hpp"
-#include "rlcore/objective/piece/preference/kto_link.hpp"
-#include "rlcore/objective/piece/preference/order_pairs.hpp"
-#include "rlcore/objective/piece/preference/running_mean.hpp"
-#include "rlcore/objective/piece/score/scores.hpp"
-#include "rlcore/objective/piece/supervised/negative_log_likelihood.hpp"
-#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
+#include "rlcore/objective/piece/preference/link.hpp"
+#include "rlcore/objective/piece/preference/pairwise.hpp"
+#include "rlcore/objective/piece/preference/unpaired.hpp"
+#include "rlcore/objective/piece/score.hpp"
+#include "rlcore/objective/piece/supervised.hpp"
+#include "rlcore/objective/piece/surrogate/plain.hpp"
 #include "rlcore/tensor/span.hpp"
 
 namespace RLCORE_TEST_ID {

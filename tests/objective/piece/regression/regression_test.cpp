@@ -7,16 +7,14 @@
 
 #include "objective/golden_case.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/aggregation/sequence_mean.hpp"
+#include "rlcore/objective/aggregation.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
-#include "rlcore/objective/loop/loss_counts.hpp"
-#include "rlcore/objective/piece/combine/passes_on.hpp"
-#include "rlcore/objective/piece/divergence/k2.hpp"
-#include "rlcore/objective/piece/regression/gvpo.hpp"
-#include "rlcore/objective/piece/regression/squared_residual.hpp"
-#include "rlcore/objective/piece/regression/trajectory_balance.hpp"
-#include "rlcore/objective/piece/score/scores.hpp"
-#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
+#include "rlcore/objective/piece/regression.hpp"
+#include "rlcore/objective/piece/score.hpp"
+#include "rlcore/objective/piece/surrogate/plain.hpp"
 #include "rlcore/tensor/span.hpp"
 
 namespace RLCORE_TEST_ID {

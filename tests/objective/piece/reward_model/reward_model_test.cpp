@@ -5,14 +5,9 @@
 #include <limits>
 
 #include "objective/piece/preference/check_pair.hpp"
-#include "rlcore/objective/piece/preference/bradley_terry.hpp"
-#include "rlcore/objective/piece/preference/mixed.hpp"
-#include "rlcore/objective/piece/reward_model/bradley_terry_with_margin.hpp"
-#include "rlcore/objective/piece/reward_model/centering_link.hpp"
-#include "rlcore/objective/piece/reward_model/ordinal_link.hpp"
-#include "rlcore/objective/piece/reward_model/plackett_luce_link.hpp"
-#include "rlcore/objective/piece/reward_model/regression_links.hpp"
-#include "rlcore/objective/piece/reward_model/reward_scale.hpp"
+#include "rlcore/objective/piece/preference/link.hpp"
+#include "rlcore/objective/piece/preference/pairwise.hpp"
+#include "rlcore/objective/piece/reward_model.hpp"
 
 namespace RLCORE_TEST_ID {
 

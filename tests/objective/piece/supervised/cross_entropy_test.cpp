@@ -1,13 +1,8 @@
 // Cross-entropies against torch.nn.functional.cross_entropy.
-#include "rlcore/objective/piece/supervised/cross_entropy.hpp"
+#include "rlcore/objective/piece/supervised.hpp"
 
 #include "objective/vocabulary/golden_vocabulary.hpp"
-#include "rlcore/objective/piece/supervised/class_weighted_cross_entropy.hpp"
-#include "rlcore/objective/piece/supervised/dft.hpp"
-#include "rlcore/objective/vocabulary/position_weighted.hpp"
-#include "rlcore/objective/vocabulary/softcapped.hpp"
-#include "rlcore/objective/vocabulary/tempered.hpp"
-#include "rlcore/objective/vocabulary/z_loss.hpp"
+#include "rlcore/objective/vocabulary/transforms.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -6,9 +6,7 @@
 
 #include "objective/check_slope.hpp"
 #include "objective/golden_case.hpp"
-#include "rlcore/objective/piece/value/clipped_value.hpp"
-#include "rlcore/objective/piece/value/huber_value.hpp"
-#include "rlcore/objective/piece/value/squared_value.hpp"
+#include "rlcore/objective/piece/value.hpp"
 #include "rlcore/simd/math.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -17,10 +17,8 @@
 
 #include "rlcore/core/random.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/aggregation/fixed_length.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
-#include "rlcore/objective/algorithm/dapo.hpp"
+#include "rlcore/objective/aggregation.hpp"
+#include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
 #include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
 #include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "rlcore/core/random.hpp"
-#include "rlcore/objective/aggregation/row_mean.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/algorithm/verl.hpp"
 #include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
 

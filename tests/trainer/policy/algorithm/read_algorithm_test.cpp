@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "rlcore/objective/advantage/kl_in_reward.hpp"
+#include "rlcore/objective/advantage/token_rewards.hpp"
 #include "rlcore/objective/algorithm/verl.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -1,11 +1,77 @@
+// Keys of newer versions of verl: other spellings, what is refused, what changes nothing here.
+//
+// Keys of verl (August 2025) that this program knows but does not use: names and defaults, so that nobody is told that
+// a correct key is misspelt.
+//
 // Keys that verl has got since August 2025, up to 0.9.1. New names of other keys are honoured; the rest has no meaning
 // on this device, or is refused.
 #pragma once
 
 #include "rlcore/config/key.hpp"
+#include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN
 namespace trainer::keys {
+
+inline constexpr spelling spellings[] = {
+    {"actor_rollout_ref.actor.optim.warmup_style", "actor_rollout_ref.actor.optim.lr_scheduler_type"},
+    {"actor_rollout_ref.actor.grad_clip", "actor_rollout_ref.actor.optim.clip_grad"},
+    {"actor_rollout_ref.actor.strategy", "actor_rollout_ref.actor.fsdp_config.strategy"},
+    {"actor_rollout_ref.actor.ulysses_sequence_parallel_size",
+     "actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size"},
+    {"actor_rollout_ref.ref.strategy", "actor_rollout_ref.ref.fsdp_config.strategy"},
+    {"actor_rollout_ref.ref.ulysses_sequence_parallel_size",
+     "actor_rollout_ref.ref.fsdp_config.ulysses_sequence_parallel_size"},
+    {"critic.optim.warmup_style", "critic.optim.lr_scheduler_type"},
+    {"critic.grad_clip", "critic.optim.clip_grad"},
+    {"critic.strategy", "critic.fsdp.strategy"},
+    {"critic.ulysses_sequence_parallel_size", "critic.fsdp.ulysses_sequence_parallel_size"},
+    {"reward_model.reward_manager", "reward.reward_manager.name"},
+    {"reward_model.overlong_buffer.enable", "reward_model.reward_kwargs.overlong_buffer_cfg.enable"},
+    {"reward_model.overlong_buffer.enable", "reward.reward_kwargs.overlong_buffer_cfg.enable"},
+    {"reward_model.overlong_buffer.len", "reward_model.reward_kwargs.overlong_buffer_cfg.len"},
+    {"reward_model.overlong_buffer.len", "reward.reward_kwargs.overlong_buffer_cfg.len"},
+    {"reward_model.overlong_buffer.penalty_factor", "reward_model.reward_kwargs.overlong_buffer_cfg.penalty_factor"},
+    {"reward_model.overlong_buffer.penalty_factor", "reward.reward_kwargs.overlong_buffer_cfg.penalty_factor"},
+    {"reward_model.overlong_buffer.log", "reward_model.reward_kwargs.overlong_buffer_cfg.log"},
+    {"reward_model.overlong_buffer.log", "reward.reward_kwargs.overlong_buffer_cfg.log"},
+    {"reward_model.max_resp_len", "reward_model.reward_kwargs.max_resp_len"},
+    {"reward_model.max_resp_len", "reward.reward_kwargs.max_resp_len"},
+    {"reward_model.enable", "reward.reward_model.enable"},
+    {"reward_model.model.path", "reward.reward_model.model_path"},
+    {"custom_reward_function.path", "reward.custom_reward_function.path"},
+    {"custom_reward_function.name", "reward.custom_reward_function.name"},
+    {"custom_reward_function.reward_kwargs", "reward.custom_reward_function.reward_kwargs"}};
+
+inline constexpr key further[] = {
+    {"actor_rollout_ref.rollout.multi_turn.max_assistant_turns", any, "null", unused, "conversations with tools"},
+    {"actor_rollout_ref.rollout.multi_turn.tool_config_path", any, "null", unused, "conversations with tools"},
+    {"actor_rollout_ref.rollout.multi_turn.max_user_turns", any, "null", unused, "conversations with tools"},
+    {"actor_rollout_ref.rollout.multi_turn.max_parallel_calls", integer, "1", unused, "conversations with tools"},
+    {"actor_rollout_ref.rollout.multi_turn.max_tool_response_length", integer, "256", unused,
+     "conversations with tools"},
+    {"actor_rollout_ref.rollout.multi_turn.tool_response_truncate_side", text, "middle", unused,
+     "conversations with tools"},
+    {"actor_rollout_ref.rollout.multi_turn.interaction_config_path", any, "null", unused, "conversations with tools"},
+    {"actor_rollout_ref.rollout.multi_turn.use_inference_chat_template", boolean, "False", unused,
+     "conversations with tools"},
+    {"actor_rollout_ref.rollout.multi_turn.tokenization_sanity_check_mode", text, "strict", unused,
+     "conversations with tools"},
+    {"actor_rollout_ref.rollout.multi_turn.format", text, "hermes", unused, "conversations with tools"},
+    {"actor_rollout_ref.rollout.agent.num_workers", integer, "8", unused, "conversations with tools"},
+    {"actor_rollout_ref.rollout.agent.agent_loop_config_path", any, "null", unused, "conversations with tools"},
+    {"actor_rollout_ref.rollout.agent.custom_async_server.path", any, "null", unused, "conversations with tools"},
+    {"actor_rollout_ref.rollout.agent.custom_async_server.name", any, "null", unused, "conversations with tools"},
+    {"actor_rollout_ref.rollout.trace.backend", any, "null", unused, "tracing"},
+    {"actor_rollout_ref.rollout.trace.token2text", boolean, "False", unused, "tracing"},
+    {"actor_rollout_ref.actor.profiler", dictionary, "{}", unused, "profiler"},
+    {"actor_rollout_ref.ref.profiler", dictionary, "{}", unused, "profiler"},
+    {"actor_rollout_ref.rollout.profiler", dictionary, "{}", unused, "profiler"},
+    {"critic.profiler", dictionary, "{}", unused, "profiler"},
+    {"global_profiler", dictionary, "{}", unused, "profiler"},
+    {"ray_init", dictionary, "{}", unused, "process launcher"},
+    {"hydra", dictionary, "{}", unused, "output folders of the launcher"},
+};
 
 inline constexpr key newer[] = {
     {"data.seed", integer, "null", fixed, "seed of the order of rows; rlcore.seed is that of all random numbers"},
@@ -228,4 +294,5 @@ inline constexpr key newer[] = {
 };
 
 }  // namespace trainer::keys
+
 RLCORE_END

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "rlcore/config/key.hpp"
-#include "rlcore/config/keys/rlcore/console_key.hpp"
+#include "rlcore/config/keys/rlcore_keys.hpp"
 
 RLCORE_BEGIN
 namespace trainer::keys {

@@ -3,8 +3,7 @@
 
 #include "rlcore/config/flag.hpp"
 #include "rlcore/config/key.hpp"
-#include "rlcore/config/keys/rlcore/console_key.hpp"
-#include "rlcore/config/keys/rlcore/verl_version_key.hpp"
+#include "rlcore/config/keys/rlcore_keys.hpp"
 
 RLCORE_BEGIN
 namespace trainer::keys {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "rlcore/device/npu/kernels/context.hpp"
-#include "rlcore/objective/traced/executor.hpp"
-#include "rlcore/objective/traced/expand.hpp"
+#include "rlcore/objective/traced/run.hpp"
+#include "rlcore/objective/traced/trace.hpp"
 
 RLCORE_BEGIN
 namespace ascend::kernels {

@@ -7,7 +7,7 @@
 #include "rlcore/core/order.hpp"
 #include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/exec/executor.hpp"
-#include "rlcore/objective/advantage/detail/token_block.hpp"
+#include "rlcore/objective/advantage/detail/tokens.hpp"
 #include "rlcore/objective/advantage/moments.hpp"
 
 RLCORE_BEGIN

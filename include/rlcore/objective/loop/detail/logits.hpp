@@ -8,7 +8,7 @@
 
 #include "rlcore/core/as_written.hpp"
 #include "rlcore/core/order.hpp"
-#include "rlcore/objective/loop/detail/stage.hpp"
+#include "rlcore/objective/loop/detail/shape.hpp"
 #include "rlcore/objective/loop/logits_batch.hpp"
 #include "rlcore/objective/vocabulary/logits_piece.hpp"
 

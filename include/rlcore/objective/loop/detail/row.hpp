@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "rlcore/objective/piece/piece.hpp"
-#include "rlcore/objective/piece/score/gather.hpp"
+#include "rlcore/objective/piece/score.hpp"
 #include "rlcore/simd/math.hpp"
 #include "rlcore/simd/reduce.hpp"
 

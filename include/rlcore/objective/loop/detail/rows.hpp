@@ -6,9 +6,8 @@
 #include <limits>
 
 #include "rlcore/core/order.hpp"
-#include "rlcore/objective/aggregation/aggregation.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/detail/shape.hpp"
-#include "rlcore/objective/loop/detail/stage.hpp"
 #include "rlcore/objective/loop/report.hpp"
 
 RLCORE_BEGIN

@@ -1,12 +1,32 @@
-// A KL estimator chosen at run time.
+// A divergence chosen at run time.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
-#include "rlcore/objective/piece/divergence/kl_kind.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
+/// verl's kl or k1, abs, mse or k2, low_var_kl or k3 (clamped).
+enum class kl_kind : std::uint8_t { k1, abs_kl, k2, k3 };
+
+/// f(piece) with the piece that `kind` names; all calls must return the same type.
+template <class F>
+constexpr auto visit_divergence(kl_kind kind, F&& f) {
+  switch (kind) {
+    case kl_kind::k1:
+      return f(k1{});
+    case kl_kind::abs_kl:
+      return f(abs_kl{});
+    case kl_kind::k2:
+      return f(k2{});
+    case kl_kind::k3:
+      break;
+  }
+  return f(clamped_k3{});
+}
+
 /// The divergence that `kind` names; where `straight` it keeps its value but has the slope of k2 (verl's names ending
 /// in "+"). One piece with a switch, not one type per kind: every further objective costs a trainer's build its loop.
 struct any_divergence {

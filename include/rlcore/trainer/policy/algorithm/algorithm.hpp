@@ -15,9 +15,9 @@
 #include <span>
 
 #include "rlcore/core/random.hpp"
-#include "rlcore/objective/advantage/advantage_input.hpp"
-#include "rlcore/objective/aggregation/aggregation.hpp"
-#include "rlcore/objective/piece/field.hpp"
+#include "rlcore/objective/advantage/estimator.hpp"
+#include "rlcore/objective/aggregation.hpp"
+#include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/trainer/policy/algorithm/policy_report.hpp"
 #include "rlcore/trainer/policy/algorithm/policy_rows.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "rlcore/objective/advantage/discounted_return.hpp"
-#include "rlcore/objective/advantage/estimator_form.hpp"
+#include "rlcore/objective/advantage/estimator.hpp"
+#include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/optimal_token_baseline.hpp"
 #include "rlcore/trainer/policy/algorithm/token_table.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "rlcore/config/algorithm/policy_losses.hpp"
-#include "rlcore/objective/piece/combine/also_measures.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/trainer/policy/algorithm/composed_loss.hpp"
 #include "rlcore/trainer/policy/algorithm/penalised_loss.hpp"
 

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "rlcore/core/random.hpp"
-#include "rlcore/objective/aggregation/global_counts.hpp"
-#include "rlcore/objective/piece/field.hpp"
+#include "rlcore/objective/aggregation.hpp"
+#include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/tensor/view.hpp"
 #include "rlcore/trainer/policy/algorithm/loss_on_device.hpp"
 #include "rlcore/trainer/policy/algorithm/policy_report.hpp"

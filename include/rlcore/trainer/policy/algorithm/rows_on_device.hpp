@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "rlcore/objective/loop/device_batch.hpp"
-#include "rlcore/objective/piece/field.hpp"
+#include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/tensor/buffer.hpp"
 #include "rlcore/tensor/tensor.hpp"
 #include "rlcore/trainer/policy/algorithm/policy_rows.hpp"

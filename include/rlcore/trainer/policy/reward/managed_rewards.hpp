@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/objective/reward/soft_overlong.hpp"
+#include "rlcore/objective/reward_shaping.hpp"
 #include "rlcore/trainer/policy/reward/reward_source.hpp"
 #include "rlcore/trainer/policy/step_metrics.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/objective/reward/soft_overlong.hpp"
+#include "rlcore/objective/reward_shaping.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -8,7 +8,6 @@
 
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/nn/model/input.hpp"
-#include "rlcore/nn/model/targets.hpp"
 #include "rlcore/tensor/ragged.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 #include "rlcore/training/shown_pictures.hpp"

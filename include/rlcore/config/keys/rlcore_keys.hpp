@@ -1,0 +1,139 @@
+// The keys of our own: rlcore.*.
+#pragma once
+
+#include "rlcore/config/algorithm/verl_version.hpp"
+#include "rlcore/config/flag.hpp"
+#include "rlcore/config/key.hpp"
+
+RLCORE_BEGIN
+namespace trainer::keys {
+
+inline constexpr key console = {
+    "rlcore.console",
+    text,
+    "null",
+    honoured,
+    "short: a table of steps, all metrics go to console.log; verl: all metrics; null: short on a terminal",
+    words("short|verl")};
+
+inline constexpr key device[] = {
+    {"trainer.device", text, "cpu", honoured,
+     "cpu; npu: Ascend, by CANN; npu_emulator: modelled on the CPU; cuda: runs on the CPU here (upstream default: "
+     "cuda)",
+     words("cpu|npu|npu_emulator|cuda")},
+    {"rlcore.compute", text, "null", honoured,
+     "what products read: float32, bfloat16 (masters float32), hf32 (NPU); null: float32, on the NPU bfloat16",
+     words("float32|bfloat16|hf32")},
+    {"rlcore.threads", integer, "0", honoured,
+     "worker threads (CPU and emulator); 0: all cores. No result depends on it", at_least(0)},
+    {"rlcore.instruction_set", text, "null", honoured,
+     "kernels of the CPU: avx512_bf16, avx512, avx2 or portable; null: the best that this processor has",
+     words("avx512_bf16|avx512|avx2|portable")},
+    {"rlcore.npu.device", integer, "0", honoured, "number of the NPU", between(0, 1023)},
+    {"rlcore.npu.deterministic", boolean, "True", honoured,
+     "equal runs give equal bits: operators that add in any order take their slower ordered forms"},
+    {"rlcore.npu.sync_each_operation", boolean, "False", honoured,
+     "wait after every operator, so that an error names the one that failed; slow"},
+    {"rlcore.npu.trace", text, "null", honoured, "file for every call of Ascend's functions, one per line"},
+    {"rlcore.npu_emulator.soc", text, "Ascend910B3", honoured, "the chip that is played",
+     words("Ascend910B1|Ascend910B2|Ascend910B2C|Ascend910B3|Ascend910B4|Ascend910B4-1|Ascend910_9391|Ascend910_9392|"
+           "Ascend910_9381|Ascend910_9382|Ascend910_9372|Ascend910_9362")},
+    {"rlcore.npu_emulator.cann_version", text, "8.3", honoured,
+     "the release of CANN that is played; before 8.5 a float32 result of bfloat16 factors is rounded to bfloat16",
+     words("8.1|8.3|8.5|9.1")},
+    {"rlcore.npu_emulator.seed", integer, "0", honoured, "of every order that the hardware leaves open", at_least(0)},
+    {"rlcore.npu_emulator.exp_ulp", integer, "0", honoured,
+     "largest error of exp and its like, in units in the last place", between(0, 16)},
+    {"rlcore.npu_emulator.hf32_ties", text, "zero", honoured,
+     "where a float goes that lies half-way between two HF32 numbers; documentation leaves it open",
+     words("zero|even|away")},
+    {"rlcore.npu_emulator.delay_microseconds", integer, "0", honoured,
+     "every operator waits a random time up to this, which shows what does not wait for it", between(0, 1000000)},
+    {"rlcore.npu_emulator.strict", boolean, "True", honoured,
+     "refuse what is documented as not allowed even where hardware may let it pass"},
+    {"rlcore.npu_emulator.reference", boolean, "False", honoured,
+     "operators in float64 with one rounding, to tell the rounding from the method"},
+    {"rlcore.npu_emulator.memory_gb", integer, "null", honoured,
+     "memory of the card, GiB, taken from this machine as it is used; null: the chip's", between(1, 1024)},
+};
+
+inline constexpr key images[] = {
+    {"data.image_key", text, "images", honoured, "column with the pictures that <image> marks stand for", not_empty},
+    {"data.video_key", text, "videos", honoured, "column with videos; a row that has some is refused", not_empty},
+    {"data.image_patch_size", integer, "null", honoured, "side of a patch in pixels; null: the model's, which is 14",
+     between(14, 14)},
+    {"data.mm_processor_kwargs", dictionary, "{}", honoured,
+     "sizes of pictures instead of the model's: min_pixels, max_pixels, size.shortest_edge, size.longest_edge"},
+    {"rlcore.image_cache_mb", integer, "512", honoured, "memory for prepared pictures, in MiB; no result depends on it",
+     at_least(0)},
+};
+
+/// How pixels become what the tower reads.
+inline constexpr key image_pixels[] = {
+    {"rlcore.image_resampling", text, "torchvision", honoured,
+     "bicubic resampling of pictures as torchvision (vLLM, transformers) or Pillow rounds it",
+     words("torchvision|pillow")},
+    {"rlcore.image_alpha", text, "drop", honoured,
+     "a picture's opacity: dropped as in Pillow, or its colours laid on white as in qwen-vl-utils",
+     words("drop|white")},
+};
+
+/// The name of OpenRLHF's flag, in programs with its command line.
+inline constexpr flag image_flags[] = {{"image_key", "data.image_key"}, {"data.image_key", "data.image_key"}};
+
+inline constexpr key ranks[] = {
+    {"trainer.nnodes", integer, "1", honoured,
+     "machines; more than 1 needs mpirun, whose ranks they are then checked against", at_least(1)},
+    {"trainer.n_gpus_per_node", integer, "8", honoured,
+     "ranks on each machine: without mpirun as many threads of this process; not given: 1", at_least(1)},
+    {"rlcore.deadline_s", real, "600", honoured, "seconds that a rank waits for another before the run is given up",
+     at_least(1)},
+    {"rlcore.compare_collectives", boolean, "False", honoured,
+     "ranks of MPI compare each collective before it, to find the first that differs; threads always do"},
+};
+
+inline constexpr key row_chunks{
+    "rlcore.row_chunks",
+    integer,
+    "0",
+    honoured,
+    "parts of what tensor parallel ranks add up: with 8, say, 1, 2, 4 and 8 ranks have the same bits; 0: not cut",
+    between(0, 64)};
+
+/// What ranks that train share.
+inline constexpr key sharing[] = {
+    {"rlcore.zero_stage", integer, "null", honoured,
+     "what ranks share: 0 nothing (DDP), 1 moments, 2 and gradients, 3 and weights (FSDP); null: by strategy",
+     between(0, 3)},
+    {"rlcore.tensor_parallel_size", integer, "null", honoured,
+     "ranks that share each matrix; null: as the strategy's own keys have it", at_least(1)},
+    {"rlcore.context_parallel_size", integer, "null", honoured, "the same for ranks that share each sequence",
+     at_least(1)},
+    {"rlcore.expert_parallel_size", integer, "null", honoured, "the same for ranks that share the experts",
+     at_least(1)},
+    {"rlcore.context_kind", text, "null", honoured,
+     "how ranks share a sequence: keys gathered, carried around a ring, or heads exchanged; null: by strategy",
+     words("gather_kv|ring|ulysses")},
+    {"rlcore.reduction", text, "tree", honoured,
+     "how gradients are added: tree, exact: same bits for any number of ranks; ranked, fast: for equal runs",
+     words("fast|ranked|tree|exact")},
+    {"rlcore.gradient_leaves", integer, "8", honoured,
+     "parts that an update's rows are dealt to, on one rank as on many; the bits depend on it, not on the ranks",
+     between(1, 4096)},
+    row_chunks,
+    {"rlcore.reduce_dtype", text, "null", honoured,
+     "type of gradients between ranks, the sums are float32; null: float32, or fsdp_config.mixed_precision's",
+     words("float32|bfloat16")},
+};
+
+inline constexpr key verl_version_key = {
+    "rlcore.verl",
+    text,
+    "0.9.1",
+    honoured,
+    "the version of verl whose numbers are computed where versions differ (docs/verl_versions.md)",
+    words(verl_version_choices)};
+
+}  // namespace trainer::keys
+
+RLCORE_END

@@ -1,0 +1,197 @@
+// Which groups of answers are kept: dynamic sampling and its rules.
+//
+// When the rewards of a group are worth training on.
+//
+// A rule is a callable `bool operator()(std::span<const T> rewards) const` over the scored rewards of one group.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/scratch_vector.hpp"
+#include "rlcore/tensor/span.hpp"
+#include "rlcore/tensor/traits.hpp"
+
+RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
+namespace detail {
+
+/// Sum in the order of numpy.add.reduce: one after the other below 8, eight running sums up to 128, halves beyond.
+template <class T>
+T numpy_sum(std::span<const T> x) noexcept {
+  const std::size_t n = x.size();
+  if (n < 8) {
+    T sum = T(0);
+    for (const T v : x) sum += v;
+    return sum;
+  }
+  if (n <= 128) {
+    std::array<T, 8> r;
+    for (std::size_t k = 0; k < 8; ++k) r[k] = x[k];
+    std::size_t i = 8;
+    for (; i + 8 <= n; i += 8)
+      for (std::size_t k = 0; k < 8; ++k) r[k] += x[i + k];
+    T sum = ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]));
+    for (; i < n; ++i) sum += x[i];
+    return sum;
+  }
+  const std::size_t half = n / 2 - n / 2 % 8;
+  return numpy_sum(x.first(half)) + numpy_sum(x.subspan(half));
+}
+
+/// numpy.std(x), which divides by n; NaN for no elements.
+template <class T>
+T numpy_deviation(std::span<const T> x) noexcept {
+  const T n = static_cast<T>(x.size());
+  const T mean = numpy_sum(x) / n;
+  scratch_vector<T> squares;
+  squares.reserve(x.size());
+  for (const T v : x) squares.push_back((v - mean) * (v - mean));
+  return std::sqrt(numpy_sum(std::span<const T>(squares)) / n);
+}
+
+}  // namespace detail
+
+/// Keeps a group whose rewards differ: largest != smallest, decided on the rewards as they are (DAPO's dynamic
+/// sampling, Yu et al. 2025). A group of one is kept only if `keep_single`.
+struct rewards_differ {
+  bool keep_single = false;
+  /// Whether to keep a group with these scored rewards.
+  template <class T>
+  constexpr bool operator()(std::span<const T> rewards) const noexcept {
+    if (rewards.size() < 2) return keep_single && rewards.size() == 1;
+    const auto [low, high] = std::minmax_element(rewards.begin(), rewards.end());
+    return *low != *high;
+  }
+};
+
+/// Keeps a group with low < mean < high (OpenRLHF's dynamic_filtering_range). It asks nothing about variance: rewards
+/// that are all 0.5 are kept, and with low = 0 so is nothing of a group whose rewards are all negative.
+struct mean_between {
+  double low = 0.0, high = 1.0;
+  /// Whether to keep a group with these scored rewards.
+  template <class T>
+  constexpr bool operator()(std::span<const T> rewards) const noexcept {
+    if (rewards.empty()) return false;
+    double sum = 0;
+    for (const T r : rewards) sum += static_cast<double>(r);
+    const double mean = sum / static_cast<double>(rewards.size());
+    return low < mean && mean < high;
+  }
+};
+
+/// Keeps a group with a reward above 0 (A2PO, Brantley et al. 2025; TRL's filter_all_incorrect, which asks for a sum
+/// that is not 0): prompts that no sample of the reference policy solved. A group that all samples solved is kept,
+/// because a regression on R - V* learns from it.
+struct any_positive {
+  /// Whether to keep a group with these scored rewards.
+  template <class T>
+  constexpr bool operator()(std::span<const T> rewards) const noexcept {
+    return std::any_of(rewards.begin(), rewards.end(), [](T r) { return r > T(0); });
+  }
+};
+
+/// Keeps a group of one, and one whose standard deviation as NumPy rounds it is above 0: verl's filter_groups. Rounding
+/// makes it keep some groups of equal rewards, e.g. three of 0.1; rewards_differ does not.
+struct numpy_deviation_above_zero {
+  /// Whether to keep a group with these scored rewards.
+  template <class T>
+  bool operator()(std::span<const T> rewards) const noexcept {
+    return rewards.size() == 1 || detail::numpy_deviation(rewards) > T(0);
+  }
+};
+
+/// What a filter keeps, and why the rest went.
+struct kept_groups {
+  std::vector<std::int64_t> rows;  ///< ascending
+  std::int64_t groups = 0;         ///< that were looked at
+  std::int64_t kept = 0;           ///< of them
+  std::int64_t equal = 0;          ///< whose scored rewards, two or more, are all equal: no signal for a group baseline
+  std::int64_t single = 0;         ///< with one scored reward
+  std::int64_t unscored = 0;       ///< with none
+  std::int64_t unscored_rows = 0;
+};
+
+/// Dynamic sampling: keeps the groups for which `rule` holds (rewards_differ, mean_between, any_positive, or your own).
+/// A NaN reward marks an unscored row; rules do not see it and it is never kept, but the other rows of its group may
+/// be. Throws std::invalid_argument if sizes do not fit.
+template <class Rule = rewards_differ>
+struct keep_groups {
+  [[no_unique_address]] Rule rule{};
+
+  constexpr keep_groups() = default;
+  /// Keeps the groups for which `r` holds.
+  constexpr explicit keep_groups(Rule r) : rule(r) {}
+
+  /// Groups are `group_size` consecutive rows.
+  template <class Rewards>
+  kept_groups operator()(const Rewards& rewards, std::int64_t group_size) const {
+    const auto reward = tensor_views::vector_of(as_view(rewards));
+    if (group_size < 1 || reward.shape[0] % group_size != 0)
+      throw std::invalid_argument("rlcore: " + std::to_string(reward.shape[0]) +
+                                  " rewards do not divide into groups of " + std::to_string(group_size));
+    std::vector<extent_t> order(static_cast<std::size_t>(reward.shape[0]));
+    std::iota(order.begin(), order.end(), extent_t{0});
+    return filter(reward, order, [group_size](extent_t row) { return row / group_size; });
+  }
+
+  /// groups[i] is any integer that names the prompt of row i; rows of a group may be anywhere.
+  template <class Rewards, class Groups>
+  requires(!std::is_convertible_v<const Groups&, std::int64_t>) kept_groups operator()(const Rewards& rewards,
+                                                                                       const Groups& groups) const {
+    const auto reward = tensor_views::vector_of(as_view(rewards));
+    const auto group = tensor_views::vector_of(as_view(groups));
+    if (group.shape[0] != reward.shape[0])
+      throw std::invalid_argument("rlcore: groups are " + to_string<1>(group.shape) + ", rewards are " +
+                                  to_string<1>(reward.shape));
+    std::vector<extent_t> order(static_cast<std::size_t>(reward.shape[0]));
+    std::iota(order.begin(), order.end(), extent_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](extent_t a, extent_t b) { return group(a) < group(b); });
+    kept_groups result = filter(reward, order, [&group](extent_t row) { return group(row); });
+    std::sort(result.rows.begin(), result.rows.end());
+    return result;
+  }
+
+ private:
+  template <class Reward, class Group>
+  kept_groups filter(const Reward& reward, const std::vector<extent_t>& order, Group group) const {
+    static_assert(Reward::rank == 1, "rlcore: rewards are a vector with one value per row");
+    using element = typename Reward::value_type;
+    kept_groups result;
+    std::vector<element> scored;
+    std::vector<std::int64_t> rows;
+    for (std::size_t first = 0; first < order.size();) {
+      std::size_t last = first;
+      scored.clear(), rows.clear();
+      for (; last < order.size() && group(order[last]) == group(order[first]); ++last) {
+        const element r = reward(order[last]);
+        if (r == r) scored.push_back(r), rows.push_back(order[last]);
+      }
+      const std::span<const element> seen(scored);
+      ++result.groups;
+      result.unscored_rows += static_cast<std::int64_t>(last - first - scored.size());
+      result.unscored += scored.empty();
+      result.single += scored.size() == 1;
+      result.equal += scored.size() > 1 && !rewards_differ{}(seen);
+      if (!scored.empty() && rule(seen)) {
+        ++result.kept;
+        result.rows.insert(result.rows.end(), rows.begin(), rows.end());
+      }
+      first = last;
+    }
+    return result;
+  }
+};
+
+RLCORE_ALGORITHM_END
+RLCORE_END

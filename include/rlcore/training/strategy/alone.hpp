@@ -1,0 +1,142 @@
+// The strategy of one rank.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "rlcore/nn/config.hpp"
+#include "rlcore/nn/lora/lora.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/units.hpp"
+#include "rlcore/nn/model/workspace.hpp"
+#include "rlcore/optim/adamw.hpp"
+#include "rlcore/parallel/layout/shard_layout.hpp"
+#include "rlcore/parallel/strategy/alone.hpp"
+#include "rlcore/training/files/model_files.hpp"
+#include "rlcore/training/files/save_by_one.hpp"
+#include "rlcore/training/leaf_plan.hpp"
+#include "rlcore/training/sharded/layout_squares.hpp"
+#include "rlcore/training/strategy/step_gradient.hpp"
+#include "rlcore/training/strategy/training_strategy.hpp"
+
+RLCORE_BEGIN
+namespace strategy {
+
+/// All of the model, its gradient and its moments (training_strategy.hpp).
+template <class Device>
+class alone::share {
+ public:
+  /// The whole model.
+  static nn::causal_lm<Device> make_model(const alone&, Device& device, const nn::config& config, bool) {
+    return nn::causal_lm<Device>(device, config);
+  }
+
+  /// Null `adapter`: all weights are trained.
+  share(const alone& settings, nn::causal_lm<Device>& model, nn::lora<Device>* adapter)
+      : model_(&model),
+        adapter_(adapter),
+        layout_(adapter ? std::vector<std::size_t>{adapter->size()} : nn::unit_ends(model.parameters()), 1,
+                nn::expert_begins(parameters())),
+        sum_(model.device(), layout_.size(), static_cast<std::size_t>(settings.leaves)) {}
+
+  static constexpr bool gathers_layers() noexcept { return false; }
+  const nn::causal_lm<Device>& passing() const noexcept { return *model_; }
+  std::span<const nn::parameter> parameters() const noexcept {
+    return adapter_ ? adapter_->parameters() : model_->parameters();
+  }
+  buffer<float, Device>& weights() noexcept { return adapter_ ? adapter_->values() : model_->weights(); }
+  std::size_t optimizer_size() const noexcept { return layout_.size(); }
+  std::vector<optim::adamw_piece> pieces() const { return {{0, layout_.size(), 0}}; }
+  /// Nothing: passes ask nobody.
+  static void join(nn::workspace<Device>&, trainer::step_gradient<Device>&) noexcept {}
+  /// Nothing has to be gathered.
+  struct full_params {
+    ~full_params() {}  // a variable of this type is used by being there
+  };
+  full_params gather_full_params() const noexcept { return {}; }
+
+  /// All weights of the folder.
+  void load(const std::filesystem::path& folder, std::uint64_t seed) { trainer::load_model(*model_, folder, seed); }
+  /// The trained values of a checkpoint.
+  std::vector<float> read(const std::filesystem::path& folder) const {
+    std::vector<float> values(layout_.size());
+    if (adapter_)
+      trainer::read_adapter(folder, parameters(), values);
+    else
+      checkpoint::load_weights(folder / "huggingface", parameters(), values);
+    return values;
+  }
+  /// Writes the checkpoint.
+  void save(const std::filesystem::path& folder, const trainer::trained_state<Device>& state) const {
+    trainer::save_by_one(folder, state);
+  }
+
+  void begin_update() {
+    sum_.begin();
+    dealt_ = false;
+  }
+  /// Every pass of every leaf; f(rows) counts.
+  template <class F, class Idle>
+  void count_passes(const trainer::leaf_plan& plan, nn::router_counts&, F&& f, Idle&&) const {
+    for (std::size_t leaf = 0; leaf < plan.leaves(); ++leaf) plan.for_each_pass(leaf, f);
+  }
+  /// Every pass of every leaf; f(rows) adds to `gradient`, which is 0 after each leaf.
+  template <class F>
+  void micro_batches(const trainer::leaf_plan& plan, trainer::step_gradient<Device>& gradient, bool, F&& f) {
+    if (std::exchange(dealt_, true)) throw std::logic_error("rlcore: for_micro_batches: once in an optimizer step");
+    for (std::size_t leaf = 0; leaf < plan.leaves(); ++leaf) {
+      plan.for_each_pass(leaf, f);
+      if (plan.empty(leaf))
+        sum_.skip(leaf);
+      else
+        gradient.hand_over(sum_, leaf);
+    }
+  }
+  /// Ends the sum. Returns the norm, whose squares are added in the order of several ranks.
+  double reduce(trainer::step_gradient<Device>& gradient) {
+    if (!dealt_) gradient.hand_over(sum_, 0);
+    total_ = sum_.finish();
+    const std::vector<double> squares = trainer::layout_squares(model_->device(), layout_, 0, total_);
+    return std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
+  }
+  /// Takes the step on the sum of the last reduce().
+  void step(optim::adamw<Device>& optimizer, double lr, float scale) {
+    optimizer.step(weights(), std::span<const float>(total_, layout_.size()), lr, scale);
+  }
+
+ private:
+  nn::causal_lm<Device>* model_;
+  nn::lora<Device>* adapter_;
+  parallel::shard_layout layout_;
+  trainer::leaf_sum<Device> sum_;
+  const float* total_ = nullptr;
+  bool dealt_ = false;
+};
+
+/// Nothing beside the model.
+template <class Device>
+class alone::frozen {
+ public:
+  /// The whole model.
+  static nn::causal_lm<Device> make_model(const alone&, Device& device, const nn::config& config) {
+    return nn::causal_lm<Device>(device, config);
+  }
+  /// `model` has to outlive this.
+  frozen(const alone&, nn::causal_lm<Device>& model) : model_(&model) {}
+  /// All weights of the folder.
+  void load(const std::filesystem::path& folder, std::uint64_t seed) { trainer::load_model(*model_, folder, seed); }
+
+ private:
+  nn::causal_lm<Device>* model_;
+};
+
+}  // namespace strategy
+
+RLCORE_END
