@@ -26,7 +26,7 @@
 #include "rlcore/config/programs/npu_golden.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/version.hpp"
-#include "rlcore/device/npu/dynamic_provider.hpp"
+#include "rlcore/device/npu/provider.hpp"
 #include "rlcore/device/npu/trace.hpp"
 #include "rlcore/emulator/emulator.hpp"
 #include "rlcore/text/input_kind.hpp"

@@ -6,7 +6,7 @@
 
 #include "rlcore/config/programs/openai_server.hpp"
 #include "rlcore/serving/awaited_signals.hpp"
-#include "rlcore/serving/served_device.hpp"
+#include "rlcore/serving/served_model.hpp"
 #include "rlcore/serving/server.hpp"
 #include "rlcore/trainer/program.hpp"
 

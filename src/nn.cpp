@@ -1,10 +1,10 @@
 // What rlcore/nn and rlcore/rollout declare (the target rlcore::kernels).
 #define RLCORE_SOURCE_NN
 #define RLCORE_SOURCE_ROLLOUT
-#include "rlcore/nn/attention/rope_frequencies.hpp"
+#include "rlcore/nn/attention/rope.hpp"
 #include "rlcore/nn/model/active_rows.hpp"
-#include "rlcore/nn/model/checked_sizes.hpp"
 #include "rlcore/nn/model/decode.hpp"
+#include "rlcore/nn/model/parameter.hpp"
 #include "rlcore/nn/model/units.hpp"
 #include "rlcore/nn/moe/load_balancing.hpp"
 #include "rlcore/nn/moe/routing.hpp"
@@ -13,11 +13,10 @@
 #include "rlcore/nn/vision/positions.hpp"
 #include "rlcore/nn/vision/vision_config.hpp"
 #include "rlcore/nn/vision/vision_cost.hpp"
-#include "rlcore/nn/vision/window_order.hpp"
-#include "rlcore/rollout/apply_rules.hpp"
 #include "rlcore/rollout/kept_tokens.hpp"
 #include "rlcore/rollout/logit_rules.hpp"
 #include "rlcore/rollout/page_pool.hpp"
 #include "rlcore/rollout/prefix_cache.hpp"
 #include "rlcore/rollout/prefix_pages.hpp"
+#include "rlcore/rollout/ruled_logits.hpp"
 #include "rlcore/rollout/token_history.hpp"

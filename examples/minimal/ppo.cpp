@@ -10,7 +10,7 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/nn/model/values.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/objective/advantage/whitening.hpp"
 #include "rlcore/objective/algorithm/ppo.hpp"
 #include "rlcore/parallel/strategy/launch.hpp"

@@ -9,7 +9,7 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/nn/model/values.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/objective/algorithm/reward_model.hpp"
 #include "rlcore/parallel/strategy/launch.hpp"
 #include "rlcore/tensor/span.hpp"

@@ -5,6 +5,6 @@
 #include "rlcore/device/advantages.hpp"
 #include "rlcore/device/losses.hpp"
 #include "rlcore/device/npu.hpp"
-#include "rlcore/device/npu/dynamic_provider.hpp"
+#include "rlcore/device/npu/provider.hpp"
 #include "rlcore/emulator/emulated_npu.hpp"
 #include "rlcore/objective/algorithms.hpp"

@@ -1,4 +1,4 @@
-#include "rlcore/checkpoint/weight_shards.hpp"
+#include "rlcore/checkpoint/save_together.hpp"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "rlcore/core/random.hpp"
-#include "rlcore/rollout/same_prompt.hpp"
+#include "rlcore/rollout/pass_chunks.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -11,7 +11,6 @@
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
-#include "rlcore/nn/model/most_likely.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/rollout/engine.hpp"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/device/npu/emulator_settings.hpp"
+#include "rlcore/device/npu/npu_settings.hpp"
 #include "rlcore/device/npu/queue.hpp"
 
 /// Configures the emulated machine and returns its functions; compiled once, in tests/emulator/emulators.cpp.

@@ -11,8 +11,6 @@
 
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
-#include "rlcore/nn/model/most_likely.hpp"
-#include "rlcore/nn/model/values.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/training/frozen_model.hpp"
 #include "rlcore/training/scored_groups.hpp"

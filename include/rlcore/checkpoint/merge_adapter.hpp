@@ -16,8 +16,8 @@
 #include "rlcore/checkpoint/adapter.hpp"
 #include "rlcore/checkpoint/model_config.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/checkpoint/save_together.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
-#include "rlcore/checkpoint/weight_shards.hpp"
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN

@@ -1,14 +1,18 @@
 // A step saved by all ranks of a run, all or nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "rlcore/checkpoint/layout.hpp"
+#include "rlcore/core/abi.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
 
 RLCORE_BEGIN
@@ -40,5 +44,29 @@ void save_step(C& c, const std::filesystem::path& root, std::int64_t step, std::
   c.barrier();
 }
 
+/// The files of tensors of `bytes` each, in order: the index of every file's first tensor, and the number of tensors. A
+/// file has at most `max_shard_bytes` or one tensor alone; 0: one file has all.
+inline std::vector<std::size_t> shard_bounds(std::span<const std::uint64_t> bytes, std::uint64_t max_shard_bytes) {
+  std::vector<std::size_t> bounds{0};
+  std::uint64_t in_shard = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (max_shard_bytes > 0 && in_shard > 0 && in_shard + bytes[i] > max_shard_bytes) {
+      bounds.push_back(i);
+      in_shard = 0;
+    }
+    in_shard += bytes[i];
+  }
+  bounds.push_back(bytes.size());
+  return bounds;
+}
+
+/// "model.safetensors", or "model-00001-of-00002.safetensors" for `shard` 0 of 2.
+inline std::string shard_name(std::size_t shard, std::size_t shards) {
+  char name[64] = "model.safetensors";
+  if (shards > 1) std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", shard + 1, shards);
+  return name;
+}
+
 }  // namespace checkpoint
+
 RLCORE_END

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "rlcore/checkpoint/safetensors_writer.hpp"
+#include "rlcore/checkpoint/save_together.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
-#include "rlcore/checkpoint/weight_shards.hpp"
 #include "rlcore/checkpoint/weight_source.hpp"
 #include "rlcore/text/parse_json.hpp"
 

@@ -18,8 +18,8 @@
 
 #include "rlcore/checkpoint/safetensors_reader.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
+#include "rlcore/checkpoint/save_together.hpp"
 #include "rlcore/checkpoint/shard_reader.hpp"
-#include "rlcore/checkpoint/weight_shards.hpp"
 #include "rlcore/nn/vision/module_names.hpp"
 #include "rlcore/text/parse_json.hpp"
 

@@ -11,12 +11,56 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/checkpoint/pickle_value.hpp"
+#include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/file.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
+
+/// What a node of the description is.
+enum class pickle_kind : std::uint8_t {
+  none,
+  boolean,
+  integer,
+  real,
+  text,  ///< also bytes
+  tuple,
+  list,        ///< also sets
+  dictionary,  ///< items: key, value, key, value, ...
+  global,      ///< text: "module name"
+  object,      ///< items: what would be called, its arguments, and (if there is one) its state
+  persistent   ///< items: the identifier of something outside the pickle, such as a storage
+};
+
+/// A node of the description; `items` index the graph's other nodes.
+struct pickle_value {
+  pickle_kind kind = pickle_kind::none;
+  std::int64_t number = 0;  ///< of boolean and integer
+  double real = 0;
+  std::string text;
+  std::vector<std::uint32_t> items;
+};
+
+/// All nodes of one pickle and which of them is the result.
+struct pickle_graph {
+  std::vector<pickle_value> values;
+  std::uint32_t root = 0;
+
+  /// Node i.
+  const pickle_value& operator[](std::uint32_t i) const { return values[i]; }
+  /// Is node i of this kind?
+  bool is(std::uint32_t i, pickle_kind kind) const { return values[i].kind == kind; }
+  /// The value of a text key in a dictionary; nullptr if there is none.
+  const pickle_value* find(const pickle_value& dictionary, std::string_view key) const {
+    if (dictionary.kind != pickle_kind::dictionary) return nullptr;
+    for (std::size_t i = 0; i + 1 < dictionary.items.size(); i += 2) {
+      const pickle_value& k = values[dictionary.items[i]];
+      if (k.kind == pickle_kind::text && k.text == key) return &values[dictionary.items[i + 1]];
+    }
+    return nullptr;
+  }
+};
 
 /// A pickle is a program for a machine with a stack. This machine runs it without calling anything: every import of the
 /// program must pass `allowed(std::string_view "module name")`, and calls become nodes of the graph. Nodes and stack
@@ -315,4 +359,5 @@ class unpickler {
 };
 
 }  // namespace checkpoint
+
 RLCORE_END

@@ -11,7 +11,6 @@
 
 #include "rlcore/device/block_sums.hpp"
 #include "rlcore/device/device.hpp"
-#include "rlcore/device/losses/any_loss_device.hpp"
 #include "rlcore/device/losses/loss_device.hpp"
 #include "rlcore/device/packed_rows.hpp"
 #include "rlcore/device/partial_attention.hpp"

@@ -6,7 +6,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/compute.hpp"
-#include "rlcore/device/npu/emulator_settings.hpp"
+#include "rlcore/device/npu/npu_settings.hpp"
 
 RLCORE_BEGIN
 

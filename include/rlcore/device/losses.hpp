@@ -3,7 +3,6 @@
 
 #include "rlcore/device/arrays.hpp"
 #include "rlcore/device/losses/evaluate.hpp"
-#include "rlcore/device/losses/evaluate_host.hpp"
 #include "rlcore/device/losses/evaluate_sequences.hpp"
 #include "rlcore/device/losses/host_fallback.hpp"
 #include "rlcore/objective/loop/device_batch.hpp"

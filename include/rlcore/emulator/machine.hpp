@@ -17,7 +17,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/npu/abi/types.hpp"
-#include "rlcore/device/npu/emulator_settings.hpp"
+#include "rlcore/device/npu/npu_settings.hpp"
 #include "rlcore/emulator/errors.hpp"
 #include "rlcore/emulator/memory.hpp"
 #include "rlcore/emulator/moment.hpp"

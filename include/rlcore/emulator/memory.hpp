@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/device/npu/emulator_settings.hpp"
+#include "rlcore/device/npu/npu_settings.hpp"
 #include "rlcore/emulator/address_space.hpp"
 #include "rlcore/emulator/block.hpp"
 #include "rlcore/emulator/device_memory.hpp"

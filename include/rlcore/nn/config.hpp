@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/nn/attention/rope_settings.hpp"
+#include "rlcore/nn/attention/rope.hpp"
 #include "rlcore/nn/family/families.hpp"
 #include "rlcore/nn/vision/vision_config.hpp"
 

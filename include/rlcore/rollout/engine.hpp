@@ -18,8 +18,8 @@
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/logit_rules.hpp"
 #include "rlcore/rollout/page_pool.hpp"
+#include "rlcore/rollout/pass_chunks.hpp"
 #include "rlcore/rollout/request.hpp"
-#include "rlcore/rollout/same_prompt.hpp"
 #include "rlcore/rollout/session.hpp"
 #include "rlcore/rollout/session_memory.hpp"
 

@@ -1,18 +1,52 @@
-// The chunks of a pass, and whose they are.
+// What a pass of a session computes: its plan, its chunks, prompts that are the same.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <span>
 #include <vector>
 
-#include "rlcore/nn/model/decode_chunk.hpp"
+#include "rlcore/nn/model/decode.hpp"
+#include "rlcore/rollout/request.hpp"
 #include "rlcore/rollout/sequence.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
+
+/// A token to draw. `row` is the row of the pass's logits, `turn` the number of earlier draws from it, `number` the
+/// number of the token behind the prompt.
+struct scheduled_draw {
+  std::int32_t row = 0, turn = 0;
+  sequence* of = nullptr;
+  std::uint32_t number = 0;
+};
+
+/// Row `row` of the pass's logits gives the log-prob of token `number` of the prompt.
+struct scheduled_score {
+  std::int32_t row = 0;
+  sequence* of = nullptr;
+  std::int64_t number = 0;
+};
+
+/// Page `from` is to be copied to page `to`.
+struct page_copy {
+  std::int32_t to = 0, from = 0;
+};
+
+/// What a schedule has to keep to. No text depends on it.
+struct schedule_limits {
+  std::int64_t max_sequences = 0;       ///< that run together
+  std::int64_t max_batched_tokens = 0;  ///< of a pass
+  std::int64_t longest = 0;             ///< tokens of a sequence
+  std::int64_t score_rows = 0;          ///< tokens of prompts that are scored in a pass
+  std::int64_t picture_rows = 0;        ///< of the prompts that a pass reads pictures of
+  bool share_prefixes = false;          ///< look for the pages of a new sequence among those of all earlier ones
+  bool chunk_prompts = true;            ///< feed prompts in pieces; otherwise one that is longer than a pass goes alone
+  std::int64_t prompt_tokens = 0;       ///< of a pass, of those that do not draw; 0: as many as it takes
+};
 
 /// A list of chunks with their sequences. Keeps its memory from pass to pass.
 class pass_chunks {
@@ -49,5 +83,22 @@ class pass_chunks {
   std::vector<std::uint32_t> order_;
 };
 
+/// Do both have the same grid and the same floats, to the bit?
+inline bool same_picture(const nn::picture& a, const nn::picture& b) {
+  return a.grid == b.grid && a.patches.size() == b.patches.size() &&
+         (a.patches.data() == b.patches.data() || a.patches.empty() ||
+          std::memcmp(a.patches.data(), b.patches.data(), a.patches.size_bytes()) == 0);
+}
+
+/// Do both have the same prompt tokens and the same pictures? Equal tokens are not enough: those of a picture say only
+/// how many it has.
+inline bool same_prompt(const request& a, const request& b) {
+  const bool same_tokens = a.prompt.size() == b.prompt.size() &&
+                           (a.prompt.data() == b.prompt.data() || std::ranges::equal(a.prompt, b.prompt));
+  if (!same_tokens || a.pictures.size() != b.pictures.size()) return false;
+  return a.pictures.data() == b.pictures.data() || std::ranges::equal(a.pictures, b.pictures, same_picture);
+}
+
 }  // namespace rollout
+
 RLCORE_END

@@ -14,7 +14,7 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/rollout/job.hpp"
 #include "rlcore/rollout/likely_tokens.hpp"
-#include "rlcore/rollout/pass_plan.hpp"
+#include "rlcore/rollout/pass_chunks.hpp"
 #include "rlcore/rollout/sampler.hpp"
 
 RLCORE_BEGIN

@@ -14,7 +14,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/model/input.hpp"
-#include "rlcore/rollout/same_prompt.hpp"
+#include "rlcore/rollout/pass_chunks.hpp"
 
 RLCORE_BEGIN
 namespace rollout {

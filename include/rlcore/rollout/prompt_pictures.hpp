@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/nn/model/decode_chunk.hpp"
+#include "rlcore/nn/model/decode.hpp"
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/vision/positions.hpp"
 #include "rlcore/nn/vision/vision_pass.hpp"

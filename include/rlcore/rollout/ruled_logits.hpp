@@ -1,19 +1,53 @@
-// A copy of rows of logits under the rules of their sequences.
+// Rules of logits, applied to rows.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/device.hpp"
-#include "rlcore/rollout/apply_rules.hpp"
+#include "rlcore/rollout/logit_rules.hpp"
+#include "rlcore/rollout/token_history.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
+
+/// The rules that a row of logits is under, and what they look at. All of it is borrowed.
+struct ruled_row {
+  const logit_rules* rules = nullptr;            ///< null: the row stays as it is
+  const token_history* history = nullptr;        ///< of prompt and text; needed if rules->penalises()
+  std::span<const std::int32_t> generated = {};  ///< the text so far
+
+  bool neutral() const noexcept { return rules == nullptr || rules->neutral(); }
+};
+
+namespace detail {
+
+/// Only the tokens of `allowed` keep their logits.
+void keep_allowed(std::span<const std::int32_t> allowed, std::span<float> logits, std::vector<float>& kept);
+
+/// Excludes the last token of a word whose other tokens end the text.
+inline void exclude_bad_word(std::span<const std::int32_t> word, std::span<const std::int32_t> generated,
+                             std::span<float> logits) {
+  const std::span<const std::int32_t> begin = word.first(word.size() - 1);
+  if (generated.size() >= begin.size() && std::ranges::equal(generated.last(begin.size()), begin))
+    logits[static_cast<std::size_t>(word.back())] = -std::numeric_limits<float>::infinity();
+}
+
+void penalise(const logit_rules& rules, const token_history& history, std::span<float> logits);
+
+}  // namespace detail
+
+/// Changes the float32 logits of one row as vLLM's sampler does: allowed ids, bad words, min_tokens, logit_bias, then
+/// the penalties, with l > 0 ? l / rho : l rho for tokens of prompt and text, l - f count and l - p for tokens of the
+/// text. `kept` is scratch memory. Throws error if no token is left: all logits are -infinity.
+void apply_rules(const ruled_row& row, std::span<float> logits, std::vector<float>& kept);
 
 /// The rules of a row, its number in the call, leave no token to draw from its logits.
 struct undrawable_row : error {
@@ -65,4 +99,50 @@ class ruled_logits {
 };
 
 }  // namespace rollout
+
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_ROLLOUT)
+RLCORE_BEGIN
+namespace rollout::detail {
+
+RLCORE_INLINE void keep_allowed(std::span<const std::int32_t> allowed, std::span<float> logits,
+                                std::vector<float>& kept) {
+  kept.clear();
+  for (const std::int32_t token : allowed) kept.push_back(logits[static_cast<std::size_t>(token)]);
+  std::ranges::fill(logits, -std::numeric_limits<float>::infinity());
+  for (std::size_t i = 0; i < allowed.size(); ++i) logits[static_cast<std::size_t>(allowed[i])] = kept[i];
+}
+
+RLCORE_INLINE void penalise(const logit_rules& rules, const token_history& history, std::span<float> logits) {
+  history.for_each([&](std::int32_t token, std::int64_t times) {
+    float& logit = logits[static_cast<std::size_t>(token)];
+    logit = logit > 0 ? logit / rules.repetition_penalty : logit * rules.repetition_penalty;
+    if (times == 0) return;
+    logit -= rules.frequency_penalty * static_cast<float>(times);
+    logit -= rules.presence_penalty;
+  });
+}
+
+}  // namespace rollout::detail
+
+namespace rollout {
+
+RLCORE_INLINE void apply_rules(const ruled_row& row, std::span<float> logits, std::vector<float>& kept) {
+  if (row.neutral()) return;
+  const logit_rules& rules = *row.rules;
+  constexpr float excluded = -std::numeric_limits<float>::infinity();
+  if (!rules.allowed_token_ids.empty()) detail::keep_allowed(rules.allowed_token_ids, logits, kept);
+  for (const auto& word : rules.bad_words) detail::exclude_bad_word(word, row.generated, logits);
+  if (std::ssize(row.generated) < rules.min_tokens)
+    for (const std::int32_t token : rules.ending_ids) logits[static_cast<std::size_t>(token)] = excluded;
+  for (const token_bias& b : rules.logit_bias)
+    logits[static_cast<std::size_t>(b.token)] += std::clamp(b.bias, -100.0f, 100.0f);
+  if (rules.penalises()) detail::penalise(rules, *row.history, logits);
+  if (std::ranges::none_of(logits, [](float logit) { return logit != excluded; }))
+    throw error("allowed_token_ids, bad_words and min_tokens leave no token to draw");
+}
+
+}  // namespace rollout
+RLCORE_END
+#endif

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "rlcore/device/device.hpp"
-#include "rlcore/nn/head/vocabulary_chunks.hpp"
+#include "rlcore/nn/head/head.hpp"
 #include "rlcore/rollout/ruled_logits.hpp"
 #include "rlcore/rollout/sampling.hpp"
 #include "rlcore/tensor/buffer.hpp"

@@ -12,13 +12,11 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/device.hpp"
-#include "rlcore/nn/model/decode_chunk.hpp"
+#include "rlcore/nn/model/decode.hpp"
 #include "rlcore/rollout/page_pool.hpp"
 #include "rlcore/rollout/pass_chunks.hpp"
-#include "rlcore/rollout/pass_plan.hpp"
 #include "rlcore/rollout/prefix_pages.hpp"
 #include "rlcore/rollout/sequence.hpp"
-#include "rlcore/rollout/waiting_list.hpp"
 
 RLCORE_BEGIN
 namespace rollout {

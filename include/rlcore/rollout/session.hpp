@@ -22,11 +22,10 @@
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/float_text.hpp"
 #include "rlcore/rollout/job.hpp"
+#include "rlcore/rollout/pass_chunks.hpp"
 #include "rlcore/rollout/rank_group.hpp"
-#include "rlcore/rollout/same_prompt.hpp"
 #include "rlcore/rollout/schedule.hpp"
 #include "rlcore/rollout/sequence.hpp"
-#include "rlcore/rollout/session_limits.hpp"
 #include "rlcore/rollout/session_memory.hpp"
 
 RLCORE_BEGIN

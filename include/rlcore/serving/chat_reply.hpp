@@ -21,7 +21,7 @@
 #include "rlcore/serving/protocol/responses.hpp"
 #include "rlcore/serving/protocol/tool_calls.hpp"
 #include "rlcore/serving/reply.hpp"
-#include "rlcore/serving/served_weights.hpp"
+#include "rlcore/serving/served_model.hpp"
 #include "rlcore/serving/show_pictures.hpp"
 
 RLCORE_BEGIN

@@ -17,7 +17,7 @@
 #include "rlcore/serving/protocol/completion_request.hpp"
 #include "rlcore/serving/protocol/log_probs.hpp"
 #include "rlcore/serving/reply.hpp"
-#include "rlcore/serving/served_weights.hpp"
+#include "rlcore/serving/served_model.hpp"
 
 RLCORE_BEGIN
 namespace serving {

@@ -26,7 +26,6 @@
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/serving/protocol/body_fields.hpp"
 #include "rlcore/serving/served_model.hpp"
-#include "rlcore/serving/served_weights.hpp"
 
 RLCORE_BEGIN
 namespace serving {

@@ -25,7 +25,7 @@
 #include "rlcore/serving/protocol/log_probs.hpp"
 #include "rlcore/serving/protocol/responses.hpp"
 #include "rlcore/serving/protocol/sampling_fields.hpp"
-#include "rlcore/serving/served_weights.hpp"
+#include "rlcore/serving/served_model.hpp"
 
 RLCORE_BEGIN
 namespace serving {

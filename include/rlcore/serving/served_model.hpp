@@ -1,24 +1,95 @@
-// The model that a server answers with, as far as requests need to know it.
+// A model that is served: its device and its weights.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <ctime>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/config/options.hpp"
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/data/image_rows.hpp"
+#include "rlcore/serving/gate.hpp"
+#include "rlcore/serving/generator.hpp"
+#include "rlcore/serving/prompt_counter.hpp"
 #include "rlcore/serving/protocol/chat_request.hpp"
 #include "rlcore/serving/protocol/reasoning.hpp"
 #include "rlcore/serving/protocol/sampling_fields.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
+#include "rlcore/training/read_device.hpp"
 
 RLCORE_BEGIN
 namespace serving {
+
+/// One for each of --rlcore-ranks, as trainer::open_device() opens those of ranks. With --dtype auto and no
+/// rlcore.compute, products read what the model is stored as: bfloat16 if config.json says so, else the device's own
+/// format. Throws config_error, file_error, format_error too.
+inline std::vector<std::unique_ptr<any_device>> open_served_devices(const trainer::options& opt) {
+  device_settings s = trainer::read_device(opt);
+  if (!opt.find<std::string>("rlcore.compute") &&
+      checkpoint::stored_dtype(checkpoint::resolve_model(opt.get<std::string>("model"))) == "bfloat16")
+    s.type = compute::bfloat16;
+  const auto ranks = static_cast<int>(opt.get<std::int64_t>("rlcore-ranks"));
+  std::vector<std::unique_ptr<any_device>> devices;
+  for (int rank = 0; rank < ranks; ++rank)
+    devices.push_back(trainer::open_device_or_explain(ranks == 1 ? s : trainer::place_device(s, {rank, ranks})));
+  return devices;
+}
+
+/// Where weights come from, and a number that changes with them and the build; an adapter's `base` is the folder of the
+/// model that it was added to.
+struct weights_origin {
+  std::string folder, fingerprint, base = {};
+};
+
+/// An engine that has the weights, and what counts for their answers alone. A request enters by `door` before it takes
+/// a key or submits a job.
+class served_weights {
+ public:
+  /// `seed` is the server's. `owner` keeps the engine alive; empty: it lives longer by itself.
+  served_weights(generator& source, random_key seed, weights_origin from, std::shared_ptr<void> owner = nullptr)
+      : engine(source), counter(seed), owner_(std::move(owner)), origin_(std::move(from)) {}
+
+  generator& engine;
+  prompt_counter counter;
+  gate door;                           ///< closed while these are away
+  std::atomic<bool> away = false;      ///< from memory: the engine answers nothing
+  std::atomic<std::uint64_t> used{0};  ///< the time when a request last asked for them, see context::admit()
+
+  weights_origin origin() const {
+    const std::lock_guard lock(mutex_);
+    return origin_;
+  }
+  /// Other weights are there: prompts are counted anew, as by a server that starts with them.
+  void now_from(weights_origin from) {
+    const std::lock_guard lock(mutex_);
+    origin_ = std::move(from);
+    counter.restart();
+  }
+
+ private:
+  std::shared_ptr<void> owner_;
+  mutable std::mutex mutex_;
+  weights_origin origin_;
+};
+
+/// A request that has entered: under which name, and the weights that its answer is of.
+struct admission {
+  std::string name;
+  std::shared_ptr<served_weights> weights;
+  weights_origin origin;
+  gate::passage inside;
+};
 
 /// Names, tokenizer, limits and defaults.
 struct served_model {
@@ -44,4 +115,5 @@ struct served_model {
 };
 
 }  // namespace serving
+
 RLCORE_END

@@ -20,7 +20,7 @@
 #include "rlcore/serving/context.hpp"
 #include "rlcore/serving/exchange.hpp"
 #include "rlcore/serving/protocol/openapi.hpp"
-#include "rlcore/serving/served_weights.hpp"
+#include "rlcore/serving/served_model.hpp"
 #include "rlcore/serving/tokenize.hpp"
 #include "rlcore/serving/weight_control.hpp"
 

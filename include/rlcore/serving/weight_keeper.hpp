@@ -23,15 +23,14 @@
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/rollout/session_limits.hpp"
+#include "rlcore/rollout/session_memory.hpp"
 #include "rlcore/serving/context.hpp"
 #include "rlcore/serving/engine_thread.hpp"
 #include "rlcore/serving/ranks/ranked_model.hpp"
-#include "rlcore/serving/served_weights.hpp"
+#include "rlcore/serving/served_model.hpp"
 #include "rlcore/serving/session_engine.hpp"
 #include "rlcore/serving/warm_up.hpp"
 #include "rlcore/serving/weight_control.hpp"
-#include "rlcore/serving/weights_fingerprint.hpp"
 
 RLCORE_BEGIN
 namespace serving {

@@ -10,7 +10,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/device/device_settings.hpp"
 #include "rlcore/device/npu.hpp"
-#include "rlcore/device/npu/dynamic_provider.hpp"
+#include "rlcore/device/npu/provider.hpp"
 #include "rlcore/emulator/emulator.hpp"
 
 RLCORE_BEGIN

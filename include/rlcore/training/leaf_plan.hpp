@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "rlcore/nn/config.hpp"
-#include "rlcore/nn/model/layer_sizes.hpp"
+#include "rlcore/nn/model/parameter.hpp"
 #include "rlcore/parallel/reduction/leaf_schedule.hpp"
 
 RLCORE_BEGIN

@@ -10,7 +10,7 @@
 #include "rlcore/data/image_cache.hpp"
 #include "rlcore/data/image_rows.hpp"
 #include "rlcore/nn/config.hpp"
-#include "rlcore/nn/family/family_traits.hpp"
+#include "rlcore/nn/family/families.hpp"
 #include "rlcore/telemetry/console.hpp"
 
 RLCORE_BEGIN

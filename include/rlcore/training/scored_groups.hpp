@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "rlcore/nn/model/unit_source.hpp"
+#include "rlcore/nn/model/units.hpp"
 #include "rlcore/training/ranks/shares.hpp"
 
 RLCORE_BEGIN

@@ -7,7 +7,6 @@
 
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/gradients.hpp"
-#include "rlcore/nn/model/unit_source.hpp"
 #include "rlcore/nn/model/units.hpp"
 #include "rlcore/parallel/reduction/gradient_sums.hpp"
 #include "rlcore/training/leaf_plan.hpp"

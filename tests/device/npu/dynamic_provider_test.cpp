@@ -1,4 +1,4 @@
-#include "rlcore/device/npu/dynamic_provider.hpp"
+#include "rlcore/device/npu/provider.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -19,7 +19,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/device/npu.hpp"
-#include "rlcore/device/npu/dynamic_provider.hpp"
+#include "rlcore/device/npu/provider.hpp"
 #include "rlcore/device/npu/trace.hpp"
 #include "rlcore/emulator/emulator.hpp"
 #include "rlcore/parallel/communicator/hccl.hpp"

@@ -12,10 +12,10 @@
 #include "data/scratch.hpp"
 #include "nn/parity_example.hpp"
 #include "rlcore/checkpoint/model_config.hpp"
-#include "rlcore/nn/attention/rope_frequencies.hpp"
+#include "rlcore/nn/attention/rope.hpp"
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
-#include "rlcore/nn/model/values.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -11,7 +11,6 @@
 #include "nn/parallel/tensor_parallel.hpp"
 #include "nn/parity_example.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
-#include "rlcore/nn/model/unit_source.hpp"
 #include "rlcore/nn/model/units.hpp"
 
 namespace RLCORE_TEST_ID {

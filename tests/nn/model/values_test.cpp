@@ -1,5 +1,5 @@
 // Score models: values and gradients of transformers (tests/reference/score.py), and the same bits in any company.
-#include "rlcore/nn/model/values.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
 
 #include <gtest/gtest.h>
 

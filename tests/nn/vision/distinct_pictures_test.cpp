@@ -1,5 +1,5 @@
 // Sequences that show the same picture: the tower sees it once, and no bit of a log-prob or a gradient tells.
-#include "rlcore/nn/vision/distinct_pictures.hpp"
+#include "rlcore/nn/vision/picture_rows.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
+#include "rlcore/device/losses/evaluate.hpp"
 #include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/objective/advantage/token_rewards.hpp"
 
 RLCORE_BEGIN
-
 /// A device with the functions of losses and five of advantages, over matrices [rows, width] without gaps. All enqueue;
 /// none reads memory of the device on the host.
 ///   row_largest(largest, x, rows, width): largest[i] = the largest of row i; of a row with NaN, NaN or the largest of
@@ -27,4 +29,22 @@ concept advantage_device = loss_device<D> &&
   d.pick_slots(y, x, slots, n, n);
 };
 
+RLCORE_ALGORITHM_BEGIN
+/// estimator(arguments...), so that a program is the same for cpu and npu. Takes every estimator.
+template <host_device Device, class Estimator, class... Arguments>
+void compute_advantages(Device&, const Estimator& estimator, Arguments&&... arguments) {
+  estimator(std::forward<Arguments>(arguments)...);
+}
+/// The same of rewards.
+template <host_device Device, class... Arguments>
+void compute_rewards(Device&, const token_rewards& estimator, Arguments&&... arguments) {
+  estimator(std::forward<Arguments>(arguments)...);
+}
+/// The same of the rewards of rows.
+template <host_device Device, class Rewards, class Totals>
+void row_totals(Device&, const Rewards& rewards, const token_mask& mask, Totals&& totals) {
+  row_totals(rewards, mask, totals);
+}
+
+RLCORE_ALGORITHM_END
 RLCORE_END

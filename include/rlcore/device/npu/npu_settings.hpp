@@ -1,11 +1,16 @@
 // How an npu device is set up.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
 #include "rlcore/device/compute.hpp"
 
 RLCORE_BEGIN
-
 /// `compute`: in what matrix products and attention take their inputs; all else is float, and so is every sum. With
 /// bf16 the result of attention and, before CANN 8.5, of a product is rounded to bf16 once.
 struct npu_settings {
@@ -15,5 +20,60 @@ struct npu_settings {
   bool sync_each_operation = false;  ///< waits after every operator, so that an error names the one that failed
   bool exact_memory = false;         ///< every allocation is Ascend's own, for finding stray accesses
 };
+
+/// An Atlas machine in a process without one: the functions of the four lists, with their rules and error numbers.
+namespace ascend::emulated {
+
+/// The rounding of a value between two representable ones. Ascend C calls the first three CAST_RINT, CAST_ROUND and
+/// CAST_TRUNC; the last one is our reading of the "NEAREST_ZERO" of HF32.
+enum class rounding : unsigned char { nearest_even, nearest_away, toward_zero, nearest_zero };
+
+/// The emulated machine: its chips, its CANN, and the choices that documentation and hardware leave open.
+struct settings {
+  std::string soc = "Ascend910B3";                  ///< what aclrtGetSocName says
+  int cores = 20;                                   ///< cube cores; there are twice as many vector cores
+  int cann_version = 80300;                         ///< 8.1.RC1 = 80100, 8.3.RC1 = 80300, 8.5.0 = 80500, 9.1.0 = 90100
+  std::size_t memory_bytes = std::size_t{8} << 30;  ///< of each device; address space, taken from the host when used
+  int devices = 2;
+  std::uint64_t seed = 0;                       ///< of every order that the hardware leaves open
+  rounding hf32_ties = rounding::nearest_zero;  ///< how floats become HF32; documentation leaves the ties open
+  int exp_ulp = 0;                              ///< largest error of exp and its like, in units in the last place
+  bool reference = false;  ///< fp64 inside, one rounding at the end: to tell rounding from mistakes
+  bool strict = true;      ///< refuse what is documented as not allowed even where hardware may let it pass
+  int threads = 0;         ///< for large products; 0: as many as the host has
+  /// Every task waits a random time up to this before it runs, drawn from (seed, stream, place in the stream). This
+  /// shows missing synchronization of a program.
+  int delay_microseconds = 0;
+  /// At most this much of a fresh block is overwritten with NaN; the rest is zero, or what was there before.
+  std::size_t poison_bytes = std::size_t{64} << 20;
+  /// Freed memory of a device is reused only when more than this has been freed since, or nothing is left.
+  std::size_t quarantine_bytes = std::size_t{64} << 20;
+  int collective_milliseconds = 60000;  ///< how long a rank waits for another before the work of all ends
+
+  friend bool operator==(const settings&, const settings&) = default;
+};
+
+/// settings::cann_version of "8.1", "8.3", "8.5" or "9.1", whose rules the emulator knows. Throws config_error for any
+/// other.
+inline int cann_version_of(std::string_view release) {
+  if (release == "8.1") return 80100;
+  if (release == "8.3") return 80300;
+  if (release == "8.5") return 80500;
+  if (release == "9.1") return 90100;
+  throw config_error("emulated machine: CANN '" + std::string(release) + "': expected 8.1, 8.3, 8.5 or 9.1");
+}
+
+/// Throws config_error for settings of an impossible machine.
+inline void validate(const settings& s) {
+  const auto bad = [](const char* reason) { throw config_error(std::string("emulated machine: ") + reason); };
+  if (s.soc.empty()) bad("soc is empty");
+  if (s.cores < 1) bad("cores must be at least 1");
+  if (s.cann_version < 80100) bad("cann_version must be at least 80100 (8.1.RC1)");
+  if (s.devices < 1 || s.devices > 64) bad("devices must be 1 to 64");
+  if (s.memory_bytes < (std::size_t{1} << 16)) bad("memory_bytes must be at least 65536");
+  if (s.exp_ulp < 0 || s.threads < 0 || s.delay_microseconds < 0) bad("exp_ulp, threads, delay must not be negative");
+}
+
+}  // namespace ascend::emulated
 
 RLCORE_END

@@ -10,7 +10,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/dtype.hpp"
 #include "rlcore/device/npu/abi/types.hpp"
-#include "rlcore/device/npu/emulator_settings.hpp"
+#include "rlcore/device/npu/npu_settings.hpp"
 
 RLCORE_BEGIN
 namespace ascend::emulated {

@@ -1,20 +1,127 @@
-// The model families that there are, and a family that is chosen at run time.
+// The families of models that can be loaded, and in what they differ.
 #pragma once
 
 #include <array>
+#include <concepts>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/nn/family/family_traits.hpp"
-#include "rlcore/nn/family/llama.hpp"
-#include "rlcore/nn/family/qwen2.hpp"
-#include "rlcore/nn/family/qwen2_5_vl.hpp"
-#include "rlcore/nn/family/qwen3.hpp"
-#include "rlcore/nn/family/qwen3_moe.hpp"
 
 RLCORE_BEGIN
 namespace nn {
+
+/// A key of config.json whose other value would be mathematics that this library does not have. It is refused.
+/// `implied`: transformers' config of the family has no such key, and write_config() writes none.
+struct fixed_flag {
+  std::string_view key;
+  bool value = false, implied = false;
+};
+
+/// Names of a layer's parameters behind "model.layers.N.", without ".weight". The projections are q_proj, k_proj,
+/// v_proj and o_proj of self_attn and gate_proj, up_proj and down_proj of mlp in all families: adapters name them.
+struct layer_names {
+  std::string_view input_norm = "input_layernorm", post_attention_norm = "post_attention_layernorm",
+                   q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm", router = "mlp.gate",
+                   experts = "mlp.experts";
+};
+
+/// What the files of a family with a vision tower say besides (config::vision). The ids are those of transformers'
+/// config, where a file leaves them out.
+struct vision_traits {
+  std::string_view text_type;       ///< model_type of text_config, where files have the language model's members
+  std::string_view tower_type;      ///< model_type of vision_config
+  std::string_view old_tower_type;  ///< the same in files of transformers 4
+  std::int32_t image_token_id = -1, video_token_id = -1, vision_start_token_id = -1, vision_end_token_id = -1;
+  /// The texts of these tokens in the tokenizer.
+  std::string_view image_token = "<|image_pad|>", video_token = "<|video_pad|>", vision_start = "<|vision_start|>",
+                   vision_end = "<|vision_end|>";
+};
+
+/// A family of decoders with RMS norms before attention and MLP, rotary positions and grouped queries. What a family
+/// does not say is as here.
+struct family_traits {
+  std::string_view model_type;            ///< of config.json, e.g. "llama"
+  std::string_view architecture;          ///< of config.json, what stands before ForCausalLM, e.g. "Llama"
+  std::string_view task = "ForCausalLM";  ///< what stands behind it where the output is logits
+
+  // The mathematics.
+  bool qkv_bias = false;                 ///< q_proj, k_proj and v_proj have biases
+  bool o_bias = true;                    ///< where those have, o_proj has one
+  bool qk_norms = false;                 ///< queries and keys have an RMS norm of each head
+  bool experts = false;                  ///< mixtures of experts in place of the MLP of some or all layers
+  std::string_view activation = "silu";  ///< hidden_act: down_proj(activation(gate_proj x) * up_proj x)
+  layer_names names{};
+  const vision_traits* vision =
+      nullptr;  ///< the family has a vision tower and turns by mrope_section; null: text alone
+
+  // config.json.
+  std::span<const fixed_flag> flags{};
+  std::int64_t default_head_dim = 0;  ///< of transformers' config; 0: hidden_size / num_attention_heads
+  double default_rope_theta = 0;      ///< of transformers' config, where files leave rope_theta out; 0: none does
+  double published_rope_theta = 1e6;  ///< of a new model
+};
+
+/// A family as a type: `static constexpr family_traits traits`. What names one at compile time is the type, as in
+/// `nn::config c{.model = nn::llama{}}`.
+template <class F>
+concept model_family = requires {
+  { F::traits } -> std::same_as<const family_traits&>;
+};
+
+/// No biases and no norms of queries and keys. Files older than Llama 2 have no rope_theta.
+struct llama {
+  static constexpr fixed_flag flags[] = {
+      {"attention_bias", false}, {"mlp_bias", false}, {"use_sliding_window", false, true}};
+  static constexpr family_traits traits{.model_type = "llama",
+                                        .architecture = "Llama",
+                                        .flags = flags,
+                                        .default_rope_theta = 1e4,
+                                        .published_rope_theta = 5e5};
+};
+
+/// Biases of q, k and v, which no key of config.json turns off.
+struct qwen2 {
+  static constexpr fixed_flag flags[] = {{"use_sliding_window", false}, {"attention_bias", true, true}};
+  static constexpr family_traits traits{
+      .model_type = "qwen2", .architecture = "Qwen2", .qkv_bias = true, .o_bias = false, .flags = flags};
+};
+
+/// Qwen2's language model with its biases of q, k and v, and a vision tower.
+struct qwen2_5_vl {
+  static constexpr fixed_flag flags[] = {{"use_sliding_window", false}, {"attention_bias", true, true}};
+  static constexpr vision_traits vision{.text_type = "qwen2_5_vl_text",
+                                        .tower_type = "qwen2_5_vl_vision",
+                                        .old_tower_type = "qwen2_5_vl",
+                                        .image_token_id = 151655,
+                                        .video_token_id = 151656,
+                                        .vision_start_token_id = 151652,
+                                        .vision_end_token_id = 151653};
+  static constexpr family_traits traits{.model_type = "qwen2_5_vl",
+                                        .architecture = "Qwen2_5_VL",
+                                        .task = "ForConditionalGeneration",
+                                        .qkv_bias = true,
+                                        .o_bias = false,
+                                        .vision = &vision,
+                                        .flags = flags,
+                                        .default_rope_theta = 1e6};
+};
+
+/// Norms of queries and keys instead of Qwen2's biases; heads as wide as head_dim says.
+struct qwen3 {
+  static constexpr fixed_flag flags[] = {{"use_sliding_window", false}, {"attention_bias", false}};
+  static constexpr family_traits traits{
+      .model_type = "qwen3", .architecture = "Qwen3", .qk_norms = true, .flags = flags, .default_head_dim = 128};
+};
+
+/// Qwen3 with experts in place of the MLP of some or all layers.
+struct qwen3_moe {
+  static constexpr fixed_flag flags[] = {{"use_sliding_window", false}, {"attention_bias", false}};
+  static constexpr family_traits traits{
+      .model_type = "qwen3_moe", .architecture = "Qwen3Moe", .qk_norms = true, .experts = true, .flags = flags};
+};
 
 /// Refers to the traits of a family type, from which it converts: `family f = llama{};` then `f->qk_norms`.
 class family {
@@ -67,4 +174,5 @@ inline std::string family_names(std::string_view between, std::string_view last,
 }
 
 }  // namespace nn
+
 RLCORE_END

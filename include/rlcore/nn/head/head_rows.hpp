@@ -8,7 +8,7 @@
 #include <span>
 
 #include "rlcore/nn/head/head.hpp"
-#include "rlcore/nn/layer/tp_reduce_chunks.hpp"
+#include "rlcore/nn/layer/linear.hpp"
 #include "rlcore/nn/model/pass.hpp"
 #include "rlcore/nn/parallel/tensor_pass.hpp"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/nn/head/score_gradient.hpp"
+#include "rlcore/nn/head/head.hpp"
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/model/pass.hpp"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/nn/vision/window_order.hpp"
+#include "rlcore/nn/vision/positions.hpp"
 #include "rlcore/tensor/ragged.hpp"
 
 RLCORE_BEGIN

@@ -12,7 +12,7 @@
 #include "rlcore/nn/layer/embedding.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/packed_batch.hpp"
-#include "rlcore/nn/model/unit_source.hpp"
+#include "rlcore/nn/model/units.hpp"
 #include "rlcore/nn/vision/picture_rows.hpp"
 
 RLCORE_BEGIN

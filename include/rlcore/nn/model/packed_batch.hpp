@@ -12,7 +12,7 @@
 
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/input.hpp"
-#include "rlcore/nn/model/layer_sizes.hpp"
+#include "rlcore/nn/model/parameter.hpp"
 #include "rlcore/nn/model/place_in_rows.hpp"
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/vision/positions.hpp"

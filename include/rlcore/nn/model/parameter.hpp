@@ -1,12 +1,16 @@
-// Where one named parameter lives inside a model's single array of weights.
+// The parameters of a model: names, shapes and places.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/nn/config.hpp"
+#include "rlcore/parallel/balance.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -53,5 +57,80 @@ struct parameter {
   }
 };
 
+/// Of a layer with experts, if the model has them.
+inline parallel::layer_sizes sizes_of_layer(const config& c) noexcept {
+  parallel::layer_sizes s{c.hidden_size, c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.intermediate_size};
+  if (c.has_experts())
+    s.intermediate = c.moe_intermediate_size, s.experts = c.num_experts, s.experts_per_token = c.num_experts_per_tok;
+  return s;
+}
+
+/// `c` with its head_dim: 0 means hidden_size / num_attention_heads. Throws config_error, naming the key of
+/// config.json, for sizes that do not fit together.
+config checked_sizes(config c);
+
+}  // namespace nn
+
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)
+RLCORE_BEGIN
+namespace nn {
+
+RLCORE_INLINE config checked_sizes(config c) {
+  const auto positive = [](std::int64_t value, const char* key) {
+    if (value <= 0)
+      throw config_error(std::string("model config: ") + key + " must be positive, got " + std::to_string(value));
+  };
+  positive(c.vocab_size, "vocab_size");
+  positive(c.hidden_size, "hidden_size");
+  positive(c.intermediate_size, "intermediate_size");
+  positive(c.num_hidden_layers, "num_hidden_layers");
+  positive(c.num_attention_heads, "num_attention_heads");
+  positive(c.num_key_value_heads, "num_key_value_heads");
+  positive(c.max_position_embeddings, "max_position_embeddings");
+  if (c.head_dim == 0) {
+    if (c.hidden_size % c.num_attention_heads != 0)
+      throw config_error("model config: hidden_size " + std::to_string(c.hidden_size) +
+                         " is not a multiple of num_attention_heads " + std::to_string(c.num_attention_heads) +
+                         " and head_dim is not given");
+    c.head_dim = c.hidden_size / c.num_attention_heads;
+  }
+  positive(c.head_dim, "head_dim");
+  if (c.head_dim % 2 != 0)
+    throw config_error("model config: head_dim must be even for rotary positions, got " + std::to_string(c.head_dim));
+  if (c.num_attention_heads % c.num_key_value_heads != 0)
+    throw config_error("model config: num_attention_heads " + std::to_string(c.num_attention_heads) +
+                       " is not a multiple of num_key_value_heads " + std::to_string(c.num_key_value_heads));
+  if (c.vision) {
+    const auto& s = c.mrope_section;
+    if (s[0] < 0 || s[1] < 0 || s[2] < 0 || s[0] + s[1] + s[2] != c.head_dim / 2)
+      throw config_error("model config: mrope_section is " + std::to_string(s[0]) + ", " + std::to_string(s[1]) + ", " +
+                         std::to_string(s[2]) + "; expected three numbers that add up to head_dim / 2, " +
+                         std::to_string(c.head_dim / 2));
+    for (const auto& [id, key] : {std::pair{c.image_token_id, "image_token_id"}, {c.video_token_id, "video_token_id"}})
+      if (id >= c.vocab_size)
+        throw config_error(std::string("model config: ") + key + " " + std::to_string(id) +
+                           " is outside of the vocabulary, 0 .. " + std::to_string(c.vocab_size - 1));
+    if (c.vision->out_hidden_size != c.hidden_size)
+      throw config_error("model config: vision_config.out_hidden_size " + std::to_string(c.vision->out_hidden_size) +
+                         " is not hidden_size " + std::to_string(c.hidden_size));
+  }
+  if (c.has_experts()) {
+    positive(c.num_experts, "num_experts");
+    positive(c.num_experts_per_tok, "num_experts_per_tok");
+    positive(c.moe_intermediate_size, "moe_intermediate_size");
+    positive(c.decoder_sparse_step, "decoder_sparse_step");
+    if (c.num_experts_per_tok > c.num_experts)
+      throw config_error("model config: num_experts_per_tok " + std::to_string(c.num_experts_per_tok) +
+                         " exceeds num_experts " + std::to_string(c.num_experts));
+  }
+  if (!(c.rms_norm_eps > 0) || !(c.rope_theta > 0))
+    throw config_error("model config: rms_norm_eps and rope_theta must be positive");
+  check_settings(c.rope_scaling);
+  return c;
+}
+
 }  // namespace nn
 RLCORE_END
+#endif

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/nn/model/packed_weights.hpp"
 #include "rlcore/nn/model/parameter.hpp"
+#include "rlcore/tensor/offset_pointer.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -19,7 +21,81 @@ std::vector<std::size_t> unit_ends(std::span<const parameter> parameters);
 /// Where each expert of the flat parameters begins.
 std::vector<std::size_t> expert_begins(std::span<const parameter> parameters);
 
+/// Units of a model (units.hpp) by number: the embedding with the vision tower, the layers, final norm and head.
+struct unit_number {
+  static constexpr std::size_t embedding = 0;
+  /// Layer l, counted from 0.
+  static constexpr std::size_t layer(std::size_t l) noexcept { return l + 1; }
+  /// Final norm and head of a model with that many layers.
+  static constexpr std::size_t top(std::size_t layers) noexcept { return layers + 1; }
+  /// Whose weights the head multiplies by.
+  static constexpr std::size_t output(std::size_t layers, bool tied) noexcept { return tied ? embedding : top(layers); }
+};
+
+/// The weights of one unit, addressed by their offsets in the model's flat weights.
+struct unit_view {
+  offset_pointer<const float> weights = {};
+  packed_view packed = {};
+};
+
+/// Gathers the weights of one unit at a time. All ranks ask for the same units in the order of the model, even without
+/// data for them.
+class unit_source {
+ public:
+  virtual ~unit_source() = default;
+  /// The unit's weights, valid until leave(); with `packed` also packed for the linear layers.
+  virtual unit_view enter(std::size_t unit, bool packed) = 0;
+  /// Ends the use of a unit's weights: its memory may serve another unit.
+  virtual void leave(std::size_t unit) = 0;
+  /// The forward pass has finished the unit, and the backward pass will ask for it again.
+  virtual void pause(std::size_t unit) = 0;
+  /// The maximum of `passes` over the ranks: each rank has rows for its own number, and all ranks have to make as many
+  /// passes. Every rank has to call it.
+  virtual std::size_t most_passes(std::size_t passes) = 0;
+  /// Gives back memory before a time without passes.
+  virtual void rest() = 0;
+};
+
+/// Takes the gradients of units, from the last to the first.
+class unit_sink {
+ public:
+  virtual ~unit_sink() = default;
+  /// `gradient` (device memory) is the gradient of all parameters of the unit.
+  virtual void take(std::size_t unit, const float* gradient) = 0;
+};
+
+/// The calls of a rank without rows while others compute: a pass that only scores, ...
+inline void idle_scoring(unit_source& units, std::size_t layers, bool tied) {
+  const auto visit = [&](std::size_t unit, bool packed) { units.enter(unit, packed), units.leave(unit); };
+  visit(unit_number::embedding, false);
+  for (std::size_t l = 0; l < layers; ++l) visit(unit_number::layer(l), true);
+  visit(unit_number::top(layers), true);
+  if (tied) visit(unit_number::embedding, true);
+}
+/// ... a forward, ...
+inline void idle_forward(unit_source& units, std::size_t layers, bool tied) {
+  units.enter(unit_number::embedding, false), units.leave(unit_number::embedding);
+  for (std::size_t l = 0; l < layers; ++l) units.enter(unit_number::layer(l), true), units.pause(unit_number::layer(l));
+  units.enter(unit_number::top(layers), true);
+  if (tied) units.enter(unit_number::embedding, true);
+}
+/// ... and backward; done(unit) where a unit's gradient would be complete. `tower`: a vision tower is trained, whose
+/// backward needs the first unit once more.
+template <class Done>
+void idle_backward(unit_source& units, std::size_t layers, bool tied, bool tower, Done&& done) {
+  units.leave(unit_number::top(layers));
+  if (tied) units.leave(unit_number::embedding);
+  done(unit_number::top(layers));
+  for (std::size_t l = layers; l-- > 0;) {
+    units.enter(unit_number::layer(l), true), units.leave(unit_number::layer(l));
+    done(unit_number::layer(l));
+  }
+  if (tower) units.enter(unit_number::embedding, false), units.leave(unit_number::embedding);
+  done(unit_number::embedding);
+}
+
 }  // namespace nn
+
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)

@@ -8,8 +8,8 @@
 
 #include "rlcore/nn/model/backbone.hpp"
 #include "rlcore/nn/model/gradients.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/nn/model/slopes_on_device.hpp"
-#include "rlcore/nn/model/values.hpp"
 #include "rlcore/objective/loop/device_batch.hpp"
 
 RLCORE_BEGIN

@@ -11,7 +11,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/device/device.hpp"
-#include "rlcore/nn/attention/rope_frequencies.hpp"
+#include "rlcore/nn/attention/rope.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/model/activations.hpp"
 #include "rlcore/nn/moe/load_balancing.hpp"

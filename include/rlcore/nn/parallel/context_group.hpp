@@ -1,7 +1,11 @@
-// The ranks that work on the same sequences together.
+// The ranks that share the tokens of a sequence, and what a device has to offer them.
 #pragma once
 
+#include <string>
+
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/device/partial_attention.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/context_kind.hpp"
 
@@ -18,5 +22,21 @@ struct context_group {
   bool shares() const { return ranks != nullptr && ranks->size() > 1; }
 };
 
+/// Throws config_error, in all ranks, unless the group can share attention of this shape on such a device.
+template <class Device>
+void check_context(const Device& device, const attention_shape& shape, const context_group& group) {
+  if (!group.shares()) return;
+  const extent_t ranks = group.ranks->size();
+  if (group.kind == parallel::context_kind::ulysses && shape.kv_heads % ranks != 0)
+    throw config_error("rlcore: ulysses sequence parallelism of " + std::to_string(ranks) +
+                       " ranks needs a multiple of as many key and value heads, got " + std::to_string(shape.kv_heads) +
+                       "; gather_kv (rlcore.context_kind) takes any number");
+  if (group.kind == parallel::context_kind::ring && attention_tile(device) == 0)
+    throw config_error("rlcore: device " + std::string(device.name()) +
+                       " cannot carry the state of attention around a ring; context parallelism by gather_kv or "
+                       "ulysses can be had on it");
+}
+
 }  // namespace nn
+
 RLCORE_END

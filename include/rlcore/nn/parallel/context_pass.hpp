@@ -8,8 +8,8 @@
 
 #include "rlcore/nn/model/activations.hpp"
 #include "rlcore/nn/model/workspace.hpp"
-#include "rlcore/nn/parallel/context_check.hpp"
 #include "rlcore/nn/parallel/context_gather.hpp"
+#include "rlcore/nn/parallel/context_group.hpp"
 #include "rlcore/nn/parallel/context_plan.hpp"
 #include "rlcore/nn/parallel/context_ring.hpp"
 #include "rlcore/nn/parallel/context_share.hpp"

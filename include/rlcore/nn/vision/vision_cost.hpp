@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "rlcore/nn/config.hpp"
-#include "rlcore/nn/vision/window_order.hpp"
+#include "rlcore/nn/vision/positions.hpp"
 
 RLCORE_BEGIN
 namespace nn {

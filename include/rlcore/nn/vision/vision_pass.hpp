@@ -13,8 +13,8 @@
 #include "rlcore/nn/model/pass.hpp"
 #include "rlcore/nn/model/place_in_rows.hpp"
 #include "rlcore/nn/model/workspace.hpp"
+#include "rlcore/nn/vision/positions.hpp"
 #include "rlcore/nn/vision/vision_tower.hpp"
-#include "rlcore/nn/vision/window_order.hpp"
 
 RLCORE_BEGIN
 namespace nn {

@@ -1,10 +1,15 @@
-// The description of a collective that a rank enters.
+// Collectives: their names, sizes and how long ones are split.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "rlcore/core/abi.hpp"
 
@@ -72,5 +77,43 @@ struct collective_call {
   }
 };
 
+/// Throws std::invalid_argument unless `found` elements are the `expected` ones.
+inline void check_size(const char* collective, const char* name, std::size_t found, std::size_t expected) {
+  if (found != expected)
+    throw std::invalid_argument(std::string("rlcore: ") + collective + ": " + name + " has " + std::to_string(found) +
+                                " elements, expected " + std::to_string(expected));
+}
+
+/// Throws std::invalid_argument unless root is one of `size` ranks.
+inline void check_root(const char* collective, int root, int size) {
+  if (root < 0 || root >= size)
+    throw std::invalid_argument(std::string("rlcore: ") + collective + ": root " + std::to_string(root) +
+                                ", expected 0 .. " + std::to_string(size - 1));
+}
+
+/// Throws std::invalid_argument unless there is one count per rank and they add up to `elements`.
+inline void check_counts(const char* collective, const char* name, std::span<const std::size_t> counts, int size,
+                         std::size_t elements) {
+  check_size(collective, "the list of counts", counts.size(), static_cast<std::size_t>(size));
+  check_size(collective, name, elements, std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+}
+
+/// What a rank asks for in a split: the group of its color, and its place there by key.
+struct split_wish {
+  int color = 0, key = 0;
+};
+
+/// The ranks that wish for `color`, ordered by key, then by rank.
+inline std::vector<int> split_group(std::span<const split_wish> wishes, int color) {
+  std::vector<int> group;
+  for (std::size_t r = 0; r < wishes.size(); ++r)
+    if (wishes[r].color == color) group.push_back(static_cast<int>(r));
+  std::stable_sort(group.begin(), group.end(), [&](int a, int b) {
+    return wishes[static_cast<std::size_t>(a)].key < wishes[static_cast<std::size_t>(b)].key;
+  });
+  return group;
+}
+
 }  // namespace parallel
+
 RLCORE_END

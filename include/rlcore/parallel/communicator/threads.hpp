@@ -20,10 +20,10 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/patient_wait.hpp"
+#include "rlcore/parallel/communicator/collective.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
 #include "rlcore/parallel/communicator/exit_codes.hpp"
 #include "rlcore/parallel/communicator/rendezvous.hpp"
-#include "rlcore/parallel/communicator/split_plan.hpp"
 #include "rlcore/parallel/communicator/typed_collectives.hpp"
 
 RLCORE_BEGIN

@@ -7,7 +7,6 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/parallel/communicator/collective.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
-#include "rlcore/parallel/communicator/sizes.hpp"
 
 RLCORE_BEGIN
 namespace parallel {

@@ -11,7 +11,6 @@
 
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
-#include "rlcore/nn/model/most_likely.hpp"
 #include "rlcore/simd/exact_sum.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/trainer/preference/open.hpp"

@@ -16,7 +16,7 @@
 
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/nn/model/values.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/objective/algorithm/reward_model.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/tensor/span.hpp"

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/nn/model/unit_source.hpp"
 #include "rlcore/nn/model/units.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/layout/shard_layout.hpp"

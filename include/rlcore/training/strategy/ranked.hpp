@@ -17,7 +17,7 @@
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/units.hpp"
-#include "rlcore/nn/parallel/context_check.hpp"
+#include "rlcore/nn/parallel/context_group.hpp"
 #include "rlcore/nn/parallel/partition.hpp"
 #include "rlcore/nn/parallel/tensor_group.hpp"
 #include "rlcore/parallel/strategy/any_strategy.hpp"

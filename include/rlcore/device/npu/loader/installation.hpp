@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rlcore/device/npu/loader/symbols.hpp"
+#include "rlcore/device/npu/loader/library.hpp"
 #include "rlcore/device/npu/session.hpp"
 #include "rlcore/device/npu/soc.hpp"
 

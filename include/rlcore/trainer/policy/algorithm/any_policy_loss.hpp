@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "rlcore/device/losses/any_loss_device.hpp"
+#include "rlcore/device/losses/loss_device.hpp"
 #include "rlcore/trainer/policy/algorithm/loss_on_device.hpp"
 #include "rlcore/trainer/policy/algorithm/policy_loss.hpp"
 

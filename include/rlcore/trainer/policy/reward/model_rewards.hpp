@@ -16,7 +16,7 @@
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/file.hpp"
-#include "rlcore/nn/model/values.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/tensor/ragged.hpp"
 #include "rlcore/text/chat_template.hpp"
