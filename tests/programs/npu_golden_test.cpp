@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "data/scratch.hpp"
-#include "examples/golden_case.hpp"
+#include "examples/npu/golden_case.hpp"
 #include "support/program.hpp"
 
 namespace RLCORE_TEST_ID {

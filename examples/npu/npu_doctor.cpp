@@ -17,10 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "npu_first_checks.hpp"
-#include "npu_layers.hpp"
-#include "npu_report.hpp"
-#include "npu_timings.hpp"
+#include "first_checks.hpp"
+#include "layers.hpp"
+#include "report.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/npu_doctor.hpp"
 #include "rlcore/core/error.hpp"
@@ -32,6 +31,7 @@
 #include "rlcore/emulator/emulator.hpp"
 #include "rlcore/emulator/rules/page.hpp"
 #include "rlcore/training/devices.hpp"
+#include "timings.hpp"
 
 namespace {
 
