@@ -1,4 +1,4 @@
-// The plumbing of variants.cpp: command line, one run per variant and seed, table and report.
+// Driver of variants.cpp: command line, one run per variant and seed, table and report.
 #pragma once
 
 #include <algorithm>
@@ -94,7 +94,7 @@ std::string objective_text(const Objective& objective) {
   }
 }
 
-/// An algorithm under a name; the three texts describe what it is made of.
+/// An algorithm under a name; the three texts describe its parts.
 struct variant {
   std::string name, advantage, objective, aggregation, remark;
   trainer::any_algorithm algorithm;
@@ -196,7 +196,7 @@ inline std::string fingerprint(std::string_view bytes) {
   return text;
 }
 
-/// Whether `file` says that exactly this work is done; work of another build of this program is not.
+/// Whether `file` records exactly this work as done; results of a different build do not count.
 class done_mark {
  public:
   done_mark(fs::path file, nlohmann::ordered_json what) : file_(std::move(file)) {
@@ -234,7 +234,7 @@ class program {
     all.insert(all.end(), request_.settings.begin(), request_.settings.end());
     refuse_settings_of_our_own(trainer::options::parse(all, trainer::main_ppo_registry()));
     base_ = std::move(all);
-    options_for(chosen_.front(), request_.seeds.front());  // whatever is wrong with the settings is said now
+    options_for(chosen_.front(), request_.seeds.front());  // reports invalid settings now
   }
 
   void run() {
@@ -247,7 +247,7 @@ class program {
     describe(device, opt);
     std::size_t width = 0;
     for (const variant& v : chosen_) width = std::max(width, v.name.size());
-    double spent = 0;  // in runs that were made, not taken over
+    double spent = 0;  // in runs executed here, not reused
     std::size_t made = 0, number = 0;
     for (const std::uint64_t seed : request_.seeds)
       for (const variant& v : chosen_) {
@@ -284,7 +284,7 @@ class program {
     return trainer::options::parse(all, trainer::main_ppo_registry());
   }
 
-  /// Problems and warm start are made once, with seed 1, for all runs; not at all if the settings name others.
+  /// Problems and warm start are made once, with seed 1, for all runs; skipped if the settings name their own.
   void make_task(any_device& device, const trainer::options& opt) {
     const auto model = opt.get<std::string>("actor_rollout_ref.model.path");
     std::vector<std::string> read{model};
@@ -321,8 +321,8 @@ class program {
     }
   }
 
-  /// Makes the run and puts its rows at the end of runs_, unless a run of the same variant, settings, initial weights
-  /// and program has ended here before: then takes over its rows and returns false.
+  /// Executes the run and appends its rows to runs_. If a run of the same variant, settings, initial weights and
+  /// program has finished here before, reuses its rows and returns false.
   bool one_run(any_device& device, const variant& v, std::uint64_t seed) {
     const trainer::options opt = options_for(v, seed);
     const fs::path folder = request_.output / run_name(v, seed);
@@ -349,7 +349,7 @@ class program {
   std::vector<trainer::compared_run> runs_;
 };
 
-/// The table of --list: a line for what an algorithm is, and one for its parts.
+/// The table of --list: one line for the description of an algorithm, one for its parts.
 inline std::string list_text(const std::vector<variant>& known) {
   std::vector<std::array<std::string, 5>> rows{{"name", "remark", "  advantage", "aggregation", "objective"}};
   for (const variant& v : known) rows.push_back({v.name, v.remark, "  " + v.advantage, v.aggregation, v.objective});

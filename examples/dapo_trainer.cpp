@@ -15,7 +15,7 @@ void train(any_device& device, const trainer::options& options, const trainer::t
   const trainer::any_policy_loss clip_higher = trainer::read_loss(options);
   const trainer::any_algorithm dapo = trainer::composed_algorithm{group_relative, clip_higher};
 
-  // What it works on: prompts, tokenizer and rewards; the policy and the models beside it; where the run stands.
+  // Inputs and state: prompts, tokenizer and rewards; the policy and further models; the position of the run.
   const auto inputs = trainer::open_policy_inputs(device, options, ranks);
   const auto models = trainer::open_policy_models(device, options, *inputs, dapo, ranks);
   const auto run = trainer::open_policy_run(options, *inputs, *models, ranks);
@@ -24,13 +24,13 @@ void train(any_device& device, const trainer::options& options, const trainer::t
     // Dynamic sampling (algorithm.filter_groups): rounds of prompts until a step's groups are found whose answers
     // differ, since the others have no gradient. False when the rounds allowed, or the data, are used up.
     if (!run->sample()) break;
-    run->provide(dapo.inputs());  // log-probs of the reference; what another estimator may declare
+    run->provide(dapo.inputs());  // reference log-probs; inputs of alternative estimators
     run->advantages(dapo);        // within each group of answers
-    run->update_critic();         // only another estimator has one
+    run->update_critic();         // only with an alternative estimator
     run->update_actor(dapo);      // mini-batches, one optimizer step each
     run->finish_step();           // validation, checkpoint, log
   }
-  run->finish();  // the report, and where everything is
+  run->finish();  // the report, and the locations of all files
 }
 
 }  // namespace

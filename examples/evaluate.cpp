@@ -1,4 +1,4 @@
-// Accuracy of a model on problems with known answers, or of responses that are stored already:
+// Evaluation: accuracy of a model on problems with known answers, or of stored responses:
 //   build/bin/evaluate model.path=Qwen/Qwen2.5-0.5B-Instruct data.files=test.parquet rollout.n=4 rollout.temperature=1
 //   build/bin/evaluate responses=rollouts/10.jsonl rule=gsm8k
 //   build/bin/evaluate --server http://127.0.0.1:6380 model.path=Qwen/Qwen2.5-0.5B-Instruct data.files=test.parquet

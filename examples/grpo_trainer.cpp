@@ -15,20 +15,20 @@ void train(any_device& device, const trainer::options& options, const trainer::t
   const trainer::any_policy_loss clipped = trainer::read_loss(options);
   const trainer::any_algorithm grpo = trainer::composed_algorithm{group_relative, clipped};
 
-  // What it works on: prompts, tokenizer and rewards; the policy and the models beside it; where the run stands.
+  // Inputs and state: prompts, tokenizer and rewards; the policy and further models; the position of the run.
   const auto inputs = trainer::open_policy_inputs(device, options, ranks);
   const auto models = trainer::open_policy_models(device, options, *inputs, grpo, ranks);
   const auto run = trainer::open_policy_run(options, *inputs, *models, ranks);
 
   while (run->next_step()) {
     if (!run->sample()) break;    // rollout.n answers to each prompt, scored by the reward
-    run->provide(grpo.inputs());  // log-probs of the reference; what another estimator may declare
+    run->provide(grpo.inputs());  // reference log-probs; inputs of alternative estimators
     run->advantages(grpo);        // within each group of answers
-    run->update_critic();         // only another estimator has one
+    run->update_critic();         // only with an alternative estimator
     run->update_actor(grpo);      // mini-batches, one optimizer step each
     run->finish_step();           // validation, checkpoint, log
   }
-  run->finish();  // the report, and where everything is
+  run->finish();  // the report, and the locations of all files
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ void train(any_device& device, const trainer::options& options, const trainer::t
   const trainer::any_policy_loss clipped = trainer::read_loss(options);
   const trainer::any_algorithm ppo = trainer::composed_algorithm{gae, clipped};
 
-  // What it works on: prompts, tokenizer and rewards; the policy and the models beside it; where the run stands.
+  // Inputs and state: prompts, tokenizer and rewards; the policy and further models; the position of the run.
   const auto inputs = trainer::open_policy_inputs(device, options, ranks);
   const auto models = trainer::open_policy_models(device, options, *inputs, ppo, ranks);
   const auto run = trainer::open_policy_run(options, *inputs, *models, ranks);
@@ -28,7 +28,7 @@ void train(any_device& device, const trainer::options& options, const trainer::t
     run->update_actor(ppo);      // from step trainer.critic_warmup on
     run->finish_step();          // validation, checkpoint, log
   }
-  run->finish();  // the report, and where everything is
+  run->finish();  // the report, and the locations of all files
 }
 
 }  // namespace

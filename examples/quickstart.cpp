@@ -1,8 +1,8 @@
-// The whole road in a few minutes on a CPU: word problems, tokenizer, tiny Qwen2, a brief supervised warm start, GRPO.
+// End-to-end example: word problems, tokenizer, tiny Qwen2, supervised warm start and GRPO in minutes on a CPU.
 //   build/bin/quickstart [key=value ...]        settings of grpo_trainer, e.g. rlcore.seed=2
 //   build/bin/quickstart --pictures             the same with pictures: a tiny Qwen2.5-VL reads digits
 //   build/bin/quickstart --task_only            only data/ and model/, for any other trainer (docs/policy_trainers.md)
-// Leaves runs/quickstart/{data,model,global_step_N,metrics.jsonl,report.html,tensorboard}, with pictures in
+// Leaves runs/quickstart/{data,model,global_step_N,metrics.jsonl,report.html,tensorboard}, with images in
 // runs/vision.
 #include <cstdint>
 #include <cstdio>
@@ -20,7 +20,7 @@ namespace {
 
 using namespace rlcore;
 
-/// What the two tasks differ in.
+/// Differences between the two tasks.
 struct task {
   std::filesystem::path root;
   const char *experiment, *steps;

@@ -15,6 +15,7 @@
 #include "rlcore/objective/algorithm/ppo.hpp"
 #include "rlcore/objective/algorithm/reinforce.hpp"
 #include "rlcore/objective/algorithm/reinforce_plus_plus.hpp"
+#include "rlcore/objective/algorithm/rloo.hpp"
 #include "rlcore/objective/piece/combine/reweighted.hpp"
 #include "rlcore/objective/selection/tokens.hpp"
 #include "rlcore/trainer/program.hpp"

@@ -1,4 +1,4 @@
-// Pictures of digits to be read: as many as wanted, for the quickstart with pictures and its tests.
+// Synthetic digit images, unlimited, for the image quickstart and its tests.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ inline constexpr std::array<std::string_view, 10> dots{
     "..##..#...#....####.#...##...#.###.", "#####....#...#...#...#....#....#...", ".###.#...##...#.###.#...##...#.###.",
     ".###.#...##...#.####....#...#..##.."};
 
-/// Problem number `index` of the stream `key`: a digit of some size at some place, light on dark or dark on light.
+/// Problem number `index` of the stream `key`: a digit of random size and position, light on dark or dark on light.
 inline problem make(rlcore::random_key key, std::uint32_t index) {
   std::uint32_t drawn = 0;
   const auto pick = [&](std::size_t n) {

@@ -59,15 +59,15 @@ nn::config tiny_qwen2(const text::tokenizer& tokenizer) {
   return c;
 }
 
-/// A worked answer as a careless teacher writes it: the form is right, the result only one time in four. Mostly it is
-/// one too large, sometimes one too small.
+/// A worked solution that is mostly wrong: the form is right, the result only one time in four. Mostly it is one too
+/// large, sometimes one too small.
 std::string careless(const word_problems::problem& p, random_key key, std::uint32_t index) {
   const std::uint32_t die = key.below(8, index);
   const int slip = die < 2 ? 0 : die < 7 ? 1 : -1;
   return p.working + " = " + std::to_string(p.result + slip) + "\n#### " + std::to_string(p.result + slip);
 }
 
-/// A row as the model reads it.
+/// A tokenized row.
 struct asked {
   std::vector<std::int32_t> prompt;
   std::string truth;
@@ -85,7 +85,7 @@ std::vector<asked> ask(const std::vector<word_problems::problem>& problems, cons
   return all;
 }
 
-/// The share of right answers among one sampled to each of `problems`.
+/// Accuracy with one sampled answer per problem.
 double right_answers(rollout::engine<any_device>& engine, learner& l, const text::tokenizer& tokenizer,
                      const std::vector<asked>& problems, random_key key) {
   const rollout::generation sampled{{.temperature = 1}, max_response, l.model.settings().eos_token_ids, 256};
@@ -98,7 +98,7 @@ double right_answers(rollout::engine<any_device>& engine, learner& l, const text
   return right / static_cast<double>(answers.size());
 }
 
-/// Teaches the form of an answer and most of the arithmetic, but also the teacher's slips: GRPO has to unlearn those.
+/// Teaches the form of an answer and most of the arithmetic, but also the wrong results: GRPO has to unlearn those.
 void warm_start(nn::causal_lm<any_device>& model, const text::tokenizer& tokenizer, const text::chat_template& chat,
                 const std::vector<word_problems::problem>& problems, const std::vector<asked>& probe, random_key key,
                 std::uint32_t steps) {

@@ -1,4 +1,4 @@
-// The embedded task with pictures, compiled once: digits to be read, and a tiny Qwen2.5-VL.
+// The embedded image task, compiled once: digit images and a tiny Qwen2.5-VL.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint32_t training_problems = 4096;
 
-/// Rows with verl's columns; a picture's file stands in its row.
+/// Rows with verl's columns; each row contains its image file.
 std::string picture_rows(random_key key, std::uint32_t count, const char* split) {
   std::string lines;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -78,7 +78,7 @@ nn::config tiny_qwen2_5_vl(const text::tokenizer& tokenizer) {
   return c;
 }
 
-/// The tokens of the question, with as many of the picture's as the tower makes of it.
+/// The tokens of the question, including one per image token of the tower.
 std::vector<std::int32_t> question_tokens(const text::tokenizer& tokenizer, const text::chat_template& chat,
                                           const nn::config& model) {
   text::message asked{"user", ""};
@@ -90,15 +90,15 @@ std::vector<std::int32_t> question_tokens(const text::tokenizer& tokenizer, cons
   return ids;
 }
 
-/// What a teacher says: a careful one the truth, a careless one mostly the digit after it.
+/// The label: the truth, or if `careless` mostly the next digit.
 int taught(int truth, bool careless, random_key key, std::uint32_t step, std::uint32_t i) {
   if (!careless) return truth;
   const std::uint32_t die = key.below(8, step, i);
   return (truth + (die < 2 ? 0 : die < 7 ? 1 : 9)) % 10;
 }
 
-/// First a careful teacher, until the model is right eight times in ten: it has to learn to see. Then a careless one
-/// for a few steps: GRPO has to unlearn those slips.
+/// First correct labels, until the accuracy is eight in ten: the model has to learn to see. Then a few steps on mostly
+/// wrong labels, which GRPO has to unlearn.
 void warm_start_with_pictures(nn::causal_lm<any_device>& model, const text::tokenizer& tokenizer,
                               const text::chat_template& chat, random_key problems, random_key key,
                               std::uint32_t most_steps) {

@@ -1,4 +1,4 @@
-// What the warm starts of both tasks share: what is taught, one step, and the model's folder.
+// Supervised warm start, shared by both tasks: data, one step, and the model's folder.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace embedded_task {
 
-/// Prompts with the answers that the model shall give to them.
+/// Prompts with target answers.
 struct lesson {
   rlcore::ragged<std::int32_t> tokens;  ///< a row for each prompt with its answer
   rlcore::nn::targets targets;          ///< the tokens of the answers, and the end after each
@@ -34,7 +34,7 @@ struct lesson {
   }
 };
 
-/// A model with what its training needs beside it.
+/// A model with its training state.
 struct learner {
   rlcore::nn::causal_lm<rlcore::any_device>& model;
   rlcore::nn::workspace<rlcore::any_device> space{model.device()};

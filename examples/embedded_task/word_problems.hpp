@@ -1,4 +1,4 @@
-// A small school of arithmetic: GSM8K-shaped word problems, as many as wanted, for the quickstart and the tests.
+// Synthetic GSM8K-style word problems, unlimited, for the quickstart and the tests.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct problem {
   std::string answer() const { return working + " = " + std::to_string(result) + "\n#### " + std::to_string(result); }
 };
 
-/// Problem number `index` of the stream `key`: one step of adding or taking away with numbers up to `largest`.
+/// Problem number `index` of the stream `key`: one addition or subtraction with numbers up to `largest`.
 inline problem make(rlcore::random_key key, std::uint32_t index, std::uint32_t largest = 5) {
   static constexpr std::array<const char*, 8> names{"Tom", "Mia", "Ben", "Ana", "Leo", "Eva", "Sam", "Zoe"};
   static constexpr std::array<const char*, 8> things{"apples", "books", "cards",  "coins",

@@ -31,8 +31,8 @@ rl::nn::config shape() {
   return c;
 }
 
-/// Rows of a random prompt and an answer, by turns chosen and rejected: the first token of the prompt repeated, and
-/// another one.
+/// Rows of a random prompt and an answer, alternately chosen and rejected: the first token of the prompt repeated, and
+/// a different token repeated.
 std::vector<std::int32_t> make_pairs(rl::random_key key) {
   std::vector<std::int32_t> text;
   for (std::uint32_t p = 0; p < pairs; ++p) {

@@ -42,7 +42,7 @@ rl::nn::config shape() {
 
 template <class Device, class Strategy>
 void run(Device& here, const Strategy& ranks) {
-  // The policy is trained. The reference is what it should stay close to: the same random weights.
+  // The policy is trained. The reference, with the same random weights, anchors the KL term.
   rl::trainer::trainable_model<Device, Strategy> policy(here, shape(), {}, ranks);
   rl::nn::causal_lm<Device> reference(here, shape());
   rl::nn::workspace<Device> reference_space(here);
@@ -85,7 +85,7 @@ void run(Device& here, const Strategy& ranks) {
       reward.push_back(float(std::count(text.begin() + prompt_length, text.end(), text[0])) / answer_length);
       sampled_logp.insert(sampled_logp.end(), logp.begin(), logp.end());
     }
-    // Advantage: how much better an answer is than the other answers to its prompt. From here on, on the device.
+    // Advantage: the reward relative to the prompt's group of answers. From here on, on the device.
     auto old_logp = to_device(here, sampled_logp), advantage = to_device(here, reward);
     compute_advantages(here, grpo.advantage, advantage, samples, advantage);
     // Update: the objective gives the slope of the loss by every log-prob, the model its gradient by every weight.

@@ -36,7 +36,7 @@ rl::nn::config shape(rl::nn::model_output output) {
 
 template <class Device, class Strategy>
 void run(Device& here, const Strategy& ranks) {
-  // The critic says before every token of an answer what reward the answer will have.
+  // The critic predicts the reward of an answer before each of its tokens.
   rl::trainer::trainable_model<Device, Strategy> policy(here, shape(rl::nn::model_output::logits), {}, ranks);
   rl::trainer::trainable_model<Device, Strategy> critic(here, shape(rl::nn::model_output::score), {}, ranks);
   {

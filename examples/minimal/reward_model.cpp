@@ -1,6 +1,6 @@
-// A reward model (Ouyang et al. 2022) without options: a small model learns which of two answers people prefer, here
-// the one with more tokens that are the first token of the prompt. Another device or strategy is a change of the two
-// lines below; docs/own_trainer.md explains every part of grpo.cpp.
+// A reward model (Ouyang et al. 2022) without options: a small model learns which of two answers is preferred, here the
+// one with more copies of the prompt's first token. Another device or strategy is a change of the two lines below;
+// docs/own_trainer.md explains every part of grpo.cpp.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

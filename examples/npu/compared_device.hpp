@@ -1,4 +1,4 @@
-// A device that computes everything twice, on the device in question and on one to compare with.
+// Differential testing: a device that computes everything twice, on the tested device and on a reference.
 #pragma once
 
 #include <algorithm>
@@ -24,15 +24,15 @@
 #include "rlcore/device/npu/error.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
-/// Kernels of a device against those of another, as models and generation call them.
+/// Compares kernels of two devices as models and generation call them.
 namespace comparison {
 
 using rlcore::any_device;
 using rlcore::extent_t;
 
-/// Every kernel runs on `tested`, and with the very same inputs on `reference`, which has the host's memory. What
-/// follows goes on from the results of `tested`, so that no difference is counted twice; if an operator refuses its
-/// arguments, from those of `reference`. Any other error ends the run.
+/// Every kernel runs on `tested`, and with the very same inputs on `reference`, which has the host's memory. Later
+/// kernels use the results of `tested`, so that no difference is counted twice; if an operator rejects its arguments,
+/// those of `reference`. Any other error ends the run.
 class compared_device final : public any_device {
  public:
   compared_device(any_device& tested, any_device& reference) : tested_(tested), reference_(reference) {
@@ -81,7 +81,7 @@ class compared_device final : public any_device {
   std::size_t packed_bytes(rlcore::weight_format format, extent_t o, extent_t i) const override {
     return tested_.packed_bytes(format, o, i);
   }
-  /// Each device has a layout of its own: a packed weight is compared where it is multiplied by.
+  /// Packed layouts differ per device: a packed weight is compared through its products.
   void pack_weight(std::byte* packed, rlcore::weight_format format, const float* weight, extent_t o,
                    extent_t i) override {
     packed_weight& copy = packed_[packed];
@@ -155,7 +155,7 @@ class compared_device final : public any_device {
         });
   }
 
-  /// Pages are in an order that is the device's own: what is stored is compared where attention reads it.
+  /// Page layouts differ per device: stored values are compared through attention.
   void store_keys_values(const rlcore::attention_shape& s, std::span<const rlcore::attention_segment> segments,
                          float* layer, const float* keys, const float* values, extent_t row) override {
     holder(layer)->second.own_layout = true;
@@ -195,7 +195,7 @@ class compared_device final : public any_device {
                            at(dq));
     });
   }
-  /// Parts are for ranks that share a sequence; here is one.
+  /// Parts are for ranks that share a sequence; only one here.
   extent_t attention_tile() const override { return 0; }
   void attention_forward_part(const rlcore::attention_shape&, std::span<const rlcore::attention_segment>,
                               std::span<const rlcore::attention_part>, const float*, extent_t, float*, extent_t,
@@ -258,7 +258,7 @@ class compared_device final : public any_device {
     run("fill", exact, {}, {out(y, 1, n, n)}, [&](any_device& d, place at) { d.fill(at(y), value, n); });
   }
 
-  // Statistics and states are each device's own: what they say is compared in the results that are made of them.
+  // Statistics and states differ per device: they are compared through their results.
   void log_prob_forward(const float* logits, extent_t t, extent_t vocabulary, const std::int32_t* targets,
                         float temperature, float* logp, float* entropy, float* statistics) override {
     run("log_prob_forward", float_bound, {in(logits, t * vocabulary), in(targets, t)},
@@ -336,9 +336,9 @@ class compared_device final : public any_device {
       return first == nullptr || rows == 0 ? 0 : static_cast<std::size_t>((rows - 1) * row + width) * each;
     }
   };
-  /// Where a pointer of the caller's leads on the device of a call.
+  /// A caller's pointer translated to the device of a call.
   struct place {
-    const compared_device* shadows;  ///< null: to where it says
+    const compared_device* shadows;  ///< null: unchanged
     template <class T>
     T* operator()(T* p) const {
       if (shadows == nullptr || p == nullptr) return p;
@@ -371,7 +371,7 @@ class compared_device final : public any_device {
   }
   bool comparable(const block& b) { return b.bytes() > 0 && !holder(b.first)->second.own_layout; }
 
-  // What the arguments of a call mean for either device.
+  // Translates the arguments of a call to either device.
   static rlcore::norm_arguments moved(rlcore::norm_arguments n, place at) {
     n.weight = at(n.weight);
     return n;
@@ -405,7 +405,7 @@ class compared_device final : public any_device {
     tested_.download(host.data(), ids, host.size() * sizeof(std::int32_t));
     return count == 0 ? 0 : 1 + *std::max_element(host.begin(), host.end());
   }
-  /// The reference's copy of a packed weight, or of its outputs from some number on.
+  /// The reference's copy of a packed weight, or of its outputs from an offset on.
   const std::byte* packed_of(const std::byte* packed, rlcore::weight_format format, extent_t i) const {
     const auto found = std::prev(packed_.upper_bound(packed));
     const auto offset = static_cast<std::size_t>(packed - found->first);

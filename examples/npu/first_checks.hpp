@@ -1,4 +1,4 @@
-// The first things that are tried on an NPU: does data come back, and is a product right?
+// First checks of an NPU: copy round trip and a matrix product.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// One run of an operator as data: what it was given, what it gave, and how far another machine may be from that.
+// Golden test case: inputs, outputs and error bounds of one operator run.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Runs a case on whatever provides Ascend's functions.
+// Runs a golden case on a provider of Ascend's functions.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace golden {
 
-/// The arguments of one call, and what they own.
+/// The arguments of one call, with ownership.
 class runner {
  public:
   explicit runner(rlcore::ascend::queue& q) : q_(q) {}
@@ -27,7 +27,7 @@ class runner {
     for (const place& p : places_) q_.release(p.data);
   }
 
-  /// The outputs. Throws capability_error if the operator is not there, npu_error if it refuses or fails.
+  /// The outputs. Throws capability_error if the operator is missing, npu_error if it rejects its arguments or fails.
   tensors run(const golden_case& c) {
     given_ = &c.given;
     const auto name = c.description.at("operator").get<std::string>();

@@ -58,7 +58,7 @@ class case_set {
   json inout(const std::string& name, const std::string& type, const shape& s, double scale = 1) {
     return put(name, "inout", type, s, normal(elements(s), scale));
   }
-  /// What an earlier case gave or was given.
+  /// An input or output of an earlier case.
   json again(const std::string& name, const tensor& t) {
     given_[name] = t;
     return {{"tensor", name}, {"role", "in"}, {"type", rlcore::ascend::name_of(t.type)}, {"shape", t.shape}};

@@ -1,4 +1,4 @@
-// How far kernels that round products to bfloat16 may be from each other.
+// Error bounds between kernels that round products to bfloat16.
 #pragma once
 
 namespace comparison {

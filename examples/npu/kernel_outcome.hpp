@@ -5,12 +5,12 @@
 
 namespace comparison {
 
-/// What all calls of a kernel came to.
+/// The result of all calls of a kernel.
 struct outcome {
   std::string kernel;
   double bound = 0, difference = 0;
   int calls = 0;
-  bool compared = false;  ///< false: what it wrote is each device's own, and compared where it is read
+  bool compared = false;  ///< false: the output is device-specific and compared through its readers
   std::string problem;    ///< of the first call that failed; empty if all passed
 };
 

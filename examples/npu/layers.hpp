@@ -1,4 +1,4 @@
-// A training step and generation of tiny models, every kernel compared with the processor's.
+// A training step and generation of tiny models, every kernel compared with the CPU's.
 #pragma once
 
 #include <cstddef>
@@ -86,7 +86,7 @@ inline void train_and_generate(any_device& device, rlcore::nn::family family) {
   }
 }
 
-/// What came of the kernels that were reached.
+/// Results of the kernels that ran.
 struct layer_results {
   std::vector<outcome> kernels;
   std::string ended_early;  ///< the error that ended the run, if one did

@@ -1,4 +1,4 @@
-// What of CANN is on this machine, whether rlcore can use it, and if not, what to do:
+// NPU diagnosis: which parts of CANN this machine has, whether rlcore can use them, and how to fix problems:
 //   build/bin/npu_doctor               this machine; exit code 0 if a training can start
 //   build/bin/npu_doctor --device 1    checks this device instead of 0
 //   build/bin/npu_doctor --emulator    the same on the emulated machine
@@ -37,7 +37,7 @@ namespace {
 
 using namespace rlcore;
 
-/// All that was printed, for --json: each section a list of its rows, and what only numbers say.
+/// The printed output for --json: each section a list of its rows, plus numeric values.
 nlohmann::json& document() {
   static nlohmann::json all{{"format", 1}, {"rlcore", RLCORE_VERSION_STRING}, {"has_device", false}};
   return all;
@@ -65,7 +65,7 @@ class section {
   std::vector<std::pair<std::string, std::string>> rows_;
 };
 
-/// What was found wrong, printed at the end.
+/// Problems found, printed at the end.
 struct findings {
   std::vector<std::string> problems, notes;
   void problem(std::string_view text) {
@@ -136,7 +136,7 @@ void show_libraries(const ascend::installation& cann, findings& found) {
   if (!cann.problem().empty()) found.problem(cann.problem());
 }
 
-/// What the npu device does where an optional operator is missing.
+/// The fallback of the npu device for a missing optional operator.
 std::string_view composition(std::string_view name) {
   constexpr std::pair<std::string_view, std::string_view> known[] = {
       {"aclnnGroupedMatmulAdd", "Matmul and Add"},
@@ -153,7 +153,7 @@ std::string_view composition(std::string_view name) {
   return {};
 }
 
-/// Of the functions that are called: those of every run, and those of single features.
+/// Counts of required and feature-specific functions.
 struct counts {
   int required = 0, required_total = 0, others = 0, others_total = 0;
   void see(ascend::feature need, bool there) {
@@ -253,7 +253,7 @@ struct verdict {
   std::string label, value;
 };
 
-/// What works before any layer: copies, events and one operator.
+/// Basic checks: copies, events and one operator.
 std::vector<verdict> check_basics(const std::shared_ptr<ascend::session>& session, int device, findings& found) {
   std::vector<verdict> rows;
   ascend::queue_settings settings;
@@ -383,7 +383,7 @@ int diagnose(const request& f) {
       found.problem(e.what());
     }
   }
-  // The driver is known by its files alone: what works is not doubted for their sake.
+  // The driver is detected only by its files: their absence is no problem if everything works.
   if (const std::string problem = f.emulator ? "" : ascend::driver_problem(driver); !problem.empty()) {
     if (found.problems.empty())
       found.note("the device works, though " + problem.substr(0, problem.find(';')));

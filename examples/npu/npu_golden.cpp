@@ -83,7 +83,7 @@ std::string text(double x, const char* how = "%.3g") {
   return digits;
 }
 
-/// A queue that starts afresh after the device has failed: it does not work on.
+/// A queue that is recreated after a device failure, since a failed device stays unusable.
 class restarted_queue {
  public:
   restarted_queue(const ascend::calls& table, std::string name, int device)
@@ -114,7 +114,7 @@ class restarted_queue {
   ascend::capabilities known_;
 };
 
-/// The emulator's results, for the inputs of later cases where the machine has none.
+/// The emulator's results, as inputs of later cases if the machine produced none.
 golden::tensors emulated(const settings& s, const golden_case& c) try {
   const ascend::emulator machine(s.machine);
   ascend::queue q(ascend::session::open(machine.calls(), machine.name()), 0);
@@ -147,7 +147,7 @@ int record(const settings& s, const P& provider) {
       q.seen(e);
       c.results = emulated(s, c);
     }
-    list << c.description.dump() << '\n' << std::flush;  // what was done before a crash stays
+    list << c.description.dump() << '\n' << std::flush;  // keeps results from before a crash
     operators.insert(c.description["operator"]);
     ++count;
   });

@@ -1,5 +1,5 @@
-// The archive that the owner of an NPU sends back: every part is a program of its own, so that one that crashes or
-// hangs costs its own results only.
+// Report archive of an NPU machine: every part runs in a separate process, so that a crash or hang loses only its own
+// results.
 #pragma once
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using command = std::vector<std::string>;
 
-/// A folder in the system's place for temporary files, gone in the end.
+/// A temporary folder, deleted at the end.
 class scratch_folder {
  public:
   scratch_folder() {
@@ -93,7 +93,7 @@ inline std::string run(const command& arguments, const fs::path& out, const fs::
                            : "signal " + std::to_string(WTERMSIG(status));
 }
 
-/// What is asked for on the command line.
+/// The command line.
 struct request {
   fs::path file;
   bool emulator = false;
@@ -148,7 +148,7 @@ class archive {
       throw rlcore::config_error("--report expects the name of a .tar.gz or .tar file, not '" + name + "'");
     if (fs::is_directory(asked_.file))
       throw rlcore::file_error("cannot write " + asked_.file.string() + ": it is a folder");
-    const std::string probe = partial();  // found out now, not after all the work
+    const std::string probe = partial();  // checked now, not after all the work
     const int file = open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (file < 0 && errno != EEXIST)
       throw rlcore::file_error("cannot write " + asked_.file.string() + ": " + std::strerror(errno));
@@ -159,7 +159,7 @@ class archive {
   }
   std::string partial() const { return asked_.file.string() + ".partial"; }
 
-  /// Three steps on the task that was just made, all calls of Ascend's functions in a log.
+  /// Three GRPO steps on the new task, with a log of all calls of Ascend's functions.
   command grpo() {
     command all{programs_["grpo_trainer"], asked_.emulator ? "trainer.device=npu_emulator" : "trainer.device=npu"};
     for (const char* setting : {"data.train_files=runs/quickstart/data/train.jsonl",

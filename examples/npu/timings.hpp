@@ -1,4 +1,4 @@
-// How long the main kernels of a device take, in shapes of a model with 1.5 billion parameters.
+// Kernel timings of a device, in the shapes of a model with 1.5 billion parameters.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ struct shapes {
            vocabulary = 151936, rows_of_logits = 256, decoded = 64;
   int repeats = 10;
 
-  /// For a machine that is not an NPU, whose time says nothing.
+  /// For machines other than NPUs, where timings are meaningless.
   static shapes small() { return {64, 32, 64, 96, 4, 2, 16, 500, 8, 4, 1}; }
 };
 
@@ -35,7 +35,7 @@ struct timing {
   double work = 0;          ///< of products: floating-point operations of a call
 };
 
-/// Memory is what the calls need, at most 3 GB with the default shapes.
+/// Allocates the memory of the calls, at most 3 GB with the default shapes.
 class stopwatch {
  public:
   stopwatch(any_device& device, const shapes& s) : d_(device), s_(s) {}
@@ -77,7 +77,7 @@ class stopwatch {
     return text;
   }
   void time(const char* kernel, std::string shape, double work, const std::function<void()>& call) {
-    call();  // the first call prepares what the others find
+    call();  // the first call warms up
     d_.wait();
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < s_.repeats; ++i) call();

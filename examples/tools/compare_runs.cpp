@@ -1,4 +1,4 @@
-// Two runs beside each other: mean error of their curves, thresholds, speed.
+// Compares two runs: mean error of their curves, thresholds, speed.
 //   build/bin/compare_runs A B --key critic/rewards/mean --key actor/pg_loss --out comparison.html
 // Exit code: 0 within the thresholds, 2 above one of them or without a signal, 1 if the runs cannot be compared.
 #include <algorithm>

@@ -39,7 +39,7 @@ settings read_settings(const rlcore::trainer::options& o) {
   return {folder, rlcore::checkpoint::expand_home(o.get<std::string>("local_save_dir")), o.get<std::string>("format")};
 }
 
-/// train-00000-of-00001.parquet and its like, anywhere in the folder, in the order of their names.
+/// train-00000-of-00001.parquet and similar, anywhere in the folder, sorted by name.
 std::vector<fs::path> files_of(const settings& s, const std::string& split) {
   std::vector<fs::path> files;
   std::error_code code;

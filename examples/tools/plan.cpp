@@ -1,7 +1,7 @@
-// What a training step needs and takes on many devices, and which layout is fastest:
+// Planner: memory and time of a training step on many devices, and the fastest layout:
 //   build/bin/plan model=Qwen2.5-7B devices=64 cluster=910B
 //   build/bin/plan model=[Qwen2.5-7B,Qwen3-30B-A3B] devices=[8,64,1024] cluster=H100
-// and what this machine does, as a cluster for the above:
+// and measures this machine as a cluster for the above:
 //   build/bin/plan calibrate out=cluster.json
 #include <cstdio>
 #include <string_view>

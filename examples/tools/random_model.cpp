@@ -1,4 +1,4 @@
-// A small model with random weights around somebody's tokenizer, to try a trainer on:
+// Creates a small model with random weights for a given tokenizer, to try a trainer:
 //   build/bin/random_model --tokenizer DIR --output DIR --hidden_size 128 --layers 4
 #include <cstdint>
 #include <cstdio>

@@ -21,15 +21,15 @@ namespace checkpoint {
 inline constexpr std::string_view adapter_prefix = "base_model.model.", adapter_config_name = "adapter_config.json",
                                   adapter_weights_name = "adapter_model.safetensors";
 
-/// What adapter_config.json says. `lora.modules` are names of linear_modules: those that occur in target_modules, which
-/// PEFT writes as last parts or as whole paths of names. Of a model that reads pictures paths stay paths, on disk.
+/// The content of adapter_config.json. `lora.modules` are the linear_modules that occur in target_modules, which PEFT
+/// writes as last parts or full paths of names. For vision-language models full paths are kept, in disk form.
 struct adapter_config {
   nn::lora_settings lora;
   double scale = 1;           ///< W' = W + scale B A: alpha / r, or alpha / sqrt(r) with use_rslora
   std::string base_model;     ///< base_model_name_or_path; may be empty
   bool score = false;         ///< of a score model whose head was trained in full (modules_to_save)
   bool token_labels = false;  ///< task TOKEN_CLS, whose head has a bias
-  bool pictures = false;      ///< of a model that reads pictures: files have its modules' names in memory
+  bool pictures = false;      ///< of a vision-language model: files use its module names in memory
 };
 
 /// Whether `folder` holds an adapter instead of a model.
@@ -42,7 +42,7 @@ inline bool is_adapter(const std::filesystem::path& folder) {
 /// biases, ranks that differ between modules, another kind of adapter).
 adapter_config read_adapter_config(const std::filesystem::path& folder);
 
-/// Writes the folder as PEFT does. `parameters` are those of nn::lora; F32, so that a run can go on from it.
+/// Writes the folder as PEFT does. `parameters` are those of nn::lora; F32, so that a run can resume from it.
 void write_adapter(const std::filesystem::path& folder, const adapter_config& c,
                    std::span<const nn::parameter> parameters, std::span<const float> values);
 
@@ -50,8 +50,8 @@ void write_adapter(const std::filesystem::path& folder, const adapter_config& c,
 /// format_error for a name without the prefix and for two names of one tensor.
 std::map<std::string, std::string> adapter_names(const safetensors_reader& file);
 
-/// Fills `values` with the folder's tensors; of one that ranks share, with this rank's part. Every parameter must be
-/// there with its shape and nothing else may be. Throws file_error or format_error naming the tensor.
+/// Fills `values` with the folder's tensors, or this rank's part of sharded ones. The folder must hold exactly the
+/// parameters, with their shapes. Throws file_error or format_error naming the tensor.
 void load_adapter(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
                   std::span<float> values);
 

@@ -1,4 +1,4 @@
-// How an adapter's configuration is read and written.
+// Reading and writing adapter_config.json.
 #pragma once
 
 #include <algorithm>
@@ -71,8 +71,8 @@ RLCORE_INLINE adapter_config read_adapter_config(const std::filesystem::path& fo
 
 namespace detail {
 
-/// target_modules: names; or the paths of all adapted modules, of a model that reads pictures (parts of the tower have
-/// the same names) and where a question excluded some.
+/// target_modules: names; or the paths of all adapted modules for vision-language models (tower modules have the same
+/// names) and if a predicate excluded some.
 RLCORE_INLINE std::vector<std::string> target_modules(const adapter_config& c,
                                                       std::span<const nn::parameter> parameters) {
   if (!c.pictures && !c.lora.excluded) return nn::check_lora(c.lora);

@@ -1,4 +1,4 @@
-// Replacing one file so that at every instant the path holds either the old content or the new.
+// Atomic file replacement: the path always holds either the old or the new content.
 #pragma once
 
 #include <cstdio>
@@ -11,7 +11,7 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// `<path>.tmp-<pid>`: where a file or folder is written before it takes its name.
+/// `<path>.tmp-<pid>`: the temporary path of a file or folder.
 inline std::filesystem::path temporary_sibling(const std::filesystem::path& path) {
   std::filesystem::path sibling = path;
   if (!sibling.has_filename()) sibling = sibling.parent_path();  // "folder/"
@@ -27,9 +27,8 @@ inline void sync_folder(const std::filesystem::path& folder) {
   if (::fsync(directory.number()) != 0 && errno != EINVAL) data::throw_file_error(folder, "synchronise");
 }
 
-/// Calls write(temporary path), synchronises what it wrote and renames it to `path`. The temporary file is new: nothing
-/// that lies there, such as a link, is followed. On any exception it is removed and `path` is as it was. Throws
-/// file_error.
+/// Calls write(temporary path), synchronises what it wrote and renames it to `path`. Creates a new temporary file and
+/// follows no existing link. On any exception removes it and leaves `path` unchanged. Throws file_error.
 template <class Write>
 void replace_file(const std::filesystem::path& path, Write&& write) {
   const std::filesystem::path temporary = temporary_sibling(path);

@@ -1,4 +1,4 @@
-// A folder that appears complete or not at all.
+// Atomic folder: appears complete or not at all.
 #pragma once
 
 #include <csignal>
@@ -13,7 +13,7 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// True for `<anything>.tmp-<pid>` whose process no longer lives: what a killed writer left behind.
+/// True for `<anything>.tmp-<pid>` whose process no longer exists: the remains of a killed writer.
 bool is_abandoned_temporary(const std::filesystem::path& path);
 
 /// Forces every file and folder below `folder` to the disk.
@@ -23,8 +23,8 @@ void sync_tree(const std::filesystem::path& folder);
 /// full disk) the temporary folder is removed and an older `target` stays as it was.
 class atomic_folder {
  public:
-  /// Creates `<target>.tmp-<pid>` and missing parents; removes what killed writers of the same target left.
-  /// Throws file_error.
+  /// Creates `<target>.tmp-<pid>` and missing parents; removes the remains of killed writers of the same target. Throws
+  /// file_error.
   explicit atomic_folder(const std::filesystem::path& target);
   atomic_folder(const atomic_folder&) = delete;
   atomic_folder& operator=(const atomic_folder&) = delete;

@@ -1,4 +1,4 @@
-// How config.json and generation_config.json become nn::config, and the other way round.
+// Conversion between config.json, generation_config.json and nn::config.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// What the model would need and this library does not have: refused instead of computed wrongly.
+/// Rejects features that this library does not support, instead of computing wrong results.
 inline void refuse_unsupported(const json_file& file, nn::family model) {
   if (file.has("hidden_act") && file.root()["hidden_act"] != model->activation)
     file.fail("hidden_act", "\"" + std::string(model->activation) + "\"");
@@ -40,7 +40,7 @@ inline void refuse_unsupported(const json_file& file, nn::family model) {
     if (type != "full_attention") file.fail("layer_types", expected);
 }
 
-/// What `architectures` says: Qwen2ForCausalLM or nothing means logits; Qwen2ForSequenceClassification,
+/// The output kind from `architectures`: Qwen2ForCausalLM or nothing means logits; Qwen2ForSequenceClassification,
 /// Qwen2ForTokenClassification (its head has a bias) and OpenRLHF's RewardModel and CriticModel mean one score.
 inline void read_output(const json_file& file, nn::config& c) {
   if (!file.has("architectures")) return;

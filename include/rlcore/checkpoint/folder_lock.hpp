@@ -1,4 +1,4 @@
-// One run at a time writes into a folder.
+// Folder lock: only one run at a time writes into a folder.
 #pragma once
 
 #include <fcntl.h>
@@ -46,17 +46,17 @@ struct lock_owner {
   }
 };
 
-/// What the file says; no host if it is empty or damaged.
+/// The content of the file; no host if it is empty or damaged.
 lock_owner read_owner(int file);
 
-/// Seconds since the file was touched last, by the clock of its file system: that of another host may be wrong.
+/// Seconds since the last touch of the file, by the clock of its file system: another host's clock may be wrong.
 std::int64_t seconds_untouched(int file, const std::filesystem::path& folder);
 
 }  // namespace detail
 
 /// Holds `<folder>/run.lock` while it lives; the file names host and process. The kernel releases the lock of a killed
-/// run. On file systems whose locks do not reach other hosts, or that have none, the holder's touch of the file every
-/// 10 s tells: a file that nobody has touched for a minute is a dead run's.
+/// run. On file systems whose locks do not reach other hosts, or that have none, the holder touches the file every 10
+/// s: a file untouched for a minute belongs to a dead run.
 class folder_lock {
  public:
   static constexpr const char* name = "run.lock";
@@ -64,7 +64,7 @@ class folder_lock {
   /// Holds nothing: of a rank that writes no files.
   folder_lock() = default;
 
-  /// Creates the folder, locks it and removes what killed writers have left in it. Throws config_error, with `way_out`,
+  /// Creates the folder, locks it and removes the remains of killed writers in it. Throws config_error, with `way_out`,
   /// if another run holds it; file_error.
   folder_lock(const std::filesystem::path& folder, std::string_view way_out);
 
@@ -89,7 +89,7 @@ class folder_lock {
 
   void lock(std::string_view way_out);
 
-  /// Whether the run that wrote the file goes on. A lock that we have got says so for our own host.
+  /// Is the run that wrote the file still alive? On this host, holding the lock proves that it is not.
   bool lives(const detail::lock_owner& other, int file, bool locked) const {
     if (other.host == detail::host_name())
       return !locked && ::kill(static_cast<pid_t>(other.process), 0) == 0 && other.process != ::getpid();
@@ -178,7 +178,7 @@ RLCORE_INLINE void folder_lock::lock(std::string_view way_out) {
     struct stat ours {
     }, named{};
     if (::fstat(file.number(), &ours) != 0 || ::stat(path.c_str(), &named) != 0 || ours.st_ino != named.st_ino)
-      continue;  // its holder has just removed it
+      continue;  // the holder has just removed it
     sign(file.number());
     held_->file = std::move(file);
     return;

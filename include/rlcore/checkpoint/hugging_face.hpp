@@ -1,4 +1,4 @@
-// Hugging Face model folders: where they are, what they say, what they hold.
+// Hugging Face model folders: path, configuration and weights.
 #pragma once
 
 #include "rlcore/checkpoint/model_config.hpp"

@@ -18,7 +18,7 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// The object of one file with checked access to its values; whatever does not fit throws format_error.
+/// The object of one file with checked access to its values; mismatches throw format_error.
 class json_file {
  public:
   /// Throws file_error, or format_error when the content is not a JSON object.
@@ -30,8 +30,8 @@ class json_file {
   const nlohmann::json& root() const noexcept { return root_; }
   /// The object under `key`; messages name its keys "key.name". Throws format_error unless it is one.
   json_file section(const std::string& key) const;
-  /// This object with the members of the object under `key` in the place of its own; null in there counts as absent.
-  /// Where that object has one of the keys `together`, none of them is taken from here.
+  /// This object, overridden by the members of the object under `key`; null counts as absent. Where that object has one
+  /// of the keys `together`, none of them is taken from here.
   json_file with_section(const std::string& key, const std::vector<std::string>& together = {}) const;
   /// True if the key is present and not null.
   bool has(const std::string& key) const { return root_.contains(key) && !root_[key].is_null(); }
@@ -43,9 +43,9 @@ class json_file {
     throw format_error(where_ + ": key '" + path_of(key) + "' " + found + "; expected " + std::string(expected) +
                        (root_.contains(key) ? "" : near(key)));
   }
-  /// The integer of a key; it has to be there, from `minimum` to `maximum`.
+  /// The required integer of a key, from `minimum` to `maximum`.
   std::int64_t integer(const std::string& key, std::int64_t minimum = 1, std::int64_t maximum = INT64_MAX) const;
-  /// The number of a key; it has to be there and above 0.
+  /// The required positive number of a key.
   double positive(const std::string& key) const {
     if (!has(key) || !root_[key].is_number() || !(root_[key].get<double>() > 0)) fail(key, "a number > 0");
     return root_[key].get<double>();
@@ -56,7 +56,7 @@ class json_file {
     if (!root_[key].is_boolean()) fail(key, "true or false");
     return root_[key].get<bool>();
   }
-  /// The string of a key; it has to be there.
+  /// The required string of a key.
   std::string string(const std::string& key) const {
     if (!has(key) || !root_[key].is_string()) fail(key, "a string");
     return root_[key].get<std::string>();

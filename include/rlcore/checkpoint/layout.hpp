@@ -23,7 +23,7 @@ inline std::filesystem::path step_folder(const std::filesystem::path& root, std:
   return root / (std::string(step_prefix) + std::to_string(step));
 }
 
-/// A decimal number and nothing else.
+/// Parses a decimal number; nothing for other text.
 std::optional<std::int64_t> parse_step(std::string_view text);
 
 /// N of ".../global_step_N" (a slash at the end is allowed); nothing for any other name.
@@ -53,8 +53,8 @@ resume_point find_latest(const std::filesystem::path& root);
 resume_point find_resume(const std::string& mode, const std::string& resume_from_path,
                          const std::filesystem::path& root);
 
-/// Deletes all but the newest `keep` checkpoints up to `newest` (keep <= 0: all stay), oldest first, and what killed
-/// writers left. Later steps (of a run that was resumed from before them) are not touched. Each folder loses its name
+/// Deletes all but the newest `keep` checkpoints up to `newest` (keep <= 0: all stay), oldest first, and the remains of
+/// killed writers. Later steps (of a run that was resumed from before them) are not touched. Each folder loses its name
 /// before its content, so that an interrupted deletion never leaves half a checkpoint. Throws file_error.
 void delete_old_checkpoints(const std::filesystem::path& root, std::int64_t newest, std::int64_t keep);
 

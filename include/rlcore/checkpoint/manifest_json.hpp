@@ -1,4 +1,4 @@
-// How the manifest of shards is read and written.
+// Reading and writing the shard manifest.
 #pragma once
 
 #include <cstddef>

@@ -23,7 +23,7 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// How merge_adapter writes the merged model.
+/// Output options of merge_adapter.
 struct merge_settings {
   std::optional<stored_type> type = {};  ///< of the floats written; unset: each tensor keeps the base's
   std::uint64_t max_shard_bytes = 0;     ///< 0: one file
@@ -80,7 +80,7 @@ inline bool is_mergeable(stored_type type) {
 std::vector<tensor_info> merged_tensors(const tensor_folder& base, const adapter_weights& adapter, bool new_head,
                                         const std::optional<stored_type>& type);
 
-/// Appends the merged tensor `t`; `values` is memory that is used again.
+/// Appends the merged tensor `t`; `values` is a reusable buffer.
 void append_merged(safetensors_writer& writer, const tensor_info& t, const tensor_folder& base,
                    const adapter_weights& adapter, std::vector<float>& values);
 
@@ -91,8 +91,8 @@ void write_merged(std::span<const tensor_info> tensors, const tensor_folder& bas
 }  // namespace detail
 
 /// Fills `weights`, a rank's part of a model or the whole, with "base + scale B A": to the bit those of the model that
-/// merge_adapter() writes as F32. Throws format_error unless the base has all of `parameters` and nothing else, and the
-/// adapter changes some of them alone.
+/// merge_adapter() writes as F32. Throws format_error unless the base has exactly `parameters`, and the adapter changes
+/// only some of them.
 void load_merged(const tensor_folder& base, const adapter_weights& adapter, std::span<const nn::parameter> parameters,
                  std::span<float> weights);
 
@@ -262,7 +262,7 @@ RLCORE_INLINE std::size_t merge_adapter(const std::filesystem::path& base_folder
     config.output = nn::model_output::score;
     config.score_bias = adapter.whole().contains("score.bias");
   }
-  stored_type most = stored_type::f32;  // what config.json will say
+  stored_type most = stored_type::f32;  // the type in config.json
   for (const tensor_info& t : tensors)
     if (t.name == embedding_name) most = t.dtype;
   write_config(target, config, most);

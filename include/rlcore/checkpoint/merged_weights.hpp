@@ -35,8 +35,8 @@ struct adapter_scale {
   }
 };
 
-/// alpha and rank as the training noted them: lora_adapter/adapter_config.json or lora_train_meta.json beside the
-/// shards. Older versions of verl wrote alpha 0, which is taken for unknown. Nothing when neither file says.
+/// alpha and rank recorded by the training: lora_adapter/adapter_config.json or lora_train_meta.json beside the shards.
+/// Older versions of verl wrote alpha 0, which counts as unknown. Empty if neither file has them.
 std::optional<adapter_scale> read_adapter_scale(const std::filesystem::path& folder);
 
 /// Another source seen with the names and the content that a model folder has on disk.

@@ -16,16 +16,16 @@ namespace checkpoint {
 /// whose eos_token_id wins. Throws file_error, or format_error naming file, key, value and expectation.
 nn::config read_config(const std::filesystem::path& folder);
 
-/// What `folder`/config.json says that the weights are stored as: "bfloat16", "float16", "float32"; empty if it does
-/// not say. transformers 5 calls it dtype, earlier ones torch_dtype. Throws file_error, format_error.
+/// The weight dtype in `folder`/config.json: "bfloat16", "float16", "float32"; empty if missing. transformers 5 calls
+/// it dtype, earlier ones torch_dtype. Throws file_error, format_error.
 std::string stored_dtype(const std::filesystem::path& folder);
 
 /// The first key of config.json in which two models differ, with both values: "rms_norm_eps is 1e-05, expected 1e-06";
-/// empty if they compute alike. Types on disk and what only training reads do not count.
+/// empty if they compute the same. Ignores dtypes on disk and training-only keys.
 std::string difference_of(const nn::config& found, const nn::config& expected);
 
-/// Writes config.json and generation_config.json that `transformers` (4 and 5) reads; `type` is what the weights are
-/// stored as (F32, F16 or BF16). Throws file_error, or config_error for a vision tower in a family that has none.
+/// Writes config.json and generation_config.json that `transformers` (4 and 5) reads; `type` is the dtype of the stored
+/// weights (F32, F16 or BF16). Throws file_error, or config_error for a vision tower in a family that has none.
 void write_config(const std::filesystem::path& folder, const nn::config& c, stored_type type = stored_type::f32);
 
 }  // namespace checkpoint

@@ -1,4 +1,4 @@
-// The weights of a Hugging Face folder <-> a model's single array of floats.
+// Loads and saves model weights: Hugging Face folder <-> flat array of floats.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline constexpr std::string_view embedding_name = "model.embed_tokens.weight", 
 /// Throws std::invalid_argument when a parameter reaches past `size` weights.
 void check_extent(std::span<const nn::parameter> parameters, std::size_t size);
 
-/// What a rank has of a parameter: all of it, or its rectangle.
+/// A rank's part of a parameter: all of it, or its rectangle.
 inline shard_piece piece_of(const nn::parameter& p) {
   std::vector<std::int64_t> start = p.start;
   start.resize(p.shape.size());
@@ -39,13 +39,13 @@ inline shard_piece piece_of(const nn::parameter& p) {
 /// copy that is equal to the bit is accepted, in the place of `piece` of the embedding. Throws format_error.
 void check_tied_output(const tensor_folder& folder, const shard_piece& piece);
 
-/// Whether `name` belongs to an expert of a layer of whose experts `expected` has others: an expert parallel rank's
-/// model lacks it.
+/// Does `name` belong to an expert on another rank? True if `expected` has other experts of the same layer (expert
+/// parallelism).
 bool is_other_expert(const std::string& name, const std::set<std::string, std::less<>>& expected);
 
-/// Throws format_error, naming the tensor and the nearest name, unless every parameter is there with its whole shape
-/// and nothing else is, but for tensors whose name `ignored` accepts, a tied model's copy of its output, and experts
-/// that other ranks have.
+/// Throws format_error, naming the tensor and the nearest name, unless the folder has exactly the parameters with their
+/// whole shapes, except for tensors whose name `ignored` accepts, a tied model's copy of its output, and experts of
+/// other ranks.
 template <class Ignored>
 void check_tensors(const tensor_folder& folder, std::span<const nn::parameter> parameters, Ignored&& ignored) {
   const std::filesystem::path& path = folder.path();
@@ -71,12 +71,12 @@ void check_tensors(const tensor_folder& folder, std::span<const nn::parameter> p
                          did_you_mean(name, expected));
 }
 
-/// Fills `values` from a piece of a tensor: by all cores, but for the shards of a run, which one thread may read.
+/// Fills `values` from a piece of a tensor: with all cores, or one thread for the shards of a run.
 void read_piece(const tensor_folder& folder, const shard_piece& piece, std::span<float> values,
                 const rlcore::threads& pool);
 
-/// Fills `weights` from the tensors of an open folder (F32, F16 or BF16) that check_tensors() accepts; of a tensor that
-/// ranks share, only this rank's part is read. Throws format_error.
+/// Fills `weights` from the tensors of an open folder (F32, F16 or BF16) that check_tensors() accepts; of a sharded
+/// tensor reads only this rank's part. Throws format_error.
 template <class Ignored>
 void load_weights(const tensor_folder& folder, std::span<const nn::parameter> parameters, std::span<float> weights,
                   Ignored&& ignored) {
@@ -93,8 +93,8 @@ void load_weights(const tensor_folder& folder, std::span<const nn::parameter> pa
   }
 }
 
-/// Fills `weights` from the folder's safetensors (F32, F16 or BF16). Every parameter must be there with its shape and
-/// nothing else may be. Throws file_error or format_error naming the tensor and the nearest name.
+/// Fills `weights` from the folder's safetensors (F32, F16 or BF16). The folder must have exactly the parameters, with
+/// their shapes. Throws file_error or format_error naming the tensor and the nearest name.
 inline void load_weights(const std::filesystem::path& path, std::span<const nn::parameter> parameters,
                          std::span<float> weights) {
   load_weights(tensor_folder(path), parameters, weights, [](const std::string&) { return false; });
@@ -105,12 +105,12 @@ inline void load_weights(const std::filesystem::path& path, std::span<const nn::
 void load_backbone(const std::filesystem::path& path, std::span<const nn::parameter> parameters,
                    std::span<float> weights);
 
-/// The weights of a folder, of which any part may be read by the numbers that they have in a model's single array.
+/// The weights of a folder, with random access by index in the model's flat array.
 class stored_weights {
  public:
-  /// `parameters` are all those of a model and outlive this. Throws what load_weights() throws.
+  /// `parameters` are all parameters of a model and must outlive this. Throws what load_weights() throws.
   stored_weights(const std::filesystem::path& path, std::span<const nn::parameter> parameters);
-  /// Is every value of the embedding one of bf16? Only the type that it is stored in is looked at.
+  /// Is the embedding stored in a type whose values all fit bf16?
   bool bf16_embedding() const { return folder_.info(embedding_name).dtype == stored_type::bf16; }
   /// Fills `values` with the weights from number `first` on. Several threads may call it.
   void read(std::size_t first, std::span<float> values) const;
@@ -123,7 +123,7 @@ class stored_weights {
 
 /// Writes the parameters as model.safetensors, or as shards with an index when `max_shard_bytes` is positive and they
 /// need more. `type` is F32 (exact), F16 or BF16 (rounded to nearest even). Throws std::invalid_argument for parts of
-/// parameters: one rank cannot write a model that several hold.
+/// parameters: one rank cannot write a sharded model.
 void save_weights(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
                   std::span<const float> weights, stored_type type = stored_type::f32,
                   std::uint64_t max_shard_bytes = 0);

@@ -1,4 +1,4 @@
-// What a model's folder says of its processor of pictures: preprocessor_config.json.
+// Image processor configuration: preprocessor_config.json.
 #pragma once
 
 #include <array>
@@ -21,16 +21,16 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// The settings of a model's processor, the file that says them, and what a user should know.
+/// The settings of a model's image processor, their file, and a note for the user.
 struct model_processor {
   image::processor_settings settings;
-  std::filesystem::path file;  ///< empty: none of the folder's files says anything
+  std::filesystem::path file;  ///< empty: no file has settings
   std::string note;            ///< a line worth printing, or empty
 };
 
 namespace detail {
 
-/// Refuses what would make other patches.
+/// Rejects settings that would change the patches.
 void refuse_other_processing(const json_file& file);
 
 /// One of the limits of pixels: `key`, else its name in size, else `otherwise`.
@@ -46,10 +46,10 @@ std::optional<std::pair<json_file, std::filesystem::path>> find_processor(const 
 
 }  // namespace detail
 
-/// How the model in `folder` wants its pictures. min_pixels and max_pixels count, else the same two in size, else
-/// transformers' class. A folder without a file for it has the class's settings, and a note. Throws file_error, or
-/// format_error naming file, key, value and expectation for what this library does not do, and for other patches than
-/// the tower of `config` reads.
+/// The image processor settings of the model in `folder`. min_pixels and max_pixels count, else the same two in size,
+/// else transformers' class. A folder without a file for it has the class's settings, and a note. Throws file_error, or
+/// format_error naming file, key, value and expectation for unsupported settings and for patches that do not match the
+/// tower of `config`.
 model_processor read_processor(const std::filesystem::path& folder, const nn::config& config);
 
 /// Writes preprocessor_config.json for a model that we made; transformers and read_processor() take it. Throws

@@ -20,7 +20,7 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// All that the header says, after its checks.
+/// The validated header.
 struct safetensors_header {
   std::vector<tensor_info> tensors;             ///< in the order of their data
   std::map<std::string, std::string> metadata;  ///< "__metadata__"

@@ -29,14 +29,14 @@ struct tensor_source {
   std::span<const float> values;
 };
 
-/// What `transformers` expects to find in every file.
+/// The metadata that `transformers` expects in every file.
 inline const std::map<std::string, std::string>& default_metadata() {
   static const std::map<std::string, std::string> metadata{{"format", "pt"}};
   return metadata;
 }
 
-/// Writes the tensors announced to the constructor one after the other, in that order, in pieces of any size. The file
-/// is complete when finish() returned; every write is checked (file_error).
+/// Writes the tensors announced to the constructor, in that order, in pieces of any size. The file is complete when
+/// finish() returned; every write is checked (file_error).
 class safetensors_writer {
  public:
   /// `tensors`: name, dtype and shape count; begin and end are computed here. Names must be unique (format_error).

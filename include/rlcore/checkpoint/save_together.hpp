@@ -1,4 +1,4 @@
-// A step saved by all ranks of a run, all or nothing.
+// Collective checkpoint save: all ranks save one step atomically.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Tensors in pieces: every rank has its own files, and the manifest lists all pieces.
+// Manifest of a sharded checkpoint: every rank has its own files, and the manifest lists all pieces.
 //
 //   shards/manifest.json                          written last: without it there are no shards
 //   shards/{kind}_rank_{r}.safetensors            kind: weights, exp_avg, exp_avg_sq; floats, a piece after the other
@@ -30,7 +30,7 @@ inline constexpr std::string_view shard_folder_name = "shards", manifest_name = 
 /// Elements under one checksum.
 inline constexpr std::size_t shard_block = std::size_t{1} << 18;
 
-/// The number of checksums of a piece with so many elements.
+/// The number of checksums of a piece with this many elements.
 constexpr std::size_t blocks_of(std::size_t elements) noexcept { return (elements + shard_block - 1) / shard_block; }
 
 /// The files of one rank.
@@ -39,7 +39,7 @@ struct shard_file {
   std::uint64_t bytes = 0;
   std::vector<std::uint32_t> crc32;  ///< of every block of every piece
 };
-/// All that one rank has written: its pieces and the files that hold them.
+/// The output of one rank: its pieces and the files that hold them.
 struct shard_files {
   std::vector<shard_piece> pieces;          ///< the same in all kinds
   std::map<std::string, shard_file> kinds;  ///< weights, exp_avg, ...

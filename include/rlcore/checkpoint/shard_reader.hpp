@@ -1,4 +1,4 @@
-// Any piece of any tensor from whatever pieces a checkpoint has.
+// Reads any piece of any tensor from a sharded checkpoint.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// One kind of the tensors of a folder of shards. Reads only the files and blocks that hold what is asked for, and
-/// verifies the checksum of every block it reads. Keeps a few blocks and files open; for one thread.
+/// One kind of the tensors of a folder of shards. Reads only the required files and blocks, and verifies the checksum
+/// of every block it reads. Keeps a few blocks and files open; for one thread.
 class shard_reader {
  public:
   /// Throws what shard_manifest throws, and format_error when `kind` was not saved.
@@ -59,7 +59,7 @@ class shard_reader {
   shard_manifest manifest_;
   std::string kind_;
   std::vector<std::vector<std::size_t>> first_block_;  // of each rank's pieces among its checksums
-  std::list<cached_block> blocks_;                     // the last used ones first
+  std::list<cached_block> blocks_;                     // most recently used first
   std::list<open_file> files_;
   std::uint64_t bytes_read_ = 0;
 };

@@ -1,4 +1,4 @@
-// All ranks save their pieces together.
+// Sharded checkpoint writer: all ranks save their pieces together.
 #pragma once
 
 #include <algorithm>

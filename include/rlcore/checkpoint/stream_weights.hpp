@@ -28,7 +28,7 @@ void for_each_block(std::uint64_t size, F&& f) {
   for (std::uint64_t first = 0; first < size; first += stream_block) f(first, std::min(stream_block, size - first));
 }
 
-/// How stream_to_folder() writes tensors.
+/// Output options of stream_to_folder().
 struct stream_settings {
   stored_type dtype = stored_type::bf16;             ///< of floating tensors; others keep their type
   std::uint64_t max_shard_bytes = 5'000'000'000ULL;  ///< one file if all fits, else model-0000i-of-0000k

@@ -1,4 +1,4 @@
-// The weights of a model folder: one file, several files with an index, or the shards of ranks.
+// Model folder weights: one safetensors file, several with an index, or the shards of ranks.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ class tensor_folder {
     const auto at = pieces_.find(name);
     return at != pieces_.end() ? at->second : find(name).info;
   }
-  /// Reads a whole tensor as floats. Throws format_error if there is none of this name, or not with so many elements.
+  /// Reads a whole tensor as floats. Throws format_error for an unknown name or another number of elements.
   void read_f32(std::string_view name, std::span<float> values) const;
   /// Reads values.size() elements from number `first` on, in row-major order.
   void read_f32(std::string_view name, std::span<float> values, std::uint64_t first) const;
@@ -59,7 +59,7 @@ class tensor_folder {
   shard_reader* shards() const noexcept { return shards_.get(); }
 
  private:
-  /// Where a tensor is, and its name there; that of `info` is the one on disk.
+  /// The location of a tensor and its name there; `info` has the name on disk.
   struct stored_tensor {
     const safetensors_reader* file;
     std::string stored_name;

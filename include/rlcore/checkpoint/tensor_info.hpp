@@ -1,4 +1,4 @@
-// What a safetensors header says about one tensor.
+// Safetensors header entry of one tensor.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace checkpoint {
 /// Element types of the safetensors format that fill whole bytes.
 enum class stored_type { boolean, u8, i8, f8_e4m3, f8_e5m2, u16, i16, f16, bf16, u32, i32, f32, u64, i64, f64 };
 
-/// How the format spells an element type, and the bytes of an element.
+/// The name of an element type in the format, and its size in bytes.
 struct stored_type_name {
   std::string_view name;
   std::size_t bytes;

@@ -1,4 +1,4 @@
-// The tensors of a file written by torch.save: a state dict of plain and distributed tensors.
+// Reads torch.save files (.pt): a state dict of plain and distributed tensors.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace checkpoint {
 struct torch_tensor {
   std::string name;
   stored_type dtype = stored_type::f32;
-  std::vector<std::int64_t> shape, stride;  ///< of what is stored here, stride in elements
+  std::vector<std::int64_t> shape, stride;  ///< of the stored piece, stride in elements
   std::uint64_t offset = 0;                 ///< of the first element in the storage
   std::string storage;                      ///< record of the archive
   bool distributed = false;                 ///< a DTensor

@@ -1,5 +1,5 @@
-// The names that a file of torch.save may mention. A pickle is a program; here its calls are only described, and a name
-// outside this list ends the reading.
+// Allowlist of names in a torch.save pickle. A pickle is a program; its calls are only recorded here, and a name
+// outside this list is an error.
 #pragma once
 
 #include <algorithm>

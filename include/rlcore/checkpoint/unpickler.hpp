@@ -18,7 +18,7 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// What a node of the description is.
+/// Node kinds.
 enum class pickle_kind : std::uint8_t {
   none,
   boolean,
@@ -29,7 +29,7 @@ enum class pickle_kind : std::uint8_t {
   list,        ///< also sets
   dictionary,  ///< items: key, value, key, value, ...
   global,      ///< text: "module name"
-  object,      ///< items: what would be called, its arguments, and (if there is one) its state
+  object,      ///< items: callable, arguments, and (optional) state
   persistent   ///< items: the identifier of something outside the pickle, such as a storage
 };
 
@@ -68,7 +68,7 @@ struct pickle_graph {
 template <class Allowed>
 class unpickler {
  public:
-  /// For the pickle `bytes`, which have to outlive this; `where` starts the messages.
+  /// For the pickle `bytes`, which must outlive this; `where` starts the messages.
   unpickler(std::string where, std::string_view bytes, Allowed allowed)
       : where_(std::move(where)), bytes_(bytes), allowed_(std::move(allowed)) {}
 
@@ -197,7 +197,7 @@ class unpickler {
       x |= std::uint64_t{static_cast<unsigned char>(in[i])} << (8 * i);
     const bool negative = !in.empty() && (static_cast<unsigned char>(in.back()) & 0x80) != 0;
     if (negative && in.size() < 8) x |= ~std::uint64_t{0} << (8 * in.size());
-    push_integer(std::bit_cast<std::int64_t>(x));  // longer ones are hashes that nobody looks at
+    push_integer(std::bit_cast<std::int64_t>(x));  // longer ones are hashes and never used
   }
 
   /// Executes one opcode; false after STOP.
@@ -328,7 +328,7 @@ class unpickler {
         return false;
     }
   }
-  /// Marks, what is thrown away, and the frame of the program.
+  /// Marks, pops and protocol frames.
   bool arrange(unsigned char op) {
     switch (op) {
       case 0x80:  // PROTO

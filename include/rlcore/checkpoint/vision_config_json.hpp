@@ -1,4 +1,4 @@
-// What config.json says of the family of a model, its vision tower and pictures <-> nn::config.
+// Vision-language parts of config.json <-> nn::config: family, vision tower and image tokens.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// The family that model_type names.
+/// The family of model_type.
 inline nn::family read_family(const json_file& file) {
   const nn::family* found = nn::find_family(file.string("model_type"));
   if (!found) file.fail("model_type", nn::family_names(", ", " or ", "\""));
@@ -36,8 +36,8 @@ double read_tower_theta(const json_file& file, double otherwise);
 
 }  // namespace detail
 
-/// The object vision_config. What it leaves out is as in transformers' class, not as in the released models: their
-/// files leave that out. Throws format_error naming the key.
+/// The object vision_config. Missing keys have the defaults of transformers' class, not those of the released models.
+/// Throws format_error naming the key.
 nn::vision_config read_tower(const json_file& top, nn::family model);
 
 /// Tower and ids of pictures, of a family that has them. The sizes of the language model are read already. Throws
@@ -47,8 +47,8 @@ void read_vision(const json_file& file, nn::config& c);
 /// Throws config_error unless the family has a vision tower exactly where the config has one.
 void check_tower(const nn::config& c);
 
-/// What write_config() writes of a model with a vision tower: `text`, the members of a language model, as transformers
-/// since 4.52 nests them. Version 5 reads it too.
+/// The config.json of write_config() for a model with a vision tower: `text`, the members of a language model, as
+/// transformers since 4.52 nests them. Version 5 reads it too.
 nlohmann::ordered_json nest_text(nlohmann::ordered_json text, const nn::config& c);
 
 }  // namespace checkpoint

@@ -1,4 +1,4 @@
-// Tensors by name whose elements are read piece by piece, wherever they are stored.
+// Weight source: named tensors that are read piece by piece from any storage.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,7 @@ class weight_source {
   virtual ~weight_source() = default;
 
   const std::vector<weight>& weights() const noexcept { return weights_; }
-  /// nullptr when there is none of this name.
+  /// nullptr for an unknown name.
   const weight* find(std::string_view name) const {
     const auto at = std::lower_bound(weights_.begin(), weights_.end(), name,
                                      [](const weight& w, std::string_view n) { return w.name < n; });
@@ -74,7 +74,7 @@ class folder_weights final : public weight_source {
   void read_bytes(const weight& w, std::uint64_t first, std::span<std::byte> bytes) override {
     folder_.read_bytes(w.name, bytes, first * bytes_of(w.dtype));
   }
-  /// Are these what several ranks saved?
+  /// Are these the shards of several ranks?
   bool sharded() const noexcept { return folder_.shards() != nullptr; }
 
  private:

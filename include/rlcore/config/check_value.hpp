@@ -1,4 +1,4 @@
-// One value against its key: type, range, allowed words. Messages name the key, the value and what was expected.
+// Validation of an option value: type, range, allowed words. Messages name the key, the value and the expectation.
 #pragma once
 
 #include <cmath>
@@ -16,13 +16,13 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The words of "a|b|c", or of a text with another character between them.
+/// Splits "a|b|c" into words; `between` is the separator.
 std::vector<std::string> split_words(std::string_view words, char between = '|');
 
 /// A value on one line: scalars as Python prints them, lists and maps in the spelling of an override.
 std::string inline_text(const value& v);
 
-/// What a key of this type expects, for messages.
+/// Description of a key type, for messages.
 std::string_view type_words(key_type type) noexcept;
 
 namespace detail {

@@ -19,7 +19,7 @@ struct flag {
   std::string_view name;  ///< without the two dashes
   std::string_view key;
   int count = 1;                   ///< how many values follow; more than one, any_count and append make a list
-  std::string_view bare = "True";  ///< what a switch sets its key to, as it would be typed after key=
+  std::string_view bare = "True";  ///< the value a switch sets, as typed after key=
   /// From the texts typed after the flag (a text, or a list of texts) to the value of the key; without it the texts are
   /// read by the type of the key. May throw config_error.
   value (*transform)(const value&) = nullptr;

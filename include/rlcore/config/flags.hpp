@@ -45,7 +45,7 @@ std::string literal(const std::string& text);
 /// One text after a flag, read by the type of its key.
 value typed_text(key_type type, const std::string& text);
 
-/// True for a word that says on or off, which many would type after a switch.
+/// True for a word that means on or off, often typed after a switch.
 inline bool is_truth(std::string word) {
   for (char& c : word) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   return word == "true" || word == "false";
@@ -68,7 +68,7 @@ const flag& find_flag(const registry& known, std::string_view name);
 /// config_error: unknown or ambiguous flag, missing or superfluous values.
 written_flag read_flag(const registry& known, const std::vector<std::string>& arguments, std::size_t& next);
 
-/// What a flag asks for, as an override of its key; the value has been checked. Throws config_error naming the flag.
+/// Converts a flag to an override of its key; the value has been checked. Throws config_error naming the flag.
 override_setting flag_setting(const registry& known, const written_flag& written);
 
 }  // namespace trainer
@@ -101,7 +101,7 @@ RLCORE_INLINE value typed_text(key_type type, const std::string& text) {
   try {
     return parse_value(text);
   } catch (const config_error&) {
-    return value(literal(text));  // the check of the type says what was expected
+    return value(literal(text));  // the type check reports the error
   }
 }
 

@@ -23,21 +23,21 @@ namespace detail {
 /// ` FOLDER`, ` [FOLDER]` or ` FILE ...`: the words that set a key.
 std::string positional_usage(const positional& p);
 
-/// Lines of a program's own that are too long: the text of a second column is broken under itself, a command that
-/// stands in by blanks goes on after a backslash. A line that goes on the sentence before is joined to it.
+/// Wraps a program's own help lines: second-column text is wrapped under itself, an indented command continues after a
+/// backslash. A line that continues the previous sentence is joined to it.
 std::string details_text(std::string details, std::size_t width);
 
 /// The first lines of the page: usage, details and the options that every program has.
 std::string usage_text(const registry& known, std::size_t width);
 
-/// How a group is headed: `data.*`, or its name where the keys do not begin with it.
+/// The heading of a group: `data.*`, or its name if the keys do not begin with it.
 inline std::string heading(const help_group& group) {
   const bool prefix =
       std::any_of(group.keys.begin(), group.keys.end(), [&](const key* k) { return lies_in(k->name, group.name); });
   return group.name + (prefix ? ".*" : "") + (group.holds.empty() ? "" : ": " + group.holds);
 }
 
-/// The keys of a group that pass `shown`, with their meanings, under its heading; nothing if there are none.
+/// The keys of a group that pass `shown`, with their meanings, under its heading; empty if no key passes.
 template <class Shown>
 std::string group_text(const registry& known, const help_group& group, std::size_t width, Shown&& shown) {
   std::vector<help_entry> entries;
@@ -46,7 +46,7 @@ std::string group_text(const registry& known, const help_group& group, std::size
   return entries.empty() ? std::string() : "\n" + heading(group) + "\n" + entries_text(entries, width);
 }
 
-/// The names of the keys that pass `shown` under what becomes of them in this build; nothing if there are none.
+/// The names of the keys that pass `shown`, under their disposition in this build; empty if no key passes.
 template <class Shown>
 std::string names_text(const registry& known, std::size_t width, Shown&& shown) {
   static constexpr struct {
@@ -67,27 +67,27 @@ std::string names_text(const registry& known, std::size_t width, Shown&& shown) 
   return out;
 }
 
-/// Every key that does something, with its meaning; the others by name.
+/// Every key with an effect, with its meaning; the remaining keys by name.
 std::string all_keys_text(const registry& known, std::size_t width);
 
-/// Two or three lines for each group: what it holds, and as many of its keys with defaults as fit on two lines.
+/// Two or three lines for each group: its summary, and as many of its keys with defaults as fit on two lines.
 std::string topics_text(const registry& known, std::size_t width);
 
-/// The keys that `topic` means: those of a group of this name and those with these words in their names; else those
-/// with a word that begins so. Throws config_error if there are none.
+/// The keys that match `topic`: those of a group of this name and those with these words in their names; else those
+/// with a word that has this prefix. Throws config_error if none match.
 std::vector<const key*> keys_of_topic(const registry& known, const std::string& topic);
 
-/// `text` as it stands in a command line without what is not part of a key's name: dashes, +, =value, .*
+/// `text` of a command line reduced to the key's name: without dashes, +, =value, .*
 std::string topic_name(std::string_view text);
 
 }  // namespace detail
 
-/// Most lines of --help without a topic.
+/// Maximum number of lines of --help without a topic.
 inline constexpr std::size_t help_lines = 60;
 
-/// What --help prints in `width` columns. Without a topic: every key if that takes at most 60 lines, else the topics.
-/// A topic, some words of a key's name or their beginning: these keys. "all": every key. Throws config_error for a
-/// topic that is none.
+/// The output of --help in `width` columns. Without a topic: every key if that takes at most 60 lines, else the topics.
+/// A topic, some words of a key's name or their beginning: these keys. "all": every key. Throws config_error for an
+/// unknown topic.
 std::string help_text(const registry& known, const std::string& topic = {}, std::size_t width = help_width());
 
 }  // namespace trainer

@@ -1,4 +1,4 @@
-// One known setting: its name, type, default and what this build does with it.
+// Option definition: name, type, default and disposition in this build.
 #pragma once
 
 #include <limits>
@@ -9,37 +9,37 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What values a key takes.
+/// Value types.
 enum class key_type {
   boolean,
   integer,
   real,        ///< an integer is taken as well
-  text,        ///< numbers are taken by their spelling
+  text,        ///< numbers keep their spelling
   texts,       ///< a text or a list of texts
   two_reals,   ///< a list of two numbers, each within the limits
   dictionary,  ///< free-form map: every member name is allowed, with or without +
   any
 };
 
-/// What becomes of a key in this build.
+/// How this build treats a key.
 enum class disposition {
-  honoured,  ///< does what it says
-  accepted,  ///< checked and recorded, but without effect on this device or in this design
-  fixed,     ///< only the default is offered; any other value is refused
-  off,       ///< a map of a part that is not offered: its `enable` or `enabled` must stay False, the rest is not used
-  unused     ///< known to the systems whose command lines we accept, not used by this program
+  honoured,  ///< implemented
+  accepted,  ///< checked and recorded; no effect on this device or in this design
+  fixed,     ///< only the default is supported; any other value is rejected
+  off,       ///< a map of an unsupported part: its `enable` or `enabled` must stay False, the rest is not used
+  unused     ///< known to verl or OpenRLHF, not used by this program
 };
 
-/// Words and numbers that a key takes beyond its type.
+/// Allowed words and numbers of a key beyond its type.
 struct key_limits {
-  std::string_view choices = {};                               ///< a|b|c: the words that work; empty: any text
+  std::string_view choices = {};                               ///< a|b|c: the allowed words; empty: any text
   std::string_view later = {};                                 ///< a|b|c: words that are known but not in this build
   double at_least = -std::numeric_limits<double>::infinity();  ///< of a text: its length in bytes
   double at_most = std::numeric_limits<double>::infinity();
-  bool below = false;  ///< at_most itself is too much
+  bool below = false;  ///< at_most is exclusive
 };
 
-/// `fallback` is the default as it would be typed on the command line; a key whose default is null may be null.
+/// `fallback` is the default as typed on the command line; a key whose default is null may be null.
 struct key {
   std::string_view name;
   key_type type;
@@ -65,7 +65,7 @@ constexpr key_limits between(double x, double y) noexcept { return {.at_least = 
 /// Limits of a number: from x to less than y.
 constexpr key_limits from_to_below(double x, double y) noexcept { return {.at_least = x, .at_most = y, .below = true}; }
 constexpr key_limits not_empty = at_least(1);  ///< of a text
-/// The words that a text may be; `later` are words that are known but not in this build.
+/// The allowed words of a text; `later` are known words that this build lacks.
 constexpr key_limits words(std::string_view choices, std::string_view later = {}) noexcept {
   return {.choices = choices, .later = later};
 }

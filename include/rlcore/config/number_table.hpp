@@ -13,7 +13,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The derived numbers of a run, as they stand before its first step and in its report.
+/// The derived numbers of a run, printed before its first step and in its report.
 struct number_table {
   /// One number with its name, and a remark or an empty text.
   struct line {

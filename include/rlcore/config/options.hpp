@@ -1,5 +1,5 @@
-// The settings of one run. A command line of verl follows Hydra's rules, flags follow argparse's; a registry of keys
-// checks both. Reading is slow to compile: with RLCORE_COMPILED it is that of src/options.cpp.
+// The settings of one run. verl's command lines follow Hydra's rules, flags follow argparse's; a registry of keys
+// checks both. The parser is slow to compile: with RLCORE_COMPILED src/options.cpp provides it.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class options {
   /// The words of a command line without the program's name. Throws config_error for the first mistake.
   static options parse(const std::vector<std::string>& arguments, registry known);
 
-  /// The text that --help, --version or --cfg job asks for. If there is one, print it and exit with 0.
+  /// The output of --help, --version or --cfg job, if requested: print it and exit with 0.
   const std::optional<std::string>& answer() const noexcept { return answer_; }
 
   /// The value of a key that cannot be null. T is bool, std::int64_t, double or std::string.
@@ -64,15 +64,15 @@ class options {
   const std::vector<std::string>& notes() const noexcept { return notes_; }
   /// Appends a line to notes().
   void note(std::string line) { notes_.push_back(typed_.in(line)); }
-  /// From here on messages name `flag` in the place of `key`. A value that is not the flag's own is shown with it.
+  /// From now on messages show `flag` instead of `key`, with the value if it is not the flag's own.
   void show_as(const std::string& key, const std::string& flag);
-  /// The same for key=value, which is what `typed` asks for.
+  /// The same for key=value, set by `typed`.
   void show_as(const std::string& key, const std::string& flag, const std::string& value, const std::string& typed) {
     typed_.add(key, "--" + flag, value, typed);
   }
   /// A setting for messages: key=value, or `--flag value` where the key is a flag.
   std::string as_typed(std::string_view name) const;
-  /// What the command line has in the place of keys, for messages.
+  /// Option names used in messages.
   const typed_names& typed() const noexcept { return typed_; }
   const registry& known() const noexcept { return known_; }
 

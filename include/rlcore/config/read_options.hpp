@@ -1,4 +1,4 @@
-// How a command line becomes options.
+// Command-line parser: fills options.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ namespace trainer {
 /// Fills options from a command line.
 class options_reader {
  public:
-  /// `result` has the fallbacks of its keys.
+  /// `result` holds the defaults of its keys.
   explicit options_reader(options& result) : options_(result) {}
 
   /// Reads the words of a command line without the program's name. Throws config_error for the first mistake.
@@ -78,7 +78,7 @@ class options_reader {
     options_.typed_.add(item.key, name, inline_text(item.item), typed);
   }
 
-  /// Reads the option or flag at arguments[i] and what belongs to it; leaves i at the last argument that it took.
+  /// Reads the option or flag at arguments[i] and its values; leaves i at the last argument consumed.
   void read_option(const std::vector<std::string>& arguments, std::size_t& i, written_line& line) {
     std::string name = arguments[i], argument;
     const std::size_t equal = name.find('=');
@@ -116,7 +116,7 @@ class options_reader {
     }
   }
 
-  /// Texts of a flag that appends go to where the flag stands first.
+  /// Values of an appending flag are collected at its first occurrence.
   static void add_flag(written_flag written, written_line& line) {
     const auto same_list = [&](const auto& other) {
       const auto* earlier = std::get_if<written_flag>(&other);
@@ -129,7 +129,7 @@ class options_reader {
       std::get<written_flag>(*earlier).texts.push_back(written.texts.front());
   }
 
-  /// True for an argument without dash that is no setting.
+  /// True for an argument without a dash that is not a setting.
   bool is_word(const std::string& argument) const {
     if (!options_.known_.positionals().empty()) return !detail::is_setting(options_.known_, argument);
     return !options_.known_.flags().empty() && argument.find('=') == argument.npos && !argument.starts_with('~');
@@ -240,7 +240,7 @@ class options_reader {
     throw config_error(unknown_key_text(options_.known_, name));
   }
 
-  /// Sets keys to what the command line sets under other names of them; messages keep those names. Throws config_error
+  /// Resolves aliases: sets keys from their other spellings; messages keep those names. Throws config_error
   /// for two names with different values.
   void unify_spellings() {
     for (const auto& [name, other] : options_.known_.spellings) {

@@ -26,7 +26,7 @@ struct positional {
   std::size_t at_least = 1, at_most = 1;
 };
 
-/// Another name of a key: what is set under it is set for the key.
+/// An alias of a key: setting it sets the key.
 struct spelling {
   std::string_view key, other;
 };
@@ -45,7 +45,7 @@ class registry {
   /// Rules that span several keys; may set keys and add notes. Runs after the types have been checked.
   void (*check)(options&) = nullptr;
 
-  /// Adds keys; one of a known name replaces that key and keeps its place.
+  /// Adds keys; a key with a known name replaces the old one in place.
   registry& add(std::span<const key> section);
 
   /// Flags beside key=value; a later flag of the same name replaces the earlier one.
@@ -80,7 +80,7 @@ class registry {
     const auto at = position(prefix);
     return at != order_.end() && keys_[*at].name.starts_with(prefix);
   }
-  /// True for another name of a key, which has the setting.
+  /// True for an alias of a key.
   bool is_spelling(std::string_view name) const {
     return std::any_of(spellings.begin(), spellings.end(), [&](const spelling& s) { return s.other == name; });
   }
@@ -91,7 +91,7 @@ class registry {
     for (const key& k : keys_) list.emplace_back(k.name);
     return list;
   }
-  /// A key as it is typed: `--name` where a flag has its name.
+  /// A key as typed: `--name` if a flag has its name.
   std::string typed_name(std::string_view key) const {
     const bool is_flag = std::any_of(flags_.begin(), flags_.end(), [&](const flag& f) { return f.name == key; });
     return (is_flag ? "--" : "") + std::string(key);

@@ -1,4 +1,4 @@
-// What a user typed for a setting, in the place of its key in messages.
+// Option names in messages: flags as typed instead of keys.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// A table from keys to the flags that set them. Messages are written with keys; in() puts the flags there.
+/// A table from keys to the flags that set them. Messages are written with keys; in() replaces them by flags.
 class typed_names {
  public:
   /// `flag` stands for `key`. "key=value" becomes `typed`; with an equal number for `value` too. "key=FILE" and the
@@ -36,7 +36,7 @@ class typed_names {
     return r == rows_.end() ? std::string() : r->flag;
   }
 
-  /// The text with flags in the place of keys. A key is also known by its last two words or more (rollout.n).
+  /// Replaces keys in the text by flags. A key is also known by its last two words or more (rollout.n).
   std::string in(std::string_view text) const;
 
  private:
@@ -44,7 +44,7 @@ class typed_names {
     std::string key, flag, value, typed;
   };
 
-  /// Characters of a key; a path or a flag with such a name is another word.
+  /// Characters of a key; a path or a flag that contains a key's name is a different word.
   static bool in_word(char c) noexcept {
     return override_lexer::letter(c) || override_lexer::digit(c) || c == '_' || c == '.' || c == '-' || c == '/';
   }
@@ -54,7 +54,7 @@ class typed_names {
 
   static bool equal(const std::string& a, const std::string& b);
 
-  /// What "word=value" becomes; `text` begins with the sign, which is taken from it with what else is replaced.
+  /// The replacement of "word=value"; `text` begins with the '=', which is consumed with the rest of the replaced part.
   std::string with_value(std::string_view word, std::string_view& text) const;
 
   std::vector<row> rows_;

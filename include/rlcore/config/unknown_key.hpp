@@ -1,4 +1,4 @@
-// What is said about a key that a program does not know.
+// Error message for an unknown key, with suggestions.
 #pragma once
 
 #include <string>
@@ -12,8 +12,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The unknown key with its neighbours: those that end with it, then those that are spelt alike, then those with the
-/// same last word.
+/// The unknown key with suggestions: keys that end with it, then similar spellings, then keys with the same last word.
 std::string unknown_key_text(const registry& known, const std::string& name);
 
 }  // namespace trainer

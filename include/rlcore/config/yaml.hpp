@@ -1,4 +1,4 @@
-// A configuration as YAML: what --cfg job prints.
+// Configuration as YAML: the output of --cfg job.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace trainer {
 
 namespace detail {
 
-/// A scalar as YAML: quoted where a plain word would read back as something else.
+/// A scalar as YAML, quoted if the plain word would be read back as a different value.
 std::string yaml_scalar(const value& v);
 
 void write_yaml(std::string& out, const value& v, std::size_t depth);

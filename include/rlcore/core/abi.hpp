@@ -1,11 +1,11 @@
-// Namespaces: types carry the version, algorithms the instruction set.
+// Inline namespaces for the ABI: types carry the library version, algorithms the instruction set.
 //
 // Two objects compiled with different -march must not share one weak symbol of a loop (the linker would keep an
 // arbitrary one), yet must agree on every type. So types live in rlcore::v0 and loops whose code depends on the
 // instruction set additionally in an inline namespace named after it.
 //
-// Flags that give up IEEE arithmetic are refused here, since every header includes this one: with them NaN would not be
-// seen and sums would be reordered, and the functions of such a file have the same names as those of a strict one.
+// Flags that give up IEEE arithmetic are rejected here, since every header includes this one: they hide NaN and reorder
+// sums, and the functions of such a file have the same names as those of a strict one.
 #pragma once
 
 #include "rlcore/core/compiler.hpp"

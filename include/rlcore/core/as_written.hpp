@@ -1,5 +1,5 @@
-// A look at whether arithmetic is done as it is written, for the flags that no macro tells of and no pragma undoes, and
-// for what a thread may have set at run time.
+// Run-time check for IEEE floating-point arithmetic: compiler flags that no macro reveals and no pragma undoes, and a
+// thread's rounding and subnormal modes.
 #pragma once
 
 #include <bit>
@@ -12,8 +12,8 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 
-/// Throws rlcore::error unless this thread rounds to nearest and keeps subnormal numbers, as a thread does that nobody
-/// told otherwise. A program that is linked with -ffast-math, or loads such a library, tells its threads otherwise.
+/// Throws rlcore::error unless this thread rounds to nearest and keeps subnormal numbers, the default. Linking with
+/// -ffast-math, or loading such a library, changes the default.
 RLCORE_NOINLINE inline void require_default_rounding() {
 #if defined(__x86_64__)
   const unsigned control = __builtin_ia32_stmxcsr();
@@ -36,7 +36,7 @@ RLCORE_NOINLINE inline void require_default_rounding() {
 }
 
 /// Throws rlcore::error if a * b + c is contracted in this file, or -(a - b) becomes b - a; and if this thread does not
-/// round as it is by default. clang does the first with -ffp-contract=fast and -fno-signed-zeros whatever the source
+/// use the default rounding. clang does the first with -ffp-contract=fast and -fno-signed-zeros whatever the source
 /// says, and defines no macro by which they could be refused earlier; without the second, -fassociative-math has no
 /// effect. Costs a few operations.
 RLCORE_NOINLINE inline void require_arithmetic_as_written() {

@@ -1,4 +1,4 @@
-// Compiler vocabulary: together with abi.hpp and instruction_set.hpp the only macros that rlcore defines.
+// Compiler macros: with those of abi.hpp and instruction_set.hpp, the only macros that rlcore defines.
 #pragma once
 
 #if defined(__CUDACC__) || defined(__CUDA__)
@@ -13,7 +13,7 @@
 #define RLCORE_FN inline
 #endif
 
-// RLCORE_LAMBDA stands between the parameters and the body of a lambda that has to melt into its loop;
+// RLCORE_LAMBDA stands between the parameters and the body of a lambda that must be inlined into its loop;
 // RLCORE_NOINLINE before a function that is rare and would only make its callers longer. Copies of such a function for
 // constant arguments are of no use either; g++ 12 warns of null pointers in them that no caller passes.
 #if defined(__OPTIMIZE__)
@@ -31,10 +31,10 @@
 
 #define RLCORE_RESTRICT __restrict__
 
-// RLCORE_COMPILED says that what is slow to compile comes from a library (in CMake, linking rlcore::kernels or what
-// needs it defines it). A header declares first and defines in a section at its end; with RLCORE_COMPILED that section
-// is for the file of src/ alone that defines RLCORE_SOURCE_ and the folder's name. RLCORE_MODELS (rlcore::models) says that
-// models are instantiated there for cpu and any_device. Without it everything is in the
+// RLCORE_COMPILED: code that is slow to compile comes from a library (in CMake, linking rlcore::kernels or a target
+// that needs it defines the macro). A header declares first and defines in a section at its end; with RLCORE_COMPILED
+// only the file of src/ that defines RLCORE_SOURCE_ and the folder's name compiles that section. RLCORE_MODELS
+// (rlcore::models): the library instantiates the models for cpu and any_device. Without it everything is in the
 // headers.
 #if defined(RLCORE_COMPILED)
 #define RLCORE_INLINE
@@ -45,10 +45,10 @@
 // Between these two every sum and product is rounded as it is written, whatever flags the file is compiled with:
 // RLCORE_BEGIN and RLCORE_END (abi.hpp) put them around all of the library. g++ would contract a * b + c to one
 // rounding wherever it meets such a pair after inlining, in one copy of a loop and not in its twin; the attribute that
-// the pragma gives a function holds for all that is inlined into it; a pragma that a user left in front of us is
-// undone. clang marks every operation where it is written. What is meant to be one rounding says multiply_add or fma.
-// RLCORE_FN melts into whoever calls, whose flags then hold: no function with it that is called from outside multiplies
-// and adds.
+// the pragma gives a function holds for all that is inlined into it; a pragma that a user set before the include is
+// undone. clang marks every operation where it is written. Code that wants a single rounding calls multiply_add or fma.
+// An RLCORE_FN is inlined into its caller and follows the caller's flags, so no RLCORE_FN that is called from outside
+// multiplies and adds.
 #if defined(__clang__)
 #define RLCORE_AS_WRITTEN_BEGIN \
   _Pragma("float_control(push)") _Pragma("float_control(precise, on)") _Pragma("clang fp contract(off)")

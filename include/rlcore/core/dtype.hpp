@@ -1,4 +1,4 @@
-// Storage types of 16 bits. They only store: arithmetic is done in float, conversion rounds to nearest even.
+// bfloat16 and float16 storage types: arithmetic is done in float, conversion rounds to nearest even.
 #pragma once
 
 #include <bit>

@@ -4,9 +4,9 @@
 // operations. So everything here is integer arithmetic on the bits of the argument: fixed-point numbers of 64 and 128
 // bits, short Taylor series after a reduction, one rounding to nearest (ties to even) at the end. No flag, compiler,
 // processor, rounding mode or flush-to-zero mode changes a bit. The result is off by less than 0.54 units in the last
-// place (the numbers are in tests/core/elementary_test.cpp). Arguments may have every size. No function touches errno.
+// place (the numbers are in tests/core/elementary_test.cpp). Arguments of any size. No function touches errno.
 //
-// "Qn" in a comment: an integer that stands for itself / 2^n.
+// "Qn" in a comment: fixed point, an integer divided by 2^n.
 #pragma once
 
 #include <array>

@@ -32,7 +32,7 @@ inline constexpr std::array<word, 32> powers_of_two{
     0xdbfbb797daf23755, 0xe0ccdeec2a94e111, 0xe5b906e77c8348a8, 0xeac0c6e7dd24392f, 0xefe4b99bdcdaf5cb,
     0xf5257d152486cc2c, 0xfa83b2db722a033a};
 
-/// c(j), about 1 / (1 + j / 64) for j < 27 and twice that from there on, 11 bits after the point
+/// c(j), about 1 / (1 + j / 64) for j < 27 and twice that from j = 27 on, 11 bits after the point
 inline constexpr std::array<std::uint16_t, 65> reciprocals{
     2048, 2016, 1986, 1956, 1928, 1900, 1872, 1846, 1820, 1796, 1771, 1748, 1725, 1702, 1680, 1659, 1638,
     1618, 1598, 1579, 1560, 1542, 1524, 1507, 1489, 1473, 1456, 2881, 2849, 2819, 2789, 2759, 2731, 2703,

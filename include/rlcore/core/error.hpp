@@ -1,4 +1,4 @@
-// Run-time failures, one type per origin. Programming errors (shapes of arguments that do not fit) are
+// Exceptions for run-time failures, one type per origin. Programming errors (shapes of arguments that do not fit) are
 // std::invalid_argument instead. Every message is one line: what, where, expected, nearest known name.
 #pragma once
 
@@ -30,8 +30,7 @@ inline std::string one_line(std::string_view text, std::size_t limit = 4000) {
   return out;
 }
 
-/// Base of everything that can go wrong at run time through no fault of the calling code. Whatever a message quotes, it
-/// is one_line().
+/// Base of all run-time errors that are no fault of the calling code. Whatever a message quotes, it is one_line().
 struct error : std::runtime_error {
   /// The message of what().
   explicit error(std::string_view message) : std::runtime_error(one_line(message)) {}
@@ -47,7 +46,7 @@ struct file_error : error {
   using error::error;
 };
 
-/// A file was read but its content is not what its format or the model demands.
+/// A file was read, but its content does not match its format or the model.
 struct format_error : error {
   using error::error;
 };
@@ -62,7 +61,7 @@ struct device_error : error {
   using error::error;
 };
 
-/// Ranks disagree about a collective, one left, or a deadline passed.
+/// Ranks disagree about a collective, a rank exited, or a timeout expired.
 struct communication_error : error {
   using error::error;
 };

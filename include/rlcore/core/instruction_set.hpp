@@ -1,7 +1,7 @@
-// The instruction set that a file is compiled for, by two names. RLCORE_ISA is that of its arithmetic: packs of one
-// width, and with it one set of bits. RLCORE_LINKAGE is that of its machine code, which the linker sees: the same, with
-// a letter for each feature that the first name leaves open and the compiler may use, or that it promises and the
-// compiler may not. -march=x86-64, x86-64-v3 and x86-64-v4 have no letter; -march=sandybridge is base_A_B_C_D_E_F.
+// The instruction set (-march) that a file is compiled for, under two names. RLCORE_ISA names the arithmetic: one pack
+// width, hence one set of bits. RLCORE_LINKAGE names the machine code that the linker sees: RLCORE_ISA plus a letter
+// for each feature that RLCORE_ISA leaves open and the compiler may use, or that it promises and the compiler may not
+// use. -march=x86-64, x86-64-v3 and x86-64-v4 have no letter; -march=sandybridge is base_A_B_C_D_E_F.
 #pragma once
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
@@ -19,7 +19,7 @@
 #endif
 
 // The macro of a feature is 1, which makes a comma of RLCORE_COMMA_1 and moves the letter to the second place. Without
-// the macro there is nothing in that place (RLCORE_WITH), or the letter (RLCORE_WITHOUT).
+// the macro that place is empty (RLCORE_WITH) or holds the letter (RLCORE_WITHOUT).
 #define RLCORE_COMMA_1 ,
 #define RLCORE_SECOND(first, second, ...) second
 #define RLCORE_TAKE(...) RLCORE_SECOND(__VA_ARGS__)

@@ -1,5 +1,5 @@
-// Smaller, larger, between, filled, sorted: what the mathematics needs of <algorithm>, which by itself would be a fifth
-// of what a program with one loss costs to compile.
+// min, max, clamp, fill and sort without <algorithm>, which would be a fifth of the compile time of a program with one
+// loss.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,8 @@ constexpr void fill(T* from, T* to, std::type_identity_t<T> value) noexcept {
   for (; from != to; ++from) *from = value;
 }
 
-/// All of a vector; the conversion of the standard library asks for properties of ranges, which takes a compiler longer
-/// than everything else that is done with the span.
+/// A span of a whole vector. The standard conversion checks range concepts, which takes longer to compile than all
+/// other uses of the span.
 template <class Vector>
 auto span_of(Vector& v) noexcept {
   return std::span<std::remove_pointer_t<decltype(v.data())>>(v.data(), v.size());
@@ -48,7 +48,7 @@ scratch_vector<T> counted(std::size_t count) {
   return order;
 }
 
-/// Sorts; what neither comes before the other keeps its order. `before(a, b)` is a strict weak order.
+/// Stable sort. `before(a, b)` is a strict weak order.
 template <class T, class Before>
 void sort_stably(scratch_vector<T>& order, Before before) {
   scratch_vector<T> merged(order.size());

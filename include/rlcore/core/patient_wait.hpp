@@ -1,4 +1,4 @@
-// Waiting with a deadline that a process does not miss by being stopped or starved.
+// Condition-variable wait whose timeout does not count time in which the process was stopped or starved.
 #pragma once
 
 #include <chrono>
@@ -9,9 +9,9 @@
 
 RLCORE_BEGIN
 
-/// changed.wait_for(lock, longest, ready), by a clock that runs only while this thread could: the time is cut into 50
-/// parts, each of which counts as its length however late the thread wakes from it. Whoever it waits for runs on the
-/// same machine: a job that was suspended for an hour, or a machine with more work than cores, makes both late.
+/// changed.wait_for(lock, longest, ready), by a clock that runs only while this thread could run: the timeout is split
+/// into 50 slices, and each slice counts as its length however late the thread wakes. Both sides run on the same
+/// machine, so suspending the job for an hour, or oversubscribed cores, delays both.
 template <class Ready>
 bool patient_wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
                   std::chrono::milliseconds longest, Ready ready) {

@@ -1,5 +1,5 @@
-// Whether this processor has the instructions that a file is compiled for: a sentence in place of "Illegal
-// instruction".
+// CPU feature check: an error message in place of "Illegal instruction" if this processor lacks instructions that a
+// file is compiled for.
 #pragma once
 
 #include <stdexcept>
@@ -11,7 +11,7 @@
 // 1 if the compiler may use the feature, else 0.
 #define RLCORE_USES_VALUE(value) RLCORE_TAKE(RLCORE_COMMA_##value 1, 0, )
 #define RLCORE_USES(feature) RLCORE_USES_VALUE(feature)
-// The text is a literal: on the processor that is to read it, nothing may be computed.
+// The message is a literal: on an unsupported processor nothing may be computed.
 #define RLCORE_REQUIRE(feature, name)                                                                               \
   if (RLCORE_USES(feature) && !__builtin_cpu_supports(name))                                                        \
   throw std::runtime_error("rlcore: this program is compiled for processors with " name                             \

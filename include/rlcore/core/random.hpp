@@ -1,4 +1,5 @@
-// Counter-based random numbers: a pure function of a key and a counter, never of a thread, a rank or a call order.
+// Counter-based random numbers (Philox): a pure function of a key and a counter, never of a thread, a rank or a call
+// order.
 #pragma once
 
 #include <array>

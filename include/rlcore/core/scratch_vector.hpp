@@ -1,4 +1,4 @@
-// A std::vector whose functions belong to one instruction set.
+// std::vector whose member functions are specific to one instruction set.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 
-/// An allocator under a name that has the instruction set in it.
+/// An allocator whose name contains the instruction set.
 template <class T>
 struct scratch_allocator {
   using value_type = T;
@@ -31,8 +31,8 @@ struct scratch_allocator {
   bool operator==(const scratch_allocator&) const = default;
 };
 
-/// For what an algorithm keeps between two passes. The members of std::vector<double> have one name in every object of
-/// a program, and the linker keeps any of them: one compiled with -march=native may end up in code for older
+/// Temporary storage between two passes of an algorithm. The members of std::vector<double> have the same name in every
+/// object file, and the linker keeps an arbitrary copy: one compiled with -march=native may end up in code for older
 /// processors.
 template <class T>
 using scratch_vector = std::vector<T, scratch_allocator<T>>;

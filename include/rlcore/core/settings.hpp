@@ -1,11 +1,12 @@
-// Settings that make no sense are refused where they are given, by name: one sentence and one line per setting.
+// Validation of settings: invalid values throw std::invalid_argument with the setting's name, one line of code per
+// setting.
 //
 //   constexpr void check_settings() const {
 //     check_setting(name, "low", low, setting::fraction);
 //     check_setting(name, "high", high, setting::width);
 //   }
 //
-// A piece, an advantage or an aggregation with such a member is asked by every algorithm that is made of it.
+// Every algorithm calls this member of its pieces, its advantage and its aggregation.
 #pragma once
 
 #include <charconv>
@@ -20,7 +21,7 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 
-/// The numbers that a setting may be, with the words for them. NaN is never among them.
+/// The valid range of a setting, with its wording for messages. NaN is never valid.
 struct setting_range {
   double low, high;
   bool with_low, with_high;
@@ -38,18 +39,18 @@ inline constexpr setting_range finite{-unlimited, unlimited, false, false, "a fi
 inline constexpr setting_range fraction{0, 1, true, true, "a number in [0, 1]"};
 inline constexpr setting_range below_1{0, 1, true, false, "a number in [0, 1)"};
 inline constexpr setting_range below_half{0, 0.5, true, false, "a number in [0, 0.5)"};
-/// How far to one side: infinity is no limit.
+/// A width to one side; infinity means no limit.
 inline constexpr setting_range width{0, unlimited, true, true, "a number of at least 0"};
 inline constexpr setting_range coefficient{0, unlimited, true, false, "a finite number of at least 0"};
 inline constexpr setting_range positive{0, unlimited, false, false, "a finite number above 0"};
-/// A bound of ratios: infinity is none.
+/// A bound of ratios; infinity means none.
 inline constexpr setting_range bound{0, unlimited, false, true, "a number above 0"};
 inline constexpr setting_range bound_above_1{1, unlimited, false, true, "a number above 1"};
 }  // namespace setting
 
 namespace detail {
 
-/// The shortest decimals that are read back as x.
+/// The shortest decimal text that parses back to x.
 RLCORE_NOINLINE inline std::string shortest(double x) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, x).ptr};
@@ -70,7 +71,7 @@ RLCORE_NOINLINE inline std::string shortest(double x) {
 constexpr void check_setting(std::string_view owner, const char* name, double value, const setting_range& range) {
   if (!range.holds(value)) detail::refuse_setting(owner, name, value, range.words);
 }
-/// For two settings of which the first is not the larger one.
+/// For two settings; the first must not exceed the second.
 constexpr void check_order(std::string_view owner, const char* name, double value, const char* other, double limit) {
   if (!(value <= limit)) detail::refuse_order(owner, name, value, other, limit);
 }
@@ -83,7 +84,8 @@ constexpr void check_clip(std::string_view owner, double low, double high) {
   check_setting(owner, "clip_high", high, setting::width);
 }
 
-/// Asks a part of an algorithm, and what it holds: the pieces of a sum, the piece that another one changes, a link.
+/// Calls check_settings() of a part of an algorithm and of its nested parts: the pieces of a sum, a wrapped piece, a
+/// link.
 template <class Part>
 constexpr void check_part(const Part& part) {
   if constexpr (requires { part.check_settings(); }) part.check_settings();

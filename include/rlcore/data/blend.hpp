@@ -1,4 +1,4 @@
-// Rows of several data sets in one order.
+// Blend of several datasets: their rows in one order.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct blend {
   const row& operator[](std::size_t i) const { return sets[order[i].set].rows[order[i].row]; }
   /// "<file>: row <n>"
   std::string where(std::size_t i) const { return row_text(sets[order[i].set].file, order[i].row); }
-  /// The folder of its file, in which paths of pictures start.
+  /// The folder of its file, the base of relative image paths.
   std::filesystem::path folder(std::size_t i) const {
     return std::filesystem::path(sets[order[i].set].file).parent_path();
   }

@@ -1,4 +1,4 @@
-// Files as this library needs them: every failure is a file_error with the path and the system's reason.
+// File I/O: every failure is a file_error with the path and the system's reason.
 #pragma once
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ namespace data {
   throw file_error(path.string() + ": cannot " + std::string(action) + ": " + std::strerror(code));
 }
 
-/// An owned POSIX descriptor that closes itself.
+/// RAII owner of a POSIX file descriptor.
 class descriptor {
  public:
   descriptor() = default;
@@ -62,7 +62,7 @@ class descriptor {
 /// a signal.
 class input_file {
  public:
-  /// Throws file_error for a file that cannot be opened and for anything that is none.
+  /// Throws file_error for a path that cannot be opened or is not a file.
   explicit input_file(std::filesystem::path path) : path_(std::move(path)) {
     text::check_input_kind(path_);
     file_ = descriptor(path_, O_RDONLY, "open");
@@ -93,7 +93,7 @@ class input_file {
   std::uint64_t size_ = 0;
 };
 
-/// A new file written front to back. Nothing counts as written before close() returned.
+/// A new file written front to back. Data is guaranteed to be written only after close() returns.
 class output_file {
  public:
   /// Creates the file, or empties it. Throws file_error.
@@ -114,7 +114,7 @@ class output_file {
   /// Appends a text. Throws file_error.
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
-  /// Forces the content to the disk and closes.
+  /// Syncs the content to disk and closes.
   void close() {
     if (::fsync(file_.number()) != 0) throw_file_error(path_, "write");
     if (!file_.close()) throw_file_error(path_, "write");
@@ -125,7 +125,7 @@ class output_file {
   descriptor file_;
 };
 
-/// " (did you mean 'train.jsonl'?)": names in the folder of `path` that are like its own, or nothing.
+/// " (did you mean 'train.jsonl'?)": similar names in the folder of `path`, or nothing.
 inline std::string alike_names(const std::filesystem::path& path) {
   constexpr std::size_t most = 1000;
   std::vector<std::string> others;
@@ -136,8 +136,8 @@ inline std::string alike_names(const std::filesystem::path& path) {
   return did_you_mean(path.filename().string(), others);
 }
 
-/// Throws file_error with the reason, and with names in the same folder that are alike, unless this process may read
-/// the file `path`, or if it is none. Opens nothing, so that a pipe keeps what was written to it.
+/// Throws file_error with the reason, and with similar names in the same folder, if `path` is not a file or this
+/// process may not read it. Opens nothing, so that a pipe keeps its data.
 inline void check_readable(const std::filesystem::path& path) {
   struct stat status {};
   int code = 0;
@@ -173,7 +173,7 @@ inline std::string read_file(const std::filesystem::path& path) {
   }
 }
 
-/// one_line() of a part of a message: short.
+/// one_line() for a short part of a message.
 inline std::string printable(std::string_view text, std::size_t limit = 120) { return one_line(text, limit); }
 
 }  // namespace data

@@ -1,4 +1,4 @@
-// Pictures as the vision tower reads them, made when they are asked for and kept while there is room.
+// LRU cache of image patches for the vision tower.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@
 RLCORE_BEGIN
 namespace data {
 
-/// Patches are many times larger than their file: 4704 bytes for each 14 x 14 pixels. They belong to everybody who
-/// holds a pointer; the cache holds those asked for last, up to its limit, so that the samples of a prompt and the
-/// micro-batches of a step decode a picture once. May be used by several threads.
+/// Patches are many times larger than their file: 4704 bytes for each 14 x 14 pixels. Ownership is shared by all
+/// pointers; the cache keeps the most recently used ones, up to its limit, so that the samples of a prompt and the
+/// micro-batches of a step decode an image once. May be used by several threads.
 class image_cache {
  public:
   using pointer = std::shared_ptr<const image::patches>;
@@ -30,13 +30,13 @@ class image_cache {
 
   const image::processor& processor() const noexcept { return processor_; }
 
-  /// The patches of a picture. Throws data_error that begins with its name: it cannot be decoded, or its file is not
-  /// what it was.
+  /// The patches of an image. Throws data_error that begins with its name if it cannot be decoded or its file has
+  /// changed.
   pointer operator()(const image_file& file);
 
-  /// The most bytes of patches that it holds.
+  /// Maximum bytes of patches in the cache.
   std::size_t limit() const noexcept { return limit_; }
-  /// Bytes of patches that the cache holds.
+  /// Bytes of patches in the cache.
   std::size_t bytes() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return held_;
@@ -53,7 +53,7 @@ class image_cache {
 
   image::processor processor_;
   std::size_t limit_, held_ = 0;
-  std::list<entry> kept_;  ///< the one asked for last is the first
+  std::list<entry> kept_;  ///< most recently used first
   std::map<content_hash, std::list<entry>::iterator> places_;
   mutable std::mutex mutex_;
 };

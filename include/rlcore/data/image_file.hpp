@@ -1,4 +1,4 @@
-// A picture of a row, as yet undecoded.
+// Encoded image file of a row.
 #pragma once
 
 #include <cstddef>
@@ -28,23 +28,23 @@ struct content_hash {
 /// Two hashes of 64 bits, of eight bytes at a time.
 content_hash hash_of(std::span<const unsigned char> bytes) noexcept;
 
-/// The bytes of a picture's file, or where they are. Pixels are made on demand: image_cache.
+/// The bytes of an image file, or its path. image_cache decodes it on demand.
 struct image_file {
   std::string name;                  ///< "train.jsonl: row 3: images[0] (a.png)", the beginning of messages
-  std::vector<unsigned char> bytes;  ///< empty: those of the file at `path`
+  std::vector<unsigned char> bytes;  ///< empty: read from the file at `path`
   std::filesystem::path path;
-  image::size size;   ///< in pixels, as the header says
-  content_hash hash;  ///< of the bytes: equal files are one picture
+  image::size size;   ///< in pixels, from the header
+  content_hash hash;  ///< of the bytes: equal files are one image
 };
 
-/// Pictures are shared by what shows them: prompts, requests, micro-batches.
+/// Images are shared by prompts, requests and micro-batches.
 using image_pointer = std::shared_ptr<const image_file>;
 
 /// The bytes of a file on the disk. Throws data_error.
 std::vector<unsigned char> read_image_bytes(const std::filesystem::path& path, const std::string& name);
 
-/// Reads the header. Bytes that came from a file `at` are not kept: they are read again when they are needed. Throws
-/// data_error "<name>: ..." for what image::decode() refuses by the header.
+/// Reads the header. Bytes from a file `at` are not kept: they are read again when needed. Throws data_error "<name>:
+/// ..." for headers that image::decode() refuses.
 image_pointer make_image_file(std::string name, std::vector<unsigned char> bytes, std::filesystem::path at,
                               const image::decode_settings& decode);
 

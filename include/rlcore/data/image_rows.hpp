@@ -1,4 +1,4 @@
-// Rows with pictures: marks in the messages, files in a column, and as many tokens as the model sees of each.
+// Multimodal rows: <image> marks in the messages, image files in a column, and expansion of image tokens.
 #pragma once
 
 #include <algorithm>
@@ -25,17 +25,17 @@ namespace data {
 
 class image_cache;
 
-/// How rows with pictures are read.
+/// How rows with images are read.
 struct image_settings {
   std::string image_key = "images", video_key = "videos";      ///< columns: data.image_key, data.video_key
-  std::optional<image::processor_settings> processor = {};     ///< the model's; unset: it reads no pictures
-  std::int32_t token = -1;                                     ///< its place of a picture's row: <|image_pad|>
-  std::int32_t video = -1;                                     ///< the same of a film: <|video_pad|>
-  std::string written = {};                                    ///< a picture in a text that no chat template writes
-  std::string model = "the model";                             ///< its name in messages
-  std::size_t most = std::numeric_limits<std::size_t>::max();  ///< pictures of a row: --data.max_images_per_prompt
-  bool strip = false;                                          ///< white space around marks, as OpenRLHF does
-  std::shared_ptr<image_cache> cache = {};                     ///< makes the patches; what is read shares it
+  std::optional<image::processor_settings> processor = {};     ///< the model's; unset: the model is text-only
+  std::int32_t token = -1;                                     ///< image placeholder token: <|image_pad|>
+  std::int32_t video = -1;                                     ///< video placeholder token: <|video_pad|>
+  std::string written = {};                                    ///< text for an image when no chat template is used
+  std::string model = "the model";                             ///< the model's name in error messages
+  std::size_t most = std::numeric_limits<std::size_t>::max();  ///< images per row: --data.max_images_per_prompt
+  bool strip = false;                                          ///< strips white space around marks, as OpenRLHF does
+  std::shared_ptr<image_cache> cache = {};                     ///< decodes the patches; shared by all rows
 };
 
 namespace detail {
@@ -46,54 +46,53 @@ inline std::string pictures_text(std::size_t count) {
   return std::to_string(count) + (count == 1 ? " picture" : " pictures");
 }
 
-/// Throws data_error for a row with pictures, which this reader does not support.
+/// Throws data_error for a row with images, which this reader does not support.
 void refuse_images(const row& from, std::span<const text::message> messages, std::size_t marks,
                    const image_settings& settings, const std::string& where);
 
 }  // namespace detail
 
-/// The pictures of a row, in the order of their places; the messages are cut at their marks. Nothing of both is
-/// changed where there are neither. Throws data_error with `where` unless every mark has a picture and every picture a
-/// mark, for videos, and for a row with pictures if the model reads none. `folder` is where relative paths start.
+/// The images of a row, in order; splits the messages at their marks. Changes nothing for rows without marks and
+/// images. Throws data_error with `where` unless every mark has an image and every image a mark, for videos, and
+/// for a row with images if the model is text-only. Relative paths start in `folder`.
 std::vector<image_pointer> take_images(const row& from, std::vector<text::message>& messages,
                                        const image_settings& settings, const std::string& where,
                                        const std::filesystem::path& folder);
 
-/// The same for another conversation that shows the `pictures` of the row: cuts it at its marks. Throws data_error with
-/// `where` unless it has as many.
+/// Splits another conversation with the same `pictures` at its marks. Throws data_error with `where` unless it has as
+/// many marks.
 void show_again(std::vector<text::message>& messages, std::size_t pictures, const image_settings& settings,
                 const std::string& where);
 
-/// How many tokens a picture takes, by its header. Throws data_error for one that is over 200 times as long as wide.
+/// Token count of an image, from its header. Throws data_error for one that is over 200 times as long as wide.
 std::size_t count_image_tokens(const image_file& of, const image_settings& settings);
 
-/// What became of the rows with pictures.
+/// Statistics of the rows with images.
 struct image_counts {
-  std::size_t rows = 0, left_out = 0;  ///< read; too long, of these
-  image::size largest = {};            ///< of the pictures that are left, the one with the most tokens
-  std::size_t most_tokens = 0;         ///< its tokens
+  std::size_t rows = 0, left_out = 0;  ///< rows read; rows of these dropped as too long
+  image::size largest = {};            ///< size of the kept image with the most tokens
+  std::size_t most_tokens = 0;         ///< token count of that image
 
-  /// Counts a row and, if it is left, its pictures. One without pictures does not count.
+  /// Counts a row and, if it is kept, its images. Ignores rows without images.
   void add_row(std::span<const image_pointer> shown, const image_settings& settings, bool is_left);
 };
 
-/// How many tokens are added where each picture's one becomes as many as the picture takes.
+/// Number of tokens added when each image token is expanded to the image's token count.
 inline std::size_t count_added_tokens(std::span<const image_pointer> images, const image_settings& settings) {
   std::size_t added = 0;
   for (const image_pointer& i : images) added += count_image_tokens(*i, settings) - 1;
   return added;
 }
 
-/// Throws data_error unless there is one image token for each picture.
+/// Throws data_error unless the row has one image token for each image.
 void check_image_tokens(std::span<const std::int32_t> ids, std::size_t pictures, const image_settings& settings,
                         const std::string& where);
 
-/// A message as text: its words, and each picture as settings.written says.
+/// A message as text, with settings.written for each image.
 std::string written_text(const text::message& m, const image_settings& settings);
 
-/// Calls each(id, count) for every token with how often it stands in the sequence that the model reads: once, and an
-/// image token as often as its picture has rows. The k-th image token is that of picture k; check_image_tokens() has
-/// passed.
+/// Calls each(id, count) for every token with its count in the expanded sequence: 1, or the token count of its image
+/// for an image token. The k-th image token belongs to image k; check_image_tokens() must have passed.
 template <class Each>
 void for_expanded_tokens(std::span<const std::int32_t> ids, std::span<const image_pointer> images,
                          const image_settings& settings, Each&& each) {
@@ -102,7 +101,7 @@ void for_expanded_tokens(std::span<const std::int32_t> ids, std::span<const imag
     each(id, id == settings.token && picture < images.size() ? count_image_tokens(*images[picture++], settings) : 1);
 }
 
-/// The sequence that the model reads.
+/// The model's input sequence, with expanded image tokens.
 std::vector<std::int32_t> expand_image_tokens(std::vector<std::int32_t> ids, std::span<const image_pointer> images,
                                               const image_settings& settings);
 

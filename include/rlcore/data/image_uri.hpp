@@ -1,4 +1,4 @@
-// A picture small enough for a page.
+// Data URI of an image, downscaled for HTML reports.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace data {
 
 inline constexpr const char* png_uri_begins = "data:image/png;base64,";
 
-/// The picture as a PNG in a data URI, made smaller where a side is longer than `longest` pixels. Throws data_error
-/// that begins with the picture's name where it cannot be decoded.
+/// The image as a PNG in a data URI, downscaled if a side is longer than `longest` pixels. Throws data_error that
+/// begins with the image's name if it cannot be decoded.
 inline std::string image_uri(const image_file& file, const image::decode_settings& settings = {},
                              std::int64_t longest = 240) {
   try {

@@ -1,4 +1,4 @@
-// One order of rows over several data sets.
+// Interleaving and concatenation of datasets.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,12 @@ struct row_place {
   friend bool operator==(const row_place&, const row_place&) = default;
 };
 
-/// All rows of all sets, one set after the other.
+/// All rows of all datasets, concatenated.
 std::vector<row_place> concatenated(std::span<const std::size_t> sizes);
 
-/// Draws the set of each row with the given probabilities (they need not sum to 1) until every set has been seen whole;
-/// a set that ends sooner starts again (the rule "all_exhausted" of Hugging Face datasets). The order is a function of
-/// the arguments. Throws std::invalid_argument for empty sets, and probabilities that are not positive.
+/// Draws the dataset of each row with the given probabilities (they need not sum to 1) until every dataset is
+/// exhausted; one that ends sooner restarts (the rule "all_exhausted" of Hugging Face datasets). The order is a
+/// function of the arguments. Throws std::invalid_argument for empty sets, and probabilities that are not positive.
 std::vector<row_place> interleaved(std::span<const std::size_t> sizes, std::span<const double> probabilities,
                                    std::uint64_t seed);
 

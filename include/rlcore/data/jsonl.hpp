@@ -14,11 +14,11 @@
 RLCORE_BEGIN
 namespace data {
 
-/// One JSON object; `where` starts the data_error that anything else causes.
+/// Parses one JSON object; throws data_error that starts with `where` for anything else.
 row parse_row(std::string_view json, const std::string& where);
 
-/// The objects of `text`, which came from `file`. A byte order mark, CRLF and blank lines are accepted; lines are
-/// counted from 1 in messages.
+/// Parses the objects of `text`, read from `file`. Accepts a byte order mark, CRLF and blank lines; messages count
+/// lines from 1.
 std::vector<row> parse_jsonl(std::string_view text, const std::string& file);
 
 /// Throws file_error, or data_error with the number of the line.
@@ -29,7 +29,7 @@ inline std::vector<row> read_jsonl(const std::filesystem::path& path) {
 /// A .json file: one array of objects, or JSON Lines.
 std::vector<row> read_json(const std::filesystem::path& path);
 
-/// One line per row, UTF-8 as it is.
+/// One line per row, UTF-8 unescaped.
 inline std::string to_jsonl(std::span<const row> rows) {
   std::string lines;
   for (const row& r : rows) lines += text::exact_dump(r) + '\n';

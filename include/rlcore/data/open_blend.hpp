@@ -1,5 +1,5 @@
-// --dataset a.jsonl,folder,folder@part of OpenRLHF: local files and folders, one after the other or mixed. Reads
-// Parquet when the build has it (see table.hpp).
+// --dataset a.jsonl,folder,folder@part of OpenRLHF: local files and folders, concatenated or interleaved. Reads Parquet
+// when the build has it (see table.hpp).
 #pragma once
 
 #include <algorithm>
@@ -24,13 +24,13 @@
 RLCORE_BEGIN
 namespace data {
 
-/// The data to read; the flags have the same names.
+/// The datasets to read; the flags have the same names.
 struct blend_settings {
   std::string datasets = {};       ///< comma-separated paths; folder@sub is a folder inside a folder
-  std::string probabilities = {};  ///< comma-separated, one per data set; empty: one set after the other
+  std::string probabilities = {};  ///< comma-separated, one per data set; empty: concatenate
   std::string split = "train";
   std::uint64_t seed = 42;
-  std::size_t max_samples = 0;  ///< of each set, and of all together; 0: all
+  std::size_t max_samples = 0;  ///< per dataset, and in total; 0: all
 };
 
 /// The items of "a, b,c" without blanks around them.
@@ -41,7 +41,7 @@ std::vector<std::string> comma_separated(std::string_view text);
 /// files are "train".
 std::vector<std::filesystem::path> split_files(const std::filesystem::path& folder, std::string_view split);
 
-/// The file itself; of a folder, the files that belong to a split. Throws data_error if there are none.
+/// The file itself; of a folder, the files that belong to a split. Throws data_error if no file belongs to it.
 std::vector<std::filesystem::path> table_files(const std::filesystem::path& place, std::string_view split);
 
 /// The files of one data set.
@@ -50,7 +50,7 @@ struct set_files {
   std::vector<std::filesystem::path> files;
 };
 
-/// Finds one data set of the list and checks that each of its files can be read. Throws file_error or data_error.
+/// Finds one dataset of the list and checks that each of its files is readable. Throws file_error or data_error.
 set_files find_set(const std::string& name, const std::string& split);
 
 /// Finds all sets of a comma-separated list, before any of them is read. Throws file_error or data_error.

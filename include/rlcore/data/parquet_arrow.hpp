@@ -1,4 +1,4 @@
-// The definitions of parquet.hpp: files through Arrow C++.
+// Parquet files by Arrow C++: the definitions of parquet.hpp.
 #pragma once
 
 #include <arrow/api.h>
@@ -22,14 +22,14 @@
 RLCORE_BEGIN
 namespace data {
 
-/// Throws Error "<where>: <Arrow's message>" in one line unless the status is good.
+/// Throws Error "<where>: <Arrow's message>" in one line unless the status is ok.
 template <class Error>
 void check_arrow(const arrow::Status& status, const std::string& where) {
   if (status.ok()) return;
   const std::string detail = status.detail() ? " (" + status.detail()->ToString() + ")" : "";  // e.g. the errno
   throw Error(where + ": " + printable(status.message(), 300) + printable(detail));
 }
-/// The value, unless the status is not good: then it throws the same.
+/// The value; throws the same error if the status is not ok.
 template <class Error, class T>
 T check_arrow(arrow::Result<T> result, const std::string& where) {
   check_arrow<Error>(result.status(), where);
@@ -38,7 +38,7 @@ T check_arrow(arrow::Result<T> result, const std::string& where) {
 
 namespace detail {
 
-/// Bytes as a JSON value of their own kind.
+/// Bytes as a JSON binary value.
 inline row binary_row(std::string_view bytes) { return row::binary({bytes.begin(), bytes.end()}); }
 
 /// Element i of an array of booleans, numbers, texts or bytes; unset for an array of anything else.
@@ -136,10 +136,9 @@ inline void append_rows(const arrow::Table& columns, const std::string& where, s
   }
 }
 
-/// See parquet.hpp.
 RLCORE_INLINE std::vector<row> read_parquet(const std::filesystem::path& path) {
   const std::string where = path.string();
-  static_cast<void>(input_file(path));  // our own words for a missing file
+  static_cast<void>(input_file(path));  // our own error text for a missing file
   std::vector<row> rows;
   try {
     const auto file = check_arrow<file_error>(arrow::io::ReadableFile::Open(where), where);
@@ -147,7 +146,7 @@ RLCORE_INLINE std::vector<row> read_parquet(const std::filesystem::path& path) {
     check_arrow<data_error>(builder.Open(file), where + ": not a readable Parquet file");
     std::unique_ptr<parquet::arrow::FileReader> reader;
     check_arrow<data_error>(builder.Build(&reader), where + ": not a readable Parquet file");
-    // Group by group: Arrow cannot assemble some nested columns across groups, and it needs less memory.
+    // One row group at a time: Arrow cannot assemble some nested columns across groups, and it needs less memory.
     for (int group = 0; group < reader->num_row_groups(); ++group) {
       const auto columns = check_arrow<data_error>(reader->ReadRowGroup(group), where + ": cannot decode");
       check_arrow<data_error>(columns->ValidateFull(), where + ": damaged content");
@@ -159,7 +158,6 @@ RLCORE_INLINE std::vector<row> read_parquet(const std::filesystem::path& path) {
   return rows;
 }
 
-/// See parquet.hpp.
 RLCORE_INLINE void write_parquet(const std::filesystem::path& path, std::span<const row> rows) {
   const std::string where = path.string();
   if (rows.empty()) throw data_error(where + ": no rows to write");

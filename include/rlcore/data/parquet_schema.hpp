@@ -1,4 +1,4 @@
-// The schema of a Parquet file from the JSON rows that go into it.
+// Parquet schema inference from JSON rows.
 #pragma once
 
 #include <arrow/api.h>
@@ -18,8 +18,8 @@ namespace data {
 /// The kinds of JSON values that columns have.
 enum class value_kind { null, boolean, integer, real, string, bytes, list, structure };
 
-/// The type that all values seen so far have in common: null gives way to anything, an integer to a real; lists and
-/// objects are merged inside, a key that some objects lack is null there.
+/// The common type of all values so far: null promotes to any type, integer to real; lists and objects are merged
+/// recursively, missing keys of objects are null.
 struct value_type {
   value_kind kind = value_kind::null;
   std::vector<std::pair<std::string, value_type>> fields{};  ///< of a structure, in order of appearance
@@ -61,7 +61,7 @@ struct value_type {
   }
 };
 
-/// The type of a column: int64, float64, utf8, binary and bool, lists and structures of them; null where no value was
+/// The type of a column: int64, float64, utf8, binary and bool, lists and structures of them; null if no value was
 /// seen.
 inline std::shared_ptr<arrow::DataType> arrow_type(const value_type& type) {
   switch (type.kind) {

@@ -1,4 +1,4 @@
-// Prompts for reinforcement learning from rows with verl's columns.
+// Prompt dataset for reinforcement learning, from rows with verl's columns.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +26,11 @@ struct prompt {
   std::vector<std::int32_t> ids;                   ///< with the generation prompt at the end
   std::string data_source, ground_truth, ability;  ///< ability is empty when the column is absent
   row extra;                                       ///< extra_info, or null
-  std::vector<image_pointer> images{};             ///< picture k stands where the k-th run of image tokens does
-  std::size_t row_number = 0;                      ///< in all files together, before filtering
+  std::vector<image_pointer> images{};             ///< image k belongs to the k-th run of image tokens
+  std::size_t row_number = 0;                      ///< over all files, before filtering
 };
 
-/// What a prompt is beside its tokens: two with equal words and sizes may show different pictures.
+/// Identifies a prompt beyond its tokens: prompts with equal text and image sizes may have different images.
 inline std::vector<content_hash> image_hashes(const prompt& p) {
   std::vector<content_hash> hashes;
   for (const image_pointer& i : p.images) hashes.push_back(i->hash);
@@ -44,7 +44,7 @@ struct prompt_settings {
   bool filter_overlong_prompts = false;
   data::truncation truncation = data::truncation::error;
   std::string label_key = {};       ///< column of the ground truth; empty: reward_model.ground_truth
-  std::string default_source = {};  ///< data_source of rows that have no such column
+  std::string default_source = {};  ///< data_source of rows without that column
   bool needs_truth = true;  ///< false: rows may lack data_source and reward_model (they are scored by a reward model)
   image_settings images = {};
 };
@@ -52,34 +52,33 @@ struct prompt_settings {
 /// The prompts of a run, in the order of their rows.
 struct prompt_dataset {
   std::vector<prompt> prompts;
-  std::shared_ptr<image_cache> cache = {};  ///< makes the patches of their pictures; null: pictures are ignored
-  std::size_t rows_read = 0;                ///< size() is what is left after filter_overlong_prompts
+  std::shared_ptr<image_cache> cache = {};  ///< decodes the patches of their images; null: images are ignored
+  std::size_t rows_read = 0;                ///< before filter_overlong_prompts; size() is after it
   image_counts images = {};
 
   std::size_t size() const noexcept { return prompts.size(); }
-  /// Prompt i of those that are left.
+  /// Prompt i of those that are kept.
   const prompt& operator[](std::size_t i) const { return prompts[i]; }
 };
 
 /// The prompt column: a list of {role, content}, or a string, which is one message of the user.
 std::vector<text::message> read_messages(const row& from, const std::string& key, const std::string& where);
 
-/// Everything of one row but its token ids. An integer as ground truth counts as its digits,
-/// {target: ...} as its JSON.
+/// Reads one row, without token ids. A ground truth that is an integer becomes its digits, {target: ...} its JSON.
 prompt read_prompt(const row& from, const prompt_settings& settings, const std::string& where);
 
 namespace detail {
 
-/// Gives a prompt the tokens that the model reads, cut to the limit. False if it is to be left out as too long. Throws
-/// data_error with `where`; pictures are not cut: what is left of one fits none.
+/// Expands the image tokens of a prompt and truncates it to the limit. False if the prompt is to be dropped as too
+/// long. Throws data_error with `where`, also for a prompt with images that is too long.
 bool settle_length(prompt& p, const prompt_settings& settings, image_counts& counts, const std::string& where);
 
 }  // namespace detail
 
 /// Reads all rows of all tables in order. `encode` turns std::vector<text::message> into token ids (chat template with
-/// generation prompt, then tokenizer), with one image token for each picture; `check_source` throws data_error for a
-/// data_source without a reward function, so that it is met now and not at some later step. Throws data_error naming
-/// file, row and column.
+/// generation prompt, then tokenizer), with one image token for each image; `check_source` throws data_error for a
+/// data_source without a reward function, so that it fails now and not at a later step. Throws data_error naming file,
+/// row and column.
 template <class Encode, class CheckSource>
 prompt_dataset make_prompts(std::span<const table> tables, const prompt_settings& settings, Encode&& encode,
                             CheckSource&& check_source) {
@@ -164,7 +163,7 @@ RLCORE_INLINE prompt read_prompt(const row& from, const prompt_settings& setting
       throw data_error(where + ": column 'reward_model' is " + printable(text::json_text(reward)) +
                        "; expected {style, ground_truth}");
     const row& truth = column(reward, "ground_truth", where + ": column 'reward_model'");
-    const bool targets = truth.is_object() && truth.contains("target");  // of search answers
+    const bool targets = truth.is_object() && truth.contains("target");  // search answers
     p.ground_truth = is_integer(truth) ? text::integer_digits(truth)
                      : targets         ? text::exact_dump(truth)
                                        : string_column(reward, "ground_truth", where + ": column 'reward_model'");

@@ -1,4 +1,4 @@
-// A row of a data set: a JSON object, whatever file it came from.
+// Dataset row: a JSON object, for every file format.
 #pragma once
 
 #include <algorithm>
@@ -23,12 +23,12 @@ struct table {
   std::vector<row> rows;
 };
 
-/// "<file>: row <i>" (counted from 0), the beginning of every message about a row.
+/// "<file>: row <i>" (counted from 0), the prefix of every error message about a row.
 inline std::string row_text(const std::string& file, std::size_t index) {
   return file + ": row " + std::to_string(index);
 }
 
-/// The names of the columns, with commas between.
+/// The names of the columns, comma-separated.
 inline std::string column_names(const row& of) {
   std::string list;
   for (const auto& [key, value] : of.items()) list += (list.empty() ? "" : ", ") + data::printable(key);
@@ -44,7 +44,7 @@ inline const row& column(const row& from, const std::string& name, const std::st
                    data::printable(column_names(from), 300) + did_you_mean(name, names));
 }
 
-/// Whether a row has something in a column: neither null, an empty text, nor a list of nothing but null.
+/// Whether a column of the row has content: not null, an empty text or a list of nulls.
 inline bool has_content(const row& from, const std::string& key) {
   const auto found = from.find(key);
   if (found == from.end() || found->is_null()) return false;

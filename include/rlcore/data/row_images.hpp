@@ -1,4 +1,4 @@
-// The pictures of a row: the column `images`.
+// Reads the column `images` of a row.
 #pragma once
 
 #include <array>
@@ -51,7 +51,7 @@ class image_value {
     return make_image_file(named(shown), *std::move(bytes), {}, decode_);
   }
   image_pointer from_text(std::string_view given) const;
-  /// A relative path starts in the folder of the rows' file, or else in the working directory.
+  /// Resolves a relative path in the folder of the rows' file, or else in the working directory.
   std::filesystem::path find(std::string_view given) const;
 
   std::string name_;
@@ -61,9 +61,9 @@ class image_value {
 
 }  // namespace detail
 
-/// The pictures in column `key` of a row, in order; none if it has no content. An element is a path, {"bytes": ...}
-/// (base64 in JSON), {"path": ...} or a data URI; `folder` is where relative paths start. Only headers are read. Throws
-/// data_error with `where` and the number of the picture.
+/// The images in column `key` of a row, in order; none if it has no content. An element is a path, {"bytes": ...}
+/// (base64 in JSON), {"path": ...} or a data URI; relative paths start in `folder`. Only headers are read. Throws
+/// data_error with `where` and the index of the image.
 std::vector<image_pointer> read_images(const row& from, const std::string& key, const std::string& where,
                                        const std::filesystem::path& folder, const image::decode_settings& decode = {});
 
@@ -139,7 +139,7 @@ RLCORE_INLINE std::vector<image_pointer> read_images(const row& from, const std:
   };
   if (value.is_array())
     for (const row& element : value) {
-      if (!element.is_null()) read(element);  // rows of words may have [null]
+      if (!element.is_null()) read(element);  // text-only rows may have [null]
     }
   else
     read(value);

@@ -1,4 +1,4 @@
-// The order in which an epoch visits the rows.
+// Shuffled or sequential sampler of row indices.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ RLCORE_BEGIN
 namespace data {
 
 /// The numbers 0 to n - 1, shuffled (Fisher-Yates) or in order. A pure function of its arguments: a resumed run needs
-/// to know seed and epoch only. Throws std::invalid_argument when n does not fit 32 bits.
+/// only seed and epoch. Throws std::invalid_argument when n does not fit 32 bits.
 inline std::vector<std::uint32_t> epoch_order(std::size_t n, std::uint64_t seed, std::uint64_t epoch, bool shuffle) {
   if (n > UINT32_MAX) throw std::invalid_argument("rlcore: epoch_order of more than 2^32 - 1 rows");
   std::vector<std::uint32_t> order(n);

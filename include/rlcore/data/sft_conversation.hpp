@@ -1,4 +1,4 @@
-// A conversation as an example for supervised fine-tuning: every turn of the assistant is learnt, nothing else.
+// Multi-turn SFT example: the loss covers the assistant turns only.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 RLCORE_BEGIN
 namespace data {
 
-/// Which of the assistant's turns are learnt.
+/// The assistant turns that are trained on.
 enum class learnt_turns { all, last };
 
-/// The conversation in the template's words. What the assistant wrote is tokenized apart from what stands before it, as
-/// it will be generated: its tokens never merge with those of the open header. (Where they would have, the tokens
-/// differ from those of the whole text; verl takes the pieces, too.)
+/// Renders the conversation with the chat template. Assistant content is tokenized separately from the text before it,
+/// as in generation: its tokens never merge with those of the header. (Where they would merge, the tokens differ from
+/// those of the whole text; verl also tokenizes the pieces.)
 inline sft_example conversation_example(const text::chat_template& chat, const text::tokenizer& tokenizer,
                                         std::span<const text::message> messages, const text::render_options& options,
                                         learnt_turns which = learnt_turns::all) {

@@ -1,4 +1,4 @@
-// Examples for supervised fine-tuning: tokens, with marks for those that the assistant wrote.
+// Examples for supervised fine-tuning (SFT): tokens, and a mask of the assistant tokens.
 #pragma once
 
 #include <algorithm>
@@ -16,15 +16,15 @@
 RLCORE_BEGIN
 namespace data {
 
-/// One row of tokens. The prediction at position t is about token t + 1, and it counts if and only if the assistant
-/// wrote that token. The first token of a response is thus learnt from the last token before it, and the end mark from
-/// the last token of the content.
+/// One row of tokens. Position t predicts token t + 1, and it counts in the loss if and only if the assistant wrote
+/// that token. So the first token of a response is predicted at the last token before it, and the end mark at the last
+/// token of the content.
 struct sft_example {
   std::vector<std::int32_t> tokens;
   std::vector<std::uint8_t> written;    ///< 1 for a token of the assistant (content, tool call, end mark), otherwise 0
-  std::vector<image_pointer> images{};  ///< picture k stands where the k-th run of image tokens does
+  std::vector<image_pointer> images{};  ///< image k belongs to the k-th run of image tokens
 
-  /// Does the prediction at position t count?
+  /// Whether the prediction at position t counts in the loss.
   bool counts(std::size_t t) const noexcept { return t + 1 < tokens.size() && written[t + 1] != 0; }
   /// The number of predictions that count.
   std::size_t trained() const noexcept {
@@ -37,21 +37,21 @@ struct sft_example {
     return mask;
   }
 
-  /// Appends tokens that the assistant wrote, or that it did not write.
+  /// Appends tokens, marked as written by the assistant or not.
   void append(std::span<const std::int32_t> ids, bool by_assistant) {
     tokens.insert(tokens.end(), ids.begin(), ids.end());
     written.resize(tokens.size(), by_assistant);
   }
 };
 
-/// Cuts the row and its marks to at most `max_length` tokens (0: no limit) as `mode` says; `middle` is not allowed.
-/// Throws data_error starting with `where` if the row is too long for truncation::error, or too long and has pictures,
-/// or nothing is left to learn.
+/// Truncates the row and its marks to at most `max_length` tokens (0: no limit) by `mode`; `middle` is not allowed.
+/// Throws data_error starting with `where` if the row is too long for truncation::error, or too long and has images, or
+/// no trained token is left.
 void truncate(sft_example& example, std::size_t max_length, truncation mode, const std::string& where);
 
-/// Makes prompt + response + eos, cut by truncate(). The prompt may have pictures, with all their tokens. Throws
-/// data_error starting with `where` when the prompt is empty, the row is too long, or truncation leaves nothing to
-/// learn.
+/// Makes prompt + response + eos, cut by truncate(). The prompt may have images, with expanded tokens. Throws
+/// data_error starting with `where` when the prompt is empty, the row is too long, or truncation leaves no trained
+/// token.
 sft_example make_sft_example(std::span<const std::int32_t> prompt, std::span<const std::int32_t> response,
                              std::int32_t eos, std::size_t max_length, truncation mode, const std::string& where,
                              std::vector<image_pointer> images = {});

@@ -1,4 +1,4 @@
-// Pictures of supervised rows: as many tokens as the model sees of each, none of which is learnt.
+// Images of SFT examples: expansion of image tokens, which are masked from the loss.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,9 @@
 RLCORE_BEGIN
 namespace data {
 
-/// Gives an example its pictures: the one token of each becomes as many as the picture takes, and no such token counts
-/// as written, whoever's turn it stands in. Throws data_error with `where` unless there is one token for each picture.
+/// Attaches images to an example: each image token is expanded to the image's token count, and image tokens are
+/// masked from the loss in every turn. Throws data_error with `where` unless the example has one image token for each
+/// image.
 inline sft_example with_images(sft_example example, std::vector<image_pointer> images, const image_settings& settings,
                                const std::string& where) {
   check_image_tokens(example.tokens, images.size(), settings, where);

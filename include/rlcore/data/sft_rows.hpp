@@ -1,4 +1,4 @@
-// Supervised rows from the columns of a table: verl's two layouts and OpenRLHF's.
+// SFT examples from the columns of a table: verl's two layouts and OpenRLHF's.
 #pragma once
 
 #include <algorithm>
@@ -31,11 +31,11 @@ namespace data {
 
 /// The columns of a row.
 enum class sft_layout {
-  question,      ///< verl: a question and an answer, in columns or inside columns that are maps
+  question,      ///< verl: a question and an answer, in columns or inside map columns
   conversation,  ///< verl's data.multiturn: a list of messages, tools, a thinking switch
-  plain,         ///< OpenRLHF: input and output, the input written into a template of text
+  plain,         ///< OpenRLHF: input and output, the input inserted into a text template
   chat,          ///< OpenRLHF's apply_chat_template: texts or lists of messages
-  text           ///< OpenRLHF's pretrain_mode: one text, all of it learnt
+  text           ///< OpenRLHF's pretrain_mode: one text, trained on all tokens
 };
 
 /// How rows become examples.
@@ -50,11 +50,11 @@ struct sft_settings {
   std::optional<bool> enable_thinking = {};  ///< question, chat: for every row
   std::size_t max_length = 1024;
   data::truncation truncation = data::truncation::error;
-  std::size_t max_rows = 0;    ///< only the first so many; 0: all
-  image_settings images = {};  ///< of rows with pictures
+  std::size_t max_rows = 0;    ///< reads only the first max_rows; 0: all
+  image_settings images = {};  ///< of rows with images
 };
 
-/// The examples of all rows that were kept, in order.
+/// The examples of all kept rows, in order.
 struct sft_rows {
   std::vector<sft_example> examples;
   std::size_t rows_read = 0;  ///< OpenRLHF drops rows that are empty or whose prompt leaves no room
@@ -155,7 +155,7 @@ class sft_reader {
     eos_text_ = tokenizer.token_of(eos_);
   }
 
-  /// Reads one row; empty for a row that OpenRLHF drops. Paths of pictures start in `folder`. Throws data_error
+  /// Reads one row; empty for a row that OpenRLHF drops. Relative image paths start in `folder`. Throws data_error
   /// starting with `where`.
   std::optional<sft_example> operator()(const row& from, const std::string& where,
                                         const std::filesystem::path& folder = {}) const {
@@ -223,7 +223,7 @@ class sft_reader {
     return example;
   }
 
-  /// OpenRLHF tokenizes prompt and response together and counts the prompt's tokens alone.
+  /// OpenRLHF tokenizes prompt and response together, and the prompt alone to count its tokens.
   std::optional<sft_example> plain(const row& from, const std::string& where,
                                    const std::filesystem::path& folder) const {
     std::vector<text::message> asked{
@@ -264,8 +264,8 @@ class sft_reader {
         with_images(conversation_example(*chat_, tokenizer_, messages, {.enable_thinking = settings_.enable_thinking},
                                          settings_.learnt),
                     std::move(images), settings_.images, where);
-    // What the template writes behind the last end mark is not there when the model stops; an end mark that is not the
-    // tokenizer's end of text is followed by that.
+    // The text of the template after the last end mark is dropped, since the model stops at the end mark; an end mark
+    // other than the tokenizer's eos is followed by the eos.
     while (!example.written.empty() && example.written.back() == 0)
       example.tokens.pop_back(), example.written.pop_back();
     const auto begin = std::find(example.written.rbegin(), example.written.rend(), 0);
@@ -294,7 +294,8 @@ class sft_reader {
     if (!text.ends_with(eos_text_)) (text += ' ') += eos_text_;
     return text;
   }
-  /// What is behind max_length, which may not be a picture. The token before becomes the end mark of a row.
+  /// Drops the tokens beyond max_length. Neither they nor the last kept token, which cut() replaces by the end mark,
+  /// may belong to an image.
   void drop_tail(sft_example& example, const std::string& where) const {
     const std::size_t length = example.tokens.size(), most = settings_.max_length;
     if (most == 0 || length <= most) return;
@@ -306,7 +307,7 @@ class sft_reader {
     example.tokens.resize(most);
     example.written.resize(most);
   }
-  /// A row that is too long loses its tail, but keeps its end mark.
+  /// Truncates the tail of a row that is too long, but keeps its end mark.
   std::optional<sft_example> cut(sft_example example, const std::string& where) const {
     drop_tail(example, where);
     if (example.tokens.empty()) return std::nullopt;
@@ -323,8 +324,8 @@ class sft_reader {
   std::string eos_text_;
 };
 
-/// Reads `count` rows: row_at(i) with the name where(i), and folder_at(i), in which paths of its pictures start. Throws
-/// data_error naming file, row and column; `files` names all.
+/// Reads `count` rows: row_at(i) with the name where(i), and relative image paths in folder_at(i). Throws data_error
+/// naming file, row and column; `files` names all.
 template <class RowAt, class Where, class FolderAt>
 sft_rows read_sft_rows(std::size_t count, RowAt&& row_at, Where&& where, FolderAt&& folder_at, const std::string& files,
                        const sft_settings& settings, const text::tokenizer& tokenizer,

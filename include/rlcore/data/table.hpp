@@ -1,5 +1,5 @@
-// Reading a data set by the extension of its file. With RLCORE_HAS_PARQUET and without RLCORE_COMPILED this header
-// brings in Arrow, which is slow to compile: include it where files are opened, nowhere else.
+// Reading JSON, JSONL and Parquet datasets, by file extension. With RLCORE_HAS_PARQUET and without RLCORE_COMPILED this
+// header includes Arrow, which is slow to compile: include it only where files are opened.
 #pragma once
 
 #include <filesystem>
@@ -22,15 +22,15 @@ inline constexpr bool has_parquet = true;
 inline constexpr bool has_parquet = false;
 #endif
 
-/// The line for a .parquet path in a program built without Arrow.
+/// The error message for a .parquet path in a program built without Arrow.
 inline std::string no_parquet_message(const std::filesystem::path& path) {
   return path.string() +
          ": this build has no Parquet; install Arrow C++ or `pip install pyarrow` and build again, or convert the file "
          "to .jsonl";
 }
 
-/// Throws what read_table() would throw before it reads: data_error for a kind of file that it does not know,
-/// file_error for a file that is not there or that this process may not read.
+/// Throws what read_table() would throw before it reads: data_error for an unknown file type, file_error for a file
+/// that does not exist or that this process may not read.
 inline void check_table(const std::filesystem::path& path) {
   const std::string extension = path.extension().string();
   if (extension != ".jsonl" && extension != ".json" && extension != ".parquet")

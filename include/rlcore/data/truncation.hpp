@@ -1,4 +1,4 @@
-// The treatment of rows with too many token ids (verl's data.truncation).
+// Truncation of rows with too many tokens (verl's data.truncation).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Advantages where the rewards are: compute_advantages(device, estimator, rewards, ..., advantages) with arrays of a
-// device, and compute_rewards(device, token_rewards, ...) with the KL in the reward.
+// Advantage estimation on a device: compute_advantages(device, estimator, rewards, ..., advantages) with device arrays,
+// and compute_rewards(device, token_rewards, ...) with the KL penalty in the reward.
 #pragma once
 
 #include "rlcore/device/advantages/advantage_device.hpp"

@@ -1,4 +1,4 @@
-// A device chosen at run time, so that programs are compiled once for all devices.
+// Type-erased device, chosen at run time, so that programs are compiled once for all devices.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +18,17 @@
 RLCORE_BEGIN
 
 /// Any device behind one virtual call per kernel; models `device`. Programs do not know at compile time whether the
-/// host can read its memory, so they use download() for results. The concept describes the members; the bits are those
-/// of the device inside. It belongs to one thread, like every device.
+/// host can read its memory, so they use download() for results. The concept describes the members; results are
+/// bit-identical to those of the wrapped device. Use it from one thread, like every device.
 class any_device : public any_loss_device {
  public:
   virtual std::string_view name() const = 0;
-  /// The device in full, for the head of a report: "cpu (avx512), 2 threads".
+  /// Full description of the device, for report headers: "cpu (avx512), 2 threads".
   virtual std::string description() const = 0;
   virtual bool batch_invariant() const = 0;
-  /// May the host read and write the memory after wait()?
+  /// Whether the host may read and write the memory after wait().
   virtual bool host_memory() const = 0;
-  /// The free bytes of memory that is not the host's.
+  /// The free bytes of device memory, if that is not host memory.
   virtual std::optional<std::size_t> available_bytes() const = 0;
 
   virtual weight_format compute_format() const = 0;
@@ -61,7 +61,7 @@ class any_device : public any_loss_device {
                                   std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row,
                                   const float* out, const float* dout, extent_t out_row, const float* statistics,
                                   float* dq) = 0;
-  /// 0 if the device inside has no attention in parts. The two functions below must not be called then.
+  /// 0 if the wrapped device has no partial attention; then the two functions below must not be called.
   virtual extent_t attention_tile() const = 0;
   virtual void attention_forward_part(const attention_shape& s, std::span<const attention_segment> segments,
                                       std::span<const attention_part> parts, const float* q, extent_t q_row, float* out,
@@ -76,7 +76,7 @@ class any_device : public any_loss_device {
   virtual void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) = 0;
   virtual void gelu_forward(float* y, const float* x, extent_t n) = 0;
   virtual void gelu_backward(float* dx, const float* dy, const float* x, extent_t n) = 0;
-  /// May the function below be called?
+  /// Whether the function below may be called.
   virtual bool reads_packed_rows() const { return false; }
   virtual void gather_packed_rows(float* /*y*/, const std::byte* /*packed*/, weight_format /*format*/,
                                   const std::int32_t* /*ids*/, extent_t /*count*/, extent_t /*i*/) {}

@@ -1,4 +1,4 @@
-// Numbers of a step in the memory of a device: uploaded once, chosen there by micro-batches.
+// Device arrays of a step: uploaded once, with rows gathered on the device per micro-batch.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 RLCORE_BEGIN
 
-/// A copy of `host` in the memory of the device.
+/// Copies `host` to device memory.
 template <class T, memory_device Device>
 tensor<T, 1, Device> to_device(Device& device, const std::vector<T>& host) {
   tensor<T, 1, Device> there(device, {static_cast<extent_t>(host.size())});
@@ -21,8 +21,8 @@ tensor<T, 1, Device> to_device(Device& device, const std::vector<T>& host) {
   return there;
 }
 
-/// The chosen rows of x, rows of `width` numbers one after the other: rows[0], rows[1], ... of them. Throws
-/// std::invalid_argument if x has no such row.
+/// Gathers rows[0], rows[1], ... of x, a contiguous matrix with rows of `width` numbers. Throws std::invalid_argument
+/// if x has no such row.
 template <device Device, class Index>
 tensor<float, 1, Device> rows_at(Device& device, const tensor<float, 1, Device>& x, std::span<const Index> rows,
                                  std::size_t width = 1) {

@@ -1,4 +1,4 @@
-// Sums of squares of neighbouring values, from which a norm can be put together that shows no shards.
+// Blockwise sums of squares, for a gradient norm that does not depend on sharding.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 RLCORE_BEGIN
 
-/// out[b] (host memory) = the sum of squares of values [b * block, (b + 1) * block) of x [n], in double: by the device,
-/// where it has that, else by the host.
+/// out[b] (host memory) = the sum of squares of values [b * block, (b + 1) * block) of x [n], in double: computed by
+/// the device if it supports that, else by the host.
 template <memory_device Device>
 void block_sums_of_squares(Device& device, const float* x, extent_t n, extent_t block, double* out) {
   if constexpr (requires { device.block_sums_of_squares(x, n, block, out); }) {

@@ -1,4 +1,4 @@
-// The host processor as a device: its own kernels for AVX-512, AVX2 and any other target, chosen at run time.
+// CPU device: kernels for AVX-512, AVX2 and any other target, chosen at run time.
 #pragma once
 
 #include <algorithm>
@@ -29,15 +29,15 @@
 RLCORE_BEGIN
 
 /// Device policy of the host. Calls of less than 4 microseconds stay on the calling thread; no result depends on the
-/// threads. One call at a time: a cpu object belongs to the thread that drives the model. Steady-state calls allocate
-/// nothing.
+/// threads. One call at a time: use a cpu object only from the thread that drives the model. Steady-state calls
+/// allocate nothing.
 class cpu : private cpu_kernels::work_sharing {
  public:
   static constexpr bool host_readable = true;
 
   /// threads = 0: one per core. `instruction_set` = "avx512_bf16", "avx512", "avx2", "portable" or empty for the best
   /// available; throws device_error if this processor lacks it, and for hf32; std::runtime_error if the program is
-  /// compiled for instructions that this processor lacks, or if this thread does not round as by default.
+  /// compiled for instructions that this processor lacks, or if this thread does not use the default rounding mode.
   explicit cpu(int threads = 0, std::string_view instruction_set = {}, compute type = compute::float32)
       : work_sharing(threads), kernels_(&cpu_kernels::choose(instruction_set)), compute_(type) {
     require_arithmetic_as_written();
@@ -55,7 +55,7 @@ class cpu : private cpu_kernels::work_sharing {
            (compute_ == compute::bfloat16 ? ", bfloat16), " : "), ") + std::to_string(threads()) +
            (threads() == 1 ? " thread" : " threads");
   }
-  /// Every sum has one order, whatever the call.
+  /// Every sum has one order, independent of the call.
   bool batch_invariant() const noexcept { return true; }
 
   // Memory: see cpu_kernels::allocate.
@@ -75,7 +75,7 @@ class cpu : private cpu_kernels::work_sharing {
   }
   void wait() noexcept {}
 
-  /// The weight format of training and scoring, which follows from the compute type.
+  /// The weight format of training and scoring, determined by the compute type.
   weight_format compute_format() const noexcept {
     return compute_ == compute::float32 ? weight_format::float32 : weight_format::bfloat16;
   }
@@ -318,7 +318,7 @@ class cpu : private cpu_kernels::work_sharing {
     });
   }
 
-  /// y = e^x, the exponential inside the kernels above.
+  /// y = e^x, the exponential of the kernels above.
   void exp(float* y, const float* x, extent_t n) { kernels_->exp(y, x, n); }
 
  private:
@@ -332,7 +332,7 @@ class cpu : private cpu_kernels::work_sharing {
     if (g.kind != cpu_kernels::operand::rows ||
         g.rows * std::min(g.depth, depth_block) < 2 * cpu_kernels::gemm_a_floats)
       return share(g);
-    // Several blocks of rows read B, so it is packed into panels once for all of them.
+    // Several blocks of rows read B, so it is packed into panels once.
     const extent_t panels = (g.columns + panel_width - 1) / panel_width, depth = g.depth;
     const float* b = reinterpret_cast<const float*>(g.b);
     float* packed = shared_scratch(panels * panel_width * std::min(depth, depth_block));
@@ -351,8 +351,8 @@ class cpu : private cpu_kernels::work_sharing {
       g.accumulate = true;
     }
   }
-  /// Threads share the longer side of C: panels of columns, or rows. If B is so small that every thread may read all of
-  /// it, they share the rows. Other kernels then find a row in the cache of the thread that made it.
+  /// Threads share the longer side of C: panels of columns, or rows. If B is small enough for every thread to read all
+  /// of it, they share the rows. Other kernels then find a row in the cache of the thread that computed it.
   void share(const cpu_kernels::gemm_arguments& g) {
     if (g.rows <= 0 || g.columns <= 0) return;
     const extent_t panels = (g.columns + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width;

@@ -1,11 +1,11 @@
-// The device concept: where tensors live and kernels run. Models, optimizers and rollouts are written against it alone.
+// The device concept: memory and kernels. Models, optimizers and rollouts depend only on it.
 //
 // Laws (docs/devices.md); a device whose batch_invariant() is false keeps only the third, up to rounding:
-//  1. The result for one row does not depend on the other rows of the call, on their number, or on threads: every sum
+//  1. The result for one row does not depend on other rows of the call, on their number, or on threads: every sum
 //     over a contracted dimension has one order.
 //  2. Gradients of weights are summed over rows in order, starting from the value in memory: splitting a call into
 //     several calls over consecutive rows changes no bit.
-//  3. Attention reads keys and values where its segments say: rows of activations in training, pages of the cache in
+//  3. Attention reads keys and values from its segments: rows of activations in training, pages of the KV cache in
 //     rollout; the order over keys is the same.
 #pragma once
 
@@ -31,45 +31,45 @@ struct norm_arguments {
 };
 
 /// Heads of grouped-query attention: `heads` query heads share `kv_heads` key heads, `scale` multiplies q . k. Without
-/// `causal` every row of a segment attends to all of its keys (the patches of a picture).
+/// `causal` every row of a segment attends to all of the segment's keys (the patches of an image).
 struct attention_shape {
   extent_t heads = 1, kv_heads = 1, head_dim = 0;
   float scale = 1;
   bool causal = true;
 };
 
-/// Positions of a page of cached keys and values.
+/// Positions per page of the KV cache.
 inline constexpr extent_t kv_page = 32;
 /// Pages that hold n positions.
 constexpr extent_t kv_pages(extent_t n) { return (n + kv_page - 1) / kv_page; }
-/// Floats of a page of one layer: keys and values of kv_page positions, in an order that is the device's own.
+/// Floats of a page of one layer: keys and values of kv_page positions, in a device-specific order.
 constexpr extent_t kv_page_size(const attention_shape& s) { return 2 * kv_page * s.kv_heads * s.head_dim; }
 
 /// Consecutive query rows of one sequence. Row first_row + i stands at position first_position + i and attends to the
 /// keys of positions 0 .. first_position + i, or, if not causal, 0 .. first_position + rows - 1. They lie in rows (key
 /// head h of position p is keys + p * key_row + h * head_dim, values likewise) or, if `pages` is not null, in a cache:
 /// `keys` is the layer's first page, and page pages[n], below layer_pages, holds the positions kv_page * n and
-/// following; `values` and `key_row` mean nothing then.
+/// following; `values` and `key_row` are then ignored.
 struct attention_segment {
   const float* keys = nullptr;
   const float* values = nullptr;
   extent_t key_row = 0, first_row = 0, rows = 0, first_position = 0;
   const std::int32_t* pages = nullptr;
-  extent_t layer_pages = 0;  ///< that the cache has of each layer
+  extent_t layer_pages = 0;  ///< pages per layer in the cache
 };
 
-/// The memory to which the gradients of one segment's keys and values are added, in the layout of the keys and values.
+/// The memory that accumulates the gradients of one segment's keys and values, in the layout of the keys and values.
 struct attention_segment_gradient {
   float* keys = nullptr;
   float* values = nullptr;
 };
 
 /// The format of a device's packed weights. Training uses the format of the device's compute type; int8 (one scale per
-/// output) is for generation alone.
+/// output) is for generation only.
 enum class weight_format : unsigned char { float32, bfloat16, int8 };
 
-/// The state of a row's softmax(logits / temperature) after some of its columns: the sums in the device's own form,
-/// relative to the largest logit so far, and the target's logit once it has been seen.
+/// The state of a row's softmax(logits / temperature) after some of its columns: the sums in a device-specific form,
+/// relative to the largest logit so far, and the target's logit once its column has been processed.
 struct log_prob_state {
   double total = 0, weighted = 0;
   float top = 0, target = 0;
@@ -94,14 +94,14 @@ struct sampling_arguments {
   float min_p = 0;
 };
 
-/// Memory of a device. `upload` reads and `download` writes host memory; both return when the host memory may be
-/// reused.
+/// A device's memory functions. `upload` reads and `download` writes host memory; both return when the host memory may
+/// be reused.
 template <class D>
 concept device_memory = memory_device<D> && requires(D& d) {
   { d.name() } -> std::convertible_to<std::string_view>;
 };
 
-/// A device in full, for the head of a report: its description() if it has one, its name otherwise.
+/// Full description of a device, for report headers: its description() if it has one, else its name.
 template <class D>
 std::string describe(const D& d) {
   if constexpr (requires { d.description(); }) {
@@ -121,9 +121,9 @@ concept device = device_memory<D> &&
              std::span<const attention_segment> segments, std::span<const attention_segment_gradient> gradients,
              const adamw_step& step, weight_format format, std::byte* bytes, const std::byte* packed,
              log_prob_state* states, const sampling_arguments& arguments, const double* uniform, std::int32_t* tokens) {
-  // do laws 1 and 2 hold to the bit?
+  // whether laws 1 and 2 hold to the bit
   { d.batch_invariant() } -> std::same_as<bool>;
-  // the format in which training multiplies; bytes of a packed weight [o,i]; packed, format, weight, o, i
+  // the weight format of training; bytes of a packed weight [o,i]; packed, format, weight, o, i
   { d.compute_format() } -> std::same_as<weight_format>;
   { d.packed_bytes(format, n, n) } -> std::same_as<std::size_t>;
   d.pack_weight(bytes, format, x, n, n);
@@ -146,7 +146,7 @@ concept device = device_memory<D> &&
   d.rms_norm_backward_weight(norm, y, x, n, x, x, n);
   // pairs (j, j + w/2) turned by +-angle in place: x, row, heads, w, positions, cosine[p,w/2], sine[p,w/2], t, inverse
   d.rope(y, n, n, n, ids, x, x, n, flag);
-  // keys and values of the segments' rows into their pages: the layer's first page, keys, values, row of both
+  // writes keys and values of the segments' rows to their pages: the layer's first page, keys, values, row of both
   d.store_keys_values(heads, segments, y, x, x, n);
   // out = softmax(scale q k^T) v: q, row of q, out, row of out, statistics[t,heads,2]
   d.attention_forward(heads, segments, x, n, y, n, y);
@@ -181,14 +181,14 @@ concept device = device_memory<D> &&
   // states, logits[t,w], t, w, first column, targets, temperature; then states, t, temperature, results as above
   d.log_prob_accumulate(states, x, n, n, n, ids, f);
   d.log_prob_finish(states, n, f, y, y, y);
-  // states of the same rows after other columns, of which each starts at 0; targets outside of 0 .. columns are in
-  // none: a = both together: a, b, t
+  // merges states of the same rows over disjoint columns, each counted from 0; targets outside of 0 .. columns are in
+  // neither: a = merged: a, b, t
   d.log_prob_merge(states, states, n);
   // a tile of logits <- (dlogp (1[target] - p) - dH p (log p + H)) / temperature: logits[t,w], t, w, first column,
   // targets, temperature, dlogp, dH, H, statistics
   d.log_prob_backward(y, n, n, n, ids, f, x, x, x, x);
-  // tokens[t] by the inverse CDF at uniform[t] in [0, 1): over ids in order if all of them are kept, else from the most
-  // likely token on; equals by id: arguments, logits[t,v], t, v, uniform, tokens
+  // tokens[t] by the inverse CDF at uniform[t] in [0, 1): in order of ids if all tokens are kept, else in order of
+  // decreasing probability; ties by id: arguments, logits[t,v], t, v, uniform, tokens
   d.sample(arguments, x, n, n, uniform, tokens);
   // in double, over fixed chunks: x, n
   total = d.sum_of_squares(x, n);

@@ -1,4 +1,4 @@
-// Which device to open, and how.
+// Settings of a device: kind, compute type, threads, NPU options.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@
 
 RLCORE_BEGIN
 
-/// The devices that open_device() makes: the host, an Ascend NPU, or an NPU that the process emulates.
+/// The devices that open_device() creates: the CPU, an Ascend NPU, or an NPU emulated in the process.
 enum class device_kind : unsigned char { cpu, npu, npu_emulator };
 
-/// What a program says of the device it wants; open_device() makes it.
+/// Settings for open_device().
 struct device_settings {
   device_kind kind = device_kind::cpu;
-  /// In what matrix products are taken; by default float32 on the CPU, bfloat16 on the NPU.
+  /// Compute type of matrix products; by default float32 on the CPU, bfloat16 on the NPU.
   std::optional<compute> type = {};
 
   int threads = 0;                   ///< cpu: worker threads; 0: one per core
@@ -26,7 +26,7 @@ struct device_settings {
   bool deterministic = true;         ///< npu: equal runs give equal bits
   bool sync_each_operation = false;  ///< npu: wait after every operator, so that an error names the one that failed
   std::string trace = {};  ///< npu: file for every call of Ascend's functions; empty: $RLCORE_NPU_TRACE or none
-  ascend::emulated::settings emulator = {};  ///< npu_emulator: the machine that is played
+  ascend::emulated::settings emulator = {};  ///< npu_emulator: the emulated machine
 };
 
 RLCORE_END

@@ -1,4 +1,4 @@
-// Losses where their arrays are: evaluate(device, algorithm, batch, counts, gradients) with token_batch<float, Device>.
+// Losses on a device: evaluate(device, algorithm, batch, counts, gradients) with token_batch<float, Device>.
 #pragma once
 
 #include "rlcore/device/arrays.hpp"

@@ -1,4 +1,4 @@
-// Ascend NPUs as a device: every kernel is composed of aclnn operators on one queue.
+// Ascend NPU device: every kernel is composed of aclnn operators on one queue.
 #pragma once
 
 #include <cstddef>
@@ -33,19 +33,19 @@
 
 RLCORE_BEGIN
 
-/// Device policy of one Ascend NPU or of the emulator; the provider decides. Kernels return before they are done;
-/// download() and wait() do not. One call at a time, from one thread at a time.
+/// Device policy of one Ascend NPU or of the emulator, depending on the provider. Kernels are asynchronous; download()
+/// and wait() block. One call at a time, from one thread at a time.
 ///
 /// Weights, activations and gradients are float; products and attention round their inputs to the compute type. The
 /// libraries choose the order of a sum by the shape of the call, so the results of a row depend, within rounding, on
-/// its neighbours. Equal calls give equal bits if the device is deterministic.
+/// the other rows of the call. Equal calls give equal bits if the device is deterministic.
 class npu {
  public:
   static constexpr bool host_readable = false;
 
-  /// Throws npu_error if there is no such device, device_error if its chip is of another family, and capability_error
-  /// if the provider lacks operators that every run needs; others are missed at their first use. The environment
-  /// variable RLCORE_NPU_TRACE names a file to log every call to.
+  /// Throws npu_error if the device does not exist, device_error if its chip is of another family, and capability_error
+  /// if the provider lacks operators that every run needs; other missing operators fail at their first use. The
+  /// environment variable RLCORE_NPU_TRACE names a file that logs every call.
   template <ascend::provider P>
   explicit npu(const P& provider, npu_settings settings = {})
       : npu(ascend::session::open(ascend::traced_if_asked(provider.calls()), std::string(provider.name())), settings) {}
@@ -139,7 +139,7 @@ class npu {
                          const float* keys, const float* values, extent_t row) {
     attention_.store_keys_values(c_, s, segments, layer, keys, values, row);
   }
-  /// The statistics are those of the fused operators: the largest scaled score and the sum of exponentials.
+  /// The statistics are those of the fused operators: the maximum scaled score and the sum of exponentials.
   void attention_forward(const attention_shape& s, std::span<const attention_segment> segments, const float* q,
                          extent_t q_row, float* out, extent_t out_row, float* statistics) {
     attention_.forward(c_, s, segments, q, q_row, out, out_row, statistics);
@@ -202,7 +202,7 @@ class npu {
                                        statistics);
   }
 
-  // what losses need, see loss_device
+  // functions of loss_device
   void run_program(const traced_program& p, const program_arrays<float>& arrays) {
     ascend::kernels::run_program(c_, p, arrays);
   }
@@ -215,7 +215,7 @@ class npu {
   }
   void to_indices(std::int32_t* y, const float* x, extent_t n) { ascend::kernels::to_indices(c_, y, x, n); }
 
-  // what advantages need, see advantage_device
+  // functions of advantage_device
   void row_largest(float* largest, const float* x, extent_t rows, extent_t width) {
     ascend::kernels::row_largest(c_, largest, x, rows, width);
   }
@@ -260,7 +260,7 @@ class npu {
                                      names.substr(0, names.find(',')));
     return session;
   }
-  /// This device's own layout of the states.
+  /// The device-specific layout of the states.
   static float* floats_of(log_prob_state* states) { return static_cast<float*>(static_cast<void*>(states)); }
   void written(const ascend::kernels::memory_range& where) noexcept {
     ++c_.operations;

@@ -1,4 +1,4 @@
-// Rows of an array by their numbers.
+// Row indices of an array in device memory.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 RLCORE_BEGIN
 
 /// Which rows of an array a kernel writes: the k-th is number data[k] (device memory), one of the first `rows`; without
-/// numbers it is row k. Whoever uploads numbers knows how many rows they name, so no device has to read them back.
+/// numbers it is row k. The uploader of the numbers knows how many rows they refer to, so devices do not read them
+/// back.
 struct row_ids {
   const std::int32_t* data = nullptr;
   extent_t rows = 0;
@@ -17,8 +18,7 @@ struct row_ids {
   constexpr row_ids() = default;
   /// Rows 0, 1, 2, ...
   constexpr row_ids(std::nullptr_t) noexcept {}
-  /// The numbers at `ids`, each from 0 to n - 1. Operators may copy the n rows, so n should be no larger than it has
-  /// to.
+  /// The numbers at `ids`, each from 0 to n - 1. Operators may copy the n rows, so keep n small.
   constexpr row_ids(const std::int32_t* ids, extent_t n) noexcept : data(ids), rows(n) {}
 };
 

@@ -1,4 +1,4 @@
-// Addresses of device memory: numbers that the host may hold but not follow.
+// Device address space of the emulator: the host can store device addresses but not dereference them.
 #pragma once
 
 #include <signal.h>
@@ -19,11 +19,12 @@ namespace ascend::emulated {
 /// nor write; their contents in the second, at a constant distance.
 class address_space {
  public:
-  /// Reserves `bytes` of each, or keeps what there is if the size has not changed. False if the host has not as much.
+  /// Reserves `bytes` for each range; keeps the current ranges if the size is unchanged. False if the host has not
+  /// enough.
   bool reserve(std::size_t bytes);
 
   std::uintptr_t first() const noexcept { return first_.load(std::memory_order_relaxed); }
-  /// Is it an address of device memory, allocated or not?
+  /// Whether `p` is a device address, allocated or not.
   bool contains(const void* p) const noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(p);
     return address >= first_.load(std::memory_order_relaxed) && address < last_.load(std::memory_order_acquire);
@@ -31,12 +32,12 @@ class address_space {
   /// Where the host finds the contents of a device address.
   std::byte* contents(std::uintptr_t device_address) const noexcept { return shadow_ + (device_address - first()); }
 
-  /// Gives pages back to the host; what they held is forgotten. Only whole pages inside the range.
+  /// Returns pages to the host and drops their contents. Only whole pages inside the range.
   void forget(std::uintptr_t device_address, std::size_t bytes) const noexcept;
 
-  // From here on: reports of the host touching device memory.
+  // Reports when the host touches device memory.
   void watch();
-  /// Puts the earlier handler back, unless somebody has installed another one since.
+  /// Restores the previous signal handler, unless another one has been installed since.
   void unwatch();
 
  private:
@@ -49,7 +50,7 @@ class address_space {
     return action;
   }
 
-  /// Only what a signal handler may do.
+  /// Async-signal-safe.
   static void on_fault(int number, siginfo_t* info, void* machine_context);
 
   void release() noexcept;

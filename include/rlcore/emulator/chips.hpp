@@ -9,10 +9,10 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// The properties of a chip that determine the order of its sums and its memory.
+/// The properties of a chip that determine its summation order and its memory.
 struct chip {
-  std::string_view name;  ///< as aclrtGetSocName says it
-  int cores = 0;          ///< cube cores; there are twice as many vector cores
+  std::string_view name;  ///< as aclrtGetSocName returns it
+  int cores = 0;          ///< cube cores; the chip has twice as many vector cores
   int memory_gib = 0;
 };
 

@@ -1,4 +1,4 @@
-// HCCL's part of the emulator. The ranks are threads of the process, each with its own device.
+// HCCL collectives of the emulator. The ranks are threads of the process, each with its own device.
 #pragma once
 
 #include <cstddef>
@@ -24,17 +24,17 @@ namespace ascend::emulated {
 
 inline constexpr std::string_view root_magic = "rlcore emulated root ";
 
-/// Makes a token for HcclCommInitRootInfo; the calling thread needs a current device.
+/// Creates the root info for HcclCommInitRootInfo; the calling thread needs a current device.
 HcclResult HcclGetRootInfo(hccl_root_info* root);
 
-/// Joins the group of a token as one of its ranks and waits until all have joined, see rank_group::join().
+/// Joins the group of a root info as one of its ranks and waits until all ranks have joined, see rank_group::join().
 HcclResult HcclCommInitRootInfo(std::uint32_t ranks, const hccl_root_info* root, std::uint32_t rank,
                                 HcclComm* communicator);
 
 /// Communicators of one process, rank i on devices[i]. Refused: no devices, one of them twice, one that does not exist.
 HcclResult HcclCommInitAll(std::uint32_t count, std::int32_t* devices, HcclComm* communicators);
 
-/// Ends one rank's communicator; with operations under way, this ends the work of all ranks.
+/// Destroys one rank's communicator; if operations are in flight, this aborts all ranks.
 HcclResult HcclCommDestroy(HcclComm communicator);
 
 /// The number of ranks.
@@ -69,11 +69,11 @@ inline HcclResult HcclReduceScatter(void* in, void* out, std::uint64_t count, hc
   return reduce_collective("HcclReduceScatter", true, in, out, count, type, op, communicator, stream);
 }
 
-/// out[ranks * count] = all ranks' in[count], one behind the other.
+/// out[ranks * count] = the concatenation of all ranks' in[count], in rank order.
 HcclResult HcclAllGather(void* in, void* out, std::uint64_t count, hccl_type type, HcclComm communicator,
                          aclrtStream stream);
 
-/// data[count] of the rank `root` becomes that of all.
+/// Copies data[count] of the rank `root` to all ranks.
 HcclResult HcclBroadcast(void* data, std::uint64_t count, hccl_type type, std::uint32_t root, HcclComm communicator,
                          aclrtStream stream);
 
@@ -81,7 +81,7 @@ HcclResult HcclBroadcast(void* data, std::uint64_t count, hccl_type type, std::u
 HcclResult HcclAlltoAll(const void* in, std::uint64_t in_count, hccl_type in_type, const void* out,
                         std::uint64_t out_count, hccl_type out_type, HcclComm communicator, aclrtStream stream);
 
-/// Checks that every rank sends as many elements to another as that rank expects.
+/// Checks that the send counts of every rank match the receive counts of the other ranks.
 std::vector<std::byte> check_lists(const rank_group::shares& shares);
 
 /// Counts and offsets count elements; they have 64 bits and lie on the host.
@@ -89,7 +89,7 @@ HcclResult HcclAlltoAllV(const void* in, const void* in_counts, const void* in_o
                          const void* out, const void* out_counts, const void* out_offsets, hccl_type out_type,
                          HcclComm communicator, aclrtStream stream);
 
-/// Processes all items at once: first sends, then receives, then waits for the receivers of the sent messages.
+/// Processes all items at once: sends, receives, then waits until the sent messages have been received.
 void exchange(communicator_state& me, const std::vector<hccl_item>& items);
 
 /// Checks the items of a call and enqueues their exchange. A single message to oneself is refused.
@@ -114,7 +114,7 @@ inline HcclResult HcclBatchSendRecv(hccl_item* items, std::uint32_t count, HcclC
 /// The stream waits for all ranks.
 HcclResult HcclBarrier(HcclComm communicator, aclrtStream stream);
 
-/// *error = what ended the work of all ranks; 0 if nothing did.
+/// *error = the error that aborted all ranks; 0 if none did.
 HcclResult HcclGetCommAsyncError(HcclComm communicator, HcclResult* error);
 
 /// The name of an HcclResult; "success" for 0.
@@ -329,7 +329,7 @@ RLCORE_INLINE HcclResult HcclAlltoAllV(const void* in, const void* in_counts, co
     collective_share share;
     share.counts = sent;
     share.expected = expected;
-    for (std::size_t r = 0; r < ranks; ++r) {  // packed: what lies between the parts may belong to nobody
+    for (std::size_t r = 0; r < ranks; ++r) {  // packed: bytes between the parts may be unallocated
       share.offsets.push_back(share.data.size());
       const auto part = read_bytes(static_cast<const std::byte*>(in) + from[r] * size, sent[r] * size);
       share.data.insert(share.data.end(), part.begin(), part.end());

@@ -1,4 +1,4 @@
-// The communicators of the emulated machine: how ranks find each other, and what every collective does first.
+// HCCL communicators of the emulator: rank rendezvous, and the checks common to all collectives.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// One rank's end.
+/// One rank's communicator.
 struct communicator_state {
   std::shared_ptr<rank_group> group;
   std::uint32_t rank = 0;
@@ -31,7 +31,7 @@ struct communicator_state {
   std::uint64_t collectives = 0;  ///< issued; one thread issues
 };
 
-/// All that live, and the groups that form.
+/// All live communicators, and the groups whose ranks have not all joined.
 struct communicator_table {
   std::mutex mutex;
   std::map<std::uint64_t, std::shared_ptr<rank_group>> forming;  ///< by the number in the root's token
@@ -42,9 +42,9 @@ struct communicator_table {
     static auto* const one = new communicator_table;
     return *one;
   }
-  /// Takes a rank's end in; returns its handle, which is no valid address and is never reused.
+  /// Registers a rank's communicator; returns its handle, which is no valid address and is never reused.
   HcclComm add(std::shared_ptr<communicator_state> c);
-  /// The rank's end of a handle; null if it is none or has been destroyed.
+  /// The communicator of a handle; null if the handle is invalid or destroyed.
   std::shared_ptr<communicator_state> find(HcclComm handle) {
     const std::lock_guard<std::mutex> lock(mutex);
     const auto at = alive.find(handle);
@@ -57,18 +57,17 @@ inline std::chrono::milliseconds collective_deadline() {
   return std::chrono::milliseconds(machine_settings().collective_milliseconds);
 }
 
-/// Whether sums of this call are to have one order: asked for by the context or by HCCL_DETERMINISTIC, or what the
-/// machine does anyway (A3).
+/// Whether this call sums in a deterministic order: set by the context or by HCCL_DETERMINISTIC, or always on (A3).
 bool deterministic_sums();
 
-/// A call of a collective on the host: finds the communicator, checks what all collectives check, and enqueues.
+/// A call of a collective on the host: finds the communicator, runs the common checks, and enqueues.
 struct collective_call {
   /// Checks that the communicator is alive and has not failed, the thread's device, and that no buffer is null.
   collective_call(const char* function, HcclComm handle, std::initializer_list<const void*> buffers = {});
 
-  /// Makes `code` the result, and `why` the text of the error.
+  /// Sets the result to `code` and the error text to `why`.
   void refuse(int code, const std::string& why) { result = fail(code, std::string(name) + ": " + why); }
-  /// Refuses types that HCCL does not move.
+  /// Refuses types that HCCL does not support.
   void moves(hccl_type type) {
     if (result == 0 && bytes_of(type) == 0)
       refuse(hccl_errors::not_supported, "type " + std::to_string(static_cast<int>(type)) + " cannot be moved");

@@ -1,4 +1,4 @@
-// The memory of one device.
+// Device memory allocator of the emulator, one per device.
 #pragma once
 
 #include <cstddef>
@@ -16,51 +16,51 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// Hands out and takes back addresses; the caller holds the mutex of the machine's memory. Blocks start at odd
-/// multiples of 64 bytes: aligned as promised and no better.
+/// Allocates and frees addresses; the caller holds the mutex of the machine's memory. Blocks start at odd multiples of
+/// 64 bytes: the guaranteed alignment and no more.
 class device_memory {
  public:
   static constexpr std::size_t granule = 128;
 
-  /// A device's `bytes` bytes of `space` from the address `first` on. Freed memory is
-  /// reused once more than `quarantine` bytes of it wait, or when nothing else is left.
+  /// Manages the `bytes` bytes of `space` from the address `first` on. Freed memory is reused once more than
+  /// `quarantine` bytes of it wait, or when nothing else is left.
   device_memory(const address_space& space, int device, std::uintptr_t first, std::size_t bytes, std::size_t quarantine)
       : space_(space), device_(device), first_(first), bytes_(bytes), quarantine_(quarantine) {
     free_.emplace(first, bytes / granule * granule);
   }
 
-  /// Null if there is not as much left in one piece.
+  /// Null if no free range is large enough.
   std::shared_ptr<block> take(std::size_t bytes);
 
-  /// The block, freed or not, whose bytes or padding hold the address; null if there is none.
+  /// The block, freed or not, whose bytes or padding hold the address; null if none does.
   std::shared_ptr<block> find(std::uintptr_t address) const;
 
-  /// The block is freed and nobody uses it any more.
+  /// Takes back a freed block that no task uses any more.
   void give_back(const std::shared_ptr<block>& b) {
     quarantined_.push_back(b);
     quarantined_bytes_ += chunk_of(b->room);
     while (quarantined_bytes_ > quarantine_) recycle_oldest();
   }
 
-  /// Is it an address of this device?
+  /// Whether the address is in this device's memory.
   bool holds(std::uintptr_t address) const noexcept { return address >= first_ && address - first_ < bytes_; }
   std::size_t total() const noexcept { return bytes_; }
   std::size_t available() const noexcept { return bytes_ - (taken_ - quarantined_bytes_); }
 
-  /// Calls f(block) for those that are not freed.
+  /// Calls f(block) for every block that is not freed.
   template <class F>
   void each_live(F&& f) const {
     for (const auto& [address, b] : blocks_)
       if (!b->freed) f(b);
   }
 
-  /// Calls f(block) for all, freed or not, whose memory has not been handed out again.
+  /// Calls f(block) for every block, freed or not, whose memory has not been reused.
   template <class F>
   void each(F&& f) const {
     for (const auto& [address, b] : blocks_) f(b);
   }
 
-  /// Forgets everything.
+  /// Drops all blocks.
   void clear();
 
  private:
@@ -82,7 +82,7 @@ class device_memory {
   std::uintptr_t first_;
   std::size_t bytes_, quarantine_, taken_ = 0, quarantined_bytes_ = 0;
   places free_;
-  std::map<std::uintptr_t, std::shared_ptr<block>> blocks_;  ///< those in quarantine too
+  std::map<std::uintptr_t, std::shared_ptr<block>> blocks_;  ///< including those in quarantine
   std::deque<std::shared_ptr<block>> quarantined_;
 };
 
@@ -95,7 +95,7 @@ namespace ascend::emulated {
 
 RLCORE_INLINE std::shared_ptr<block> device_memory::take(std::size_t bytes) {
   if (bytes > bytes_) return nullptr;
-  const std::size_t room = (bytes + 31) / 32 * 32 + 32;  // what kernels may read past the end is part of the contract
+  const std::size_t room = (bytes + 31) / 32 * 32 + 32;  // kernels may read past the end: part of the contract
   const std::size_t chunk = chunk_of(room);
   auto place = first_fit(chunk);
   while (place == free_.end() && !quarantined_.empty()) {

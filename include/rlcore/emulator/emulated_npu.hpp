@@ -1,4 +1,4 @@
-// An NPU of the emulated machine that needs no provider to be named.
+// Emulated NPU device, without a provider argument.
 #pragma once
 
 #include "rlcore/core/abi.hpp"
@@ -8,11 +8,11 @@
 
 RLCORE_BEGIN
 
-/// An npu on ascend::emulator: `emulated_npu device;` is device 0 of the machine as it was configured last. For tests,
-/// and to see how a program does on an NPU before there is one; its speed says nothing.
+/// An npu on ascend::emulator: `emulated_npu device;` is device 0 of the machine as last configured. For tests, and to
+/// try a program without NPU hardware; its speed is not representative.
 class emulated_npu : public npu {
  public:
-  /// Throws npu_error if the emulated machine has no such device.
+  /// Throws npu_error if the emulated machine does not have the device.
   explicit emulated_npu(npu_settings settings = {}) : npu(ascend::emulator(), settings) {}
 };
 static_assert(device<emulated_npu>);

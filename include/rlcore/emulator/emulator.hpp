@@ -1,5 +1,5 @@
-// A machine with Ascend devices, emulated in the process: a provider that needs neither CANN nor hardware. Its
-// functions are slow to compile: with RLCORE_COMPILED they are those of src/devices.cpp.
+// Ascend NPU emulator in the process: a provider that needs neither CANN nor hardware. Its functions are slow to
+// compile: with RLCORE_COMPILED they come from src/devices.cpp.
 #pragma once
 
 #include <string>
@@ -20,11 +20,11 @@ const ascend::calls& every_call();
 
 }  // namespace emulated
 
-/// A provider. There is one emulated machine per process; emulated::last_report() tells what a program forgot to
-/// release. What it models and what not: docs/npu_proof.md.
+/// A provider. Each process has one emulated machine; emulated::last_report() lists the objects that a program did not
+/// release. docs/npu_proof.md lists what it models and what it does not.
 class emulator {
  public:
-  /// The machine as it was configured last, or as emulated::settings has it.
+  /// The machine as last configured; by default emulated::settings.
   emulator() = default;
   /// Configures the machine. Throws config_error while it is initialised with other settings.
   explicit emulator(emulated::settings s) { emulated::configure(std::move(s)); }

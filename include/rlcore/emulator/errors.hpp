@@ -1,4 +1,4 @@
-// Error numbers of the emulated machine, and the text that goes with the last one.
+// Error codes of the emulator, and the text of the last error.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,8 @@ struct outcome_error {
   std::string message;
 };
 
-/// The texts of this thread: those that the next aclGetRecentErrMsg fetches, the latest first, and those fetched last.
+/// The error texts of this thread: those that the next aclGetRecentErrMsg returns, the latest first, and those it
+/// returned last.
 struct error_text {
   std::string pending, fetched;
 };
@@ -37,8 +38,8 @@ inline error_text& this_threads_error() {
   return text;
 }
 
-/// Leaves the text for aclGetRecentErrMsg of this thread, before those that nobody has fetched (of which 4 KiB are
-/// kept); returns the code. What succeeds takes no text away.
+/// Puts the text in front of this thread's unread texts for aclGetRecentErrMsg (4 KiB of them are kept); returns the
+/// code. Successful calls do not clear texts.
 inline int fail(int code, std::string message) {
   constexpr std::size_t most = 4096;
   std::string& pending = this_threads_error().pending;

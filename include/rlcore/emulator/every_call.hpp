@@ -1,4 +1,4 @@
-// The definition behind emulator.hpp: the whole emulated machine.
+// Definition of the function table of emulator.hpp: the whole emulator.
 #pragma once
 
 #include "rlcore/core/abi.hpp"
@@ -11,7 +11,6 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// Declared in emulator.hpp.
 RLCORE_INLINE const ascend::calls& every_call() {
   static const ascend::calls table = [] {
     ascend::calls t;

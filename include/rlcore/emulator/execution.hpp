@@ -1,4 +1,4 @@
-// The second phase of an operator: the interface of its kernel on the stream's thread.
+// Operator execution (second phase): the interface of a kernel on the stream's thread.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// Memory for the intermediate values of kernels. Each stream's thread has one; it grows to the need of the largest
+/// Memory for the intermediate values of kernels. Each stream's thread has one; it grows to the size of the largest
 /// kernel.
 class kernel_memory {
  public:
@@ -61,7 +61,7 @@ class execution {
   const overflow_mode overflow;
   const std::span<std::byte> workspace;
 
-  /// The view's exact values in row-major order; without a copy if they already lie so.
+  /// The view's exact values in row-major order; without a copy if they are contiguous.
   template <class Real = float>
   RLCORE_NOINLINE std::span<const Real> read(const tensor& t) {
     const auto n = static_cast<std::size_t>(t.size());
@@ -76,8 +76,8 @@ class execution {
     gather_elements(t, base, values);
     return {values, n};
   }
-  /// Memory for an output's values, for store(); the output itself where that is possible. `elementwise` says that the
-  /// kernel writes value i after it has read value i of all inputs, so that an output may be an input.
+  /// Memory for an output's values, for store(); the output itself if possible. `elementwise`: the kernel writes value
+  /// i after it has read value i of all inputs, so that an output may be an input.
   template <class Real = float>
   RLCORE_NOINLINE std::span<Real> result(const tensor& t, bool elementwise = false) {
     const auto n = static_cast<std::size_t>(t.size());
@@ -104,7 +104,7 @@ class execution {
   Real* take(std::size_t n) {
     return static_cast<Real*>(memory().take(n * sizeof(Real)));
   }
-  /// The place of element 0 of the storage on the host. Only elements that the view reaches may be accessed. Throws
+  /// The host address of element 0 of the storage. Only elements that the view reaches may be accessed. Throws
   /// 507015.
   std::byte* storage(const tensor& t, access mode);
   /// The device address of the tensor's storage: that of its slot in the executor, or its own.
@@ -139,9 +139,9 @@ class execution {
 
   /// 64 random bits, a function of the machine's seed and the number of operators run before.
   std::uint64_t random() { return random_ = mix(random_); }
-  /// 0..n-1 in the order in which atomic additions arrive.
+  /// 0..n-1 in the order of the atomic additions.
   std::span<const std::uint32_t> arrival_order(std::size_t n);
-  /// Puts the numbers into a random order (Fisher and Yates).
+  /// Shuffles the numbers (Fisher and Yates).
   void shuffle(std::span<std::uint32_t> order) {
     for (std::size_t i = order.size(); i > 1; --i)
       std::swap(order[i - 1], order[static_cast<std::size_t>(random() % i)]);
@@ -237,7 +237,7 @@ RLCORE_INLINE void execution::move(const tensor& from, const tensor& to) {
 RLCORE_INLINE std::byte* execution::storage(const tensor& t, access mode) {
   const auto [first, last] = t.reach();
   const auto size = static_cast<std::int64_t>(bytes_of(t.type));
-  const auto address = reinterpret_cast<std::uintptr_t>(address_of(t));  // a caller may have given any, null too
+  const auto address = reinterpret_cast<std::uintptr_t>(address_of(t));  // the caller may pass any address, also null
   auto* begin = reinterpret_cast<std::byte*>(address + static_cast<std::uintptr_t>(first * size));
   return shadow(begin, static_cast<std::size_t>((last - first + 1) * size), mode) - first * size;
 }

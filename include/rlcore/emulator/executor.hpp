@@ -1,4 +1,4 @@
-// Executors, and the two functions of every operator.
+// aclOpExecutor, and the two functions of every operator.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// A planned operator. Only the object_registry says whether one is alive.
+/// A planned operator. Only the object_registry knows whether an executor is alive.
 struct aclOpExecutor {
   const char* name = nullptr;
   std::shared_ptr<const emulated::kernel> run;
@@ -47,7 +47,7 @@ inline constexpr aclnnStatus runtime_failed = 361001;
 /// The fill of a workspace before the run. It must be unchanged after the run.
 inline constexpr std::byte workspace_pattern{0xa5};
 
-/// The number of a run of an operator: 0, 1, ... in this process.
+/// The next number of an operator run in this process: 0, 1, ...
 inline std::uint64_t next_run() {
   static std::atomic<std::uint64_t> runs{0};
   return runs++;
@@ -71,7 +71,7 @@ inline rules::argument seen_by_rules(const char*) { return {}; }
 template <class T>
 requires(!std::is_pointer_v<T>) rules::argument seen_by_rules(T) { return {}; }
 
-/// The refusal of a call by the emulated version of CANN, from the table of rules.
+/// The error with which the emulated version of CANN refuses the call, from the table of rules.
 std::optional<rules::refusal> refused_by_rules(const char* name, std::span<const rules::argument> call);
 
 /// The first phase of the operator `name`. plan(call, planner) plans the call; `seen` are the arguments for the rules.
@@ -85,16 +85,15 @@ aclnnStatus second_phase(const char* name, void* workspace, std::uint64_t bytes,
 
 namespace meta {
 
-/// The executor itself; null if it is null or destroyed.
+/// The executor; null if it is null or destroyed.
 inline aclOpExecutor* living(aclOpExecutor* e) { return e && objects().alive(e, host_object::executor) ? e : nullptr; }
-/// Lets an executor run more than once; it lives until it is destroyed. Refused (161002) if the run copies between
-/// views.
+/// Lets an executor run more than once, until it is destroyed. Refused (161002) if the run copies between views.
 aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor);
 /// Destroys an executor that has not run or may be repeated; null is allowed.
 inline aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor) {
   return destroy(executor, host_object::executor, "aclDestroyAclOpExecutor");
 }
-/// Replaces an address of a repeatable executor: number `index` of its inputs or its outputs, as `slots` says.
+/// Replaces an address of a repeatable executor: number `index` of its inputs or its outputs, selected by `slots`.
 aclnnStatus set_address(const char* name, aclOpExecutor* executor, const std::vector<int> aclOpExecutor::*slots,
                         std::size_t index, aclTensor* tensor, void* data);
 /// Replaces the address of input `index`, which has to be the tensor of the first phase.

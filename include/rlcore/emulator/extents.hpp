@@ -1,4 +1,4 @@
-// The extents or strides of a tensor, in place: describing a tensor allocates nothing.
+// Tensor extents or strides in a fixed-size array: describing a tensor allocates nothing.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// Up to 16 numbers (tensors have 8 dimensions, intermediate shapes of indexing more) with what of std::vector is
-/// needed. Throws std::length_error beyond.
+/// Up to 16 numbers (tensors have 8 dimensions, intermediate shapes of indexing more), with a subset of std::vector's
+/// interface. Throws std::length_error beyond.
 class extents {
  public:
   static constexpr std::size_t most = 16;
@@ -50,7 +50,7 @@ class extents {
   std::int64_t& back() { return values_[size_ - 1]; }
 
   void clear() { size_ = 0; }
-  /// n times one value, or the numbers of a range, instead of what was there.
+  /// Replaces the contents by n times one value, or by the numbers of a range.
   void assign(std::size_t n, std::int64_t value) {
     resize(n);
     std::fill(begin(), end(), value);
@@ -60,12 +60,12 @@ class extents {
     resize(static_cast<std::size_t>(std::distance(first, last)));
     std::copy(first, last, begin());
   }
-  /// Adds a number behind the last one.
+  /// Appends a number.
   void push_back(std::int64_t value) {
     resize(size_ + 1);
     back() = value;
   }
-  /// Puts the numbers of a range, n times one value, or one value in front of `place`.
+  /// Inserts the numbers of a range, n times one value, or one value before `place`.
   template <std::input_iterator It>
   void insert(const_iterator place, It first, It last) {
     const auto at = place - begin(), before = static_cast<std::ptrdiff_t>(size_);
@@ -77,7 +77,7 @@ class extents {
     insert(place, more.begin(), more.end());
   }
   void insert(const_iterator place, std::int64_t value) { insert(place, &value, &value + 1); }
-  /// Takes one number out.
+  /// Removes one number.
   void erase(const_iterator place) {
     const auto at = place - begin();
     std::copy(begin() + at + 1, end(), begin() + at);

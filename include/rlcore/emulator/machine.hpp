@@ -1,4 +1,4 @@
-// The state of the emulated machine, one per process.
+// State of the emulated machine, one per process.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// A context: its device, its default stream, and what its streams share.
+/// A context: its device, its default stream, and the failure state of its streams.
 struct context_state {
   int device = 0;
   bool implicit = false;  ///< made by aclrtSetDevice, shared by all threads
@@ -42,7 +42,7 @@ struct event_state {
   std::shared_ptr<moment> last;  ///< of the latest record
 };
 
-/// What is known of a device besides its memory.
+/// State of a device, apart from its memory.
 struct device_state {
   int references = 0;  ///< of aclrtSetDevice
   aclrtContext implicit_context = nullptr;
@@ -63,8 +63,8 @@ class machine {
  public:
   static constexpr std::size_t most_streams = 1984, most_events = 65536;  // of a device of the A2 and A3 series
 
-  std::mutex life;   ///< held while the machine starts or ends; comes before all others
-  std::mutex mutex;  ///< of everything here but `memory`; comes before the mutexes of streams, memory and moments
+  std::mutex life;   ///< held while the machine starts or ends; locked before all others
+  std::mutex mutex;  ///< guards everything here but `memory`; locked before the mutexes of streams, memory and moments
   emulated::settings settings;
   bool initialised = false;
   memory_system memory;
@@ -73,12 +73,12 @@ class machine {
   std::unordered_map<void*, std::shared_ptr<stream_queue>> streams;
   std::unordered_map<void*, std::shared_ptr<event_state>> events;
   std::array<std::atomic<long>, static_cast<std::size_t>(host_object::count_)> objects{};
-  std::string report;  ///< of what was not released, a line each
+  std::string report;  ///< unreleased objects, one line each
 
-  /// A handle that no pointer equals and that is never reused.
+  /// A handle that equals no pointer and is never reused.
   void* new_handle() { return reinterpret_cast<void*>(std::uintptr_t{0x72} << 56 | ++handles_ << 4); }
 
-  /// A stream of a context, whose handle is given; counted for its device. The mutex has to be held.
+  /// Creates a stream in the context of the given handle and counts it for its device. The caller holds the mutex.
   std::shared_ptr<stream_queue> new_stream(aclrtContext handle, const context_state& context) {
     if (!at_exit_) at_exit_ = std::atexit([] { instance().end_threads(); }) == 0;
     ++devices[static_cast<std::size_t>(context.device)].streams;
@@ -94,8 +94,8 @@ class machine {
  private:
   machine() = default;
 
-  /// For the end of a process that forgot aclFinalize: threads must not run while statics are destroyed. A thread that
-  /// does not end within two seconds is detached.
+  /// For a process that exits without aclFinalize: threads must not run while statics are destroyed. A thread that does
+  /// not end within two seconds is detached.
   void end_threads();
 
   std::uintptr_t handles_ = 0;
@@ -103,23 +103,23 @@ class machine {
   bool at_exit_ = false;
 };
 
-/// Sets the machine's settings from the next aclInit on; everything starts anew. Ranks that are threads configure the
-/// same machine one after the other; equal settings change nothing. Throws config_error for an impossible machine, and
-/// while a machine with other settings is initialised.
+/// Sets the machine's settings from the next aclInit on and resets its state. If ranks are threads, each of them
+/// configures the same machine; equal settings change nothing. Throws config_error for an impossible machine, and while
+/// a machine with other settings is initialised.
 void configure(settings s);
 /// The settings of the last configure().
 inline const settings& machine_settings() { return machine::instance().settings; }
 
-/// The objects that the last aclFinalize found unreleased, a line each; empty if there are none.
+/// The objects that the last aclFinalize found unreleased, one line each; empty if none.
 inline std::string last_report() {
   machine& m = machine::instance();
   const std::lock_guard lock(m.mutex);
   return m.report;
 }
 
-/// Code that makes and destroys host objects calls these.
+/// Counts a new host object.
 inline void born(host_object o) { ++machine::instance().objects[static_cast<std::size_t>(o)]; }
-/// The counterpart of born().
+/// Counts a destroyed host object.
 inline void died(host_object o) { --machine::instance().objects[static_cast<std::size_t>(o)]; }
 
 /// The context of the calling thread: null, or a handle that may have been destroyed since.
@@ -130,7 +130,7 @@ inline aclrtContext& current_context() {
 
 /// A call into the machine: holds its mutex and knows the caller's context.
 struct entry {
-  /// `code` is 0, or an error: aclInit has not been called, or the thread has no context that is alive.
+  /// `code` is 0, or an error: aclInit has not been called, or the thread has no live context.
   explicit entry(const char* function);
   /// Returns `number`, with the function's name and `why` as its text.
   int refuse(int number, const std::string& why) const { return fail(number, std::string(name) + ": " + why); }

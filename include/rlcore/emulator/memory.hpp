@@ -1,4 +1,4 @@
-// Memory of the whole emulated machine: devices, pinned host memory, and what tasks may do with them.
+// Memory of the emulated machine: device memory, pinned host memory, and the access checks of tasks.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// What a task wants to do with memory.
+/// The access of a task to memory.
 enum class access { read, write };
 
 /// "0x7f...": an address in a message.
@@ -39,14 +39,15 @@ class memory_system {
   static constexpr std::byte fresh[2] = {std::byte{0xff}, std::byte{0x7f}};
   static constexpr std::byte canary{0xa5};
 
-  /// False if the host has no such address space to spare.
+  /// False if the host cannot reserve the address space.
   bool start(const settings& machine);
   void stop();
 
-  /// Device memory with a canary behind its end; null if the device has not as much in one piece or does not exist.
+  /// Allocates device memory with a canary after its end; null if no free range is large enough or the device does not
+  /// exist.
   std::shared_ptr<block> allocate(int device, std::size_t bytes);
 
-  /// aclrtFree by a thread whose current device this is.
+  /// aclrtFree by a thread with this current device.
   int free(int device, const void* p);
 
   /// Pinned host memory; null if the host has none left.
@@ -54,43 +55,43 @@ class memory_system {
   /// aclrtFreeHost; tasks that use the memory keep it until they end.
   int free_pinned(const void* p);
 
-  /// Where an address lies.
+  /// The memory that an address belongs to.
   struct place {
     /// On a device, in memory of aclrtMallocHost, or anywhere else on the host.
     enum kind { device, pinned, pageable } where = pageable;
     int of_device = -1;
-    std::shared_ptr<block> allocation;  ///< null: pageable, or no live allocation there
-    bool inside = true;                 ///< all the bytes asked for belong to it
+    std::shared_ptr<block> allocation;  ///< null: pageable, or no live allocation
+    bool inside = true;                 ///< all requested bytes belong to it
   };
-  /// Looks up the allocation at p, of which `bytes` bytes are wanted.
+  /// Looks up the allocation that holds the `bytes` bytes at p.
   place find(const void* p, std::size_t bytes) const;
 
-  /// Host view of device memory for what runs under `use`, which keeps the block until it is released. Throws
+  /// Host view of device memory for the task of `use`, which keeps the block until it is released. Throws
   /// outcome_error{507015}: freed, never allocated, beyond the end, or of another device.
   std::byte* view(memory_use* use, const void* p, std::size_t bytes);
-  /// Takes hold of a block known from before. False: it has been freed since.
+  /// Adds a known block to `use`. False: it has been freed since.
   bool hold(memory_use& use, const std::shared_ptr<block>& b);
-  /// Ends the use. True if somebody freed one of the blocks meanwhile.
+  /// Ends the use. True if the program freed one of the blocks meanwhile.
   bool release(memory_use& use);
-  /// Where the host finds the address p inside b.
+  /// The host address of the device address p inside b.
   std::byte* contents(const block& b, const void* p) const {
     const auto address = reinterpret_cast<std::uintptr_t>(p);
     return b.device < 0 ? reinterpret_cast<std::byte*>(address) : space_.contents(address);
   }
 
-  /// Bytes of a device that are not in use, and all that it has.
+  /// Free and total bytes of a device.
   std::pair<std::size_t, std::size_t> available_and_total(int device) const {
     const std::lock_guard lock(mutex_);
     const device_memory& d = devices_[static_cast<std::size_t>(device)];
     return {d.available(), d.total()};
   }
-  /// Allocations that nobody freed, and their bytes; -1 for pinned memory. Also counts broken tails.
+  /// Leaked allocations, their bytes, and overwritten canaries.
   struct remainder {
     std::size_t blocks = 0, bytes = 0, overrun = 0;
   };
-  /// What nobody has freed on a device, or of pinned memory (-1).
+  /// The leaks of a device, or of pinned memory (-1).
   remainder left(int device) const;
-  /// Frees everything on a device once nobody uses it any more.
+  /// Waits until no task uses the device's memory, then frees all of it.
   void clear(int device) {
     std::unique_lock lock(mutex_);
     clear(lock, devices_[static_cast<std::size_t>(device)]);
@@ -112,7 +113,7 @@ class memory_system {
   void poison(std::byte* data, std::size_t bytes) const;
   bool tail_is_intact(const block& b) const;
 
-  /// The block is freed and unused.
+  /// Takes back a block that is freed and unused.
   void bury(const std::shared_ptr<block>& b);
   void drop_pinned(std::shared_ptr<block> b) {
     pinned_.erase(b->address);

@@ -1,5 +1,4 @@
-// The objects that operators take, as libnnopbase makes them: copies of what they were made from, all of it on the
-// host.
+// aclTensor, aclScalar, aclIntArray and aclTensorList as libnnopbase creates them: host copies of their descriptions.
 #pragma once
 
 #include <array>
@@ -78,12 +77,12 @@ inline aclnnStatus aclDestroyIntArray(const aclIntArray* object) {
   return destroy(object, host_object::array, "aclDestroyIntArray");
 }
 
-/// The list owns its tensors from now on; its entries may be null.
+/// Creates a list, which takes ownership of its tensors; entries may be null.
 aclTensorList* aclCreateTensorList(const aclTensor* const* tensors, std::uint64_t size);
 /// Destroys a list together with its tensors; null is allowed.
 aclnnStatus aclDestroyTensorList(const aclTensorList* object);
 
-/// Gives a tensor another address; executors that were planned keep theirs.
+/// Changes the address of a tensor; planned executors keep the old one.
 aclnnStatus aclSetRawTensorAddr(aclTensor* object, void* data);
 /// *data = the address of a tensor's storage.
 aclnnStatus aclGetRawTensorAddr(const aclTensor* object, void** data);

@@ -1,4 +1,4 @@
-// The point in a stream's work that an event has recorded.
+// The point in a stream that an event records.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ class moment {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// `code` is 0, or why the work before it was not done.
+  /// Marks the point as reached; `code` is 0, or the error that stopped the work before it.
   void reach(int code) {
     {
       const std::lock_guard lock(mutex_);

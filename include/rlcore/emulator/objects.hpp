@@ -1,4 +1,4 @@
-// The living objects of the operator interface. The registry finds double destroys, uses after a destroy and, at
+// Registry of live objects of the operator interface. It detects double destroys, uses after destroy and, at
 // aclFinalize, leaks.
 #pragma once
 
@@ -14,23 +14,23 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// All living objects of the process. A destroyed object keeps its memory until 1024 later ones are destroyed, so that
-/// no new object gets the address of a stale pointer.
+/// All live objects of the process. A destroyed object keeps its memory until 1024 later ones are destroyed, so that no
+/// new object gets the address of a stale pointer.
 class object_registry {
  public:
-  /// Takes a new object in.
+  /// Registers a new object.
   void add(const void* object, host_object kind) {
     const std::lock_guard lock(guard_);
     kinds_.emplace(object, kind);
     born(kind);
   }
-  /// Is it a living object of this kind?
+  /// Whether `object` is a live object of this kind.
   bool alive(const void* object, host_object kind) const {
     const std::lock_guard lock(guard_);
     const auto found = kinds_.find(object);
     return found != kinds_.end() && found->second == kind;
   }
-  /// False if `object` is not a living `T` of this kind.
+  /// False if `object` is not a live `T` of this kind.
   template <class T>
   bool destroy(const T* object, host_object kind) {
     std::pair<void*, void (*)(void*)> oldest{nullptr, nullptr};

@@ -1,4 +1,4 @@
-// The emulator's operators as the tables of abi/calls.hpp.
+// Operator tables of the emulator, in the form of abi/calls.hpp.
 #pragma once
 
 #include "rlcore/device/npu/abi/calls.hpp"
@@ -37,7 +37,7 @@ inline void fill(operator_calls& table) {
 #undef RLCORE_NPU_OPERATOR
 }
 
-/// The functions on what operators take.
+/// The functions that create and destroy operator arguments.
 inline void fill(meta_calls& table) {
 #define RLCORE_NPU_CALL(name, need, result, parameters) table.name = &meta::name;
 #include "rlcore/device/npu/abi/meta.inc"

@@ -1,4 +1,4 @@
-// The first phase of an operator: it checks and copies the arguments and touches nothing on the device.
+// Operator planning (first phase): checks and copies the arguments without touching the device.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// A plan throws it. It becomes the status of the call and the text of aclGetRecentErrMsg.
+/// Thrown by a plan. It becomes the status of the call and the text of aclGetRecentErrMsg.
 struct refusal {
   aclnnStatus status;
   std::string why;
@@ -35,7 +35,7 @@ inline constexpr types any_type{data_type::float32, data_type::float16, data_typ
 /// count them.
 class planner {
  public:
-  /// Plans a call of the operator `name` by this thread, whose context says whether sums are deterministic.
+  /// Plans a call of the operator `name` by this thread, whose context sets whether sums are deterministic.
   explicit planner(const char* name)
       : deterministic(emulated::deterministic()), overflow(saturation()), machine(machine_settings()), name_(name) {}
 
@@ -44,7 +44,7 @@ class planner {
   const settings& machine;
   /// Bytes of workspace that the run needs.
   std::uint64_t workspace = 0;
-  /// Is aclSetAclOpExecutorRepeatable allowed? Not if the operator copies a result into a strided view.
+  /// Whether aclSetAclOpExecutorRepeatable is allowed: not if the operator copies a result into a strided view.
   bool repeatable = true;
 
   /// Refusals: 161001 null, 161002 wrong type, more than 8 dimensions, or beyond the storage.
@@ -55,7 +55,7 @@ class planner {
     ++tensor_;
     return std::nullopt;
   }
-  /// As in(). A view that names an element twice is refused as well.
+  /// As in(). A view with overlapping elements is refused as well.
   tensor out(const aclTensor* t, types allowed);
   /// As out(), and nothing for null.
   std::optional<tensor> optional_out(const aclTensor* t, types allowed) {
@@ -94,7 +94,7 @@ class planner {
       refuse(invalid_parameter,
              std::string(which) + " has shape " + printed(t.shape) + " instead of " + printed(shape));
   }
-  /// Throws refusal: the status, and `why` behind the operator's name.
+  /// Throws refusal: the status, and the operator's name followed by `why`.
   [[noreturn]] void refuse(aclnnStatus status, const std::string& why) {
     throw refusal{status, std::string(name_) + ": " + why};
   }
@@ -157,7 +157,7 @@ RLCORE_INLINE tensor planner::take(const aclTensor* t, types allowed, std::vecto
   for (const auto a : allowed) known = known || a == copy.type;
   if (!known) refuse(invalid_parameter, here() + "type " + name_of(copy.type) + " is not supported");
   if (copy.rank() > 8) refuse(invalid_parameter, here() + "more than 8 dimensions");
-  // This is no rule of the vendor, but some kernels of CANN count in int32. rlcore gives operators no larger tensors.
+  // Not a vendor rule, but some CANN kernels count in int32. rlcore passes no larger tensors to operators.
   if (machine.strict && copy.size() > std::numeric_limits<std::int32_t>::max())
     refuse(invalid_parameter, here() + "more than 2^31 - 1 elements: " + printed(copy.shape));
   const auto [first, last] = copy.reach();

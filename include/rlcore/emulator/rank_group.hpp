@@ -1,4 +1,4 @@
-// The ranks of an emulated communicator, and their collectives and messages.
+// Rank group of an emulated communicator: rendezvous of collectives, and point-to-point messages.
 #pragma once
 
 #include <algorithm>
@@ -30,14 +30,14 @@ inline constexpr int parameter = 1, pointer = 2, internal = 4, not_supported = 5
                      remote = 21;
 }
 
-/// The collective that a rank enters. All members have to be equal in all ranks.
+/// The collective that a rank calls. All members must be equal on all ranks.
 struct collective_intention {
   const char* name = "";
   hccl_type type = hccl_type::int8;
   std::uint64_t count = 0;
   int reduction = -1, root = -1;
 
-  /// Are all members equal, names by their text?
+  /// Whether all members are equal; names are compared as strings.
   bool operator==(const collective_intention& o) const {
     return std::string_view(name) == o.name && type == o.type && count == o.count && reduction == o.reduction &&
            root == o.root;
@@ -45,7 +45,7 @@ struct collective_intention {
   std::string text() const;
 };
 
-/// The data that a rank brings to a collective.
+/// The input of a rank to a collective.
 struct collective_share {
   std::vector<std::byte> data;
   std::vector<std::uint64_t> counts, offsets;  ///< elements for each rank, of HcclAlltoAllV
@@ -53,11 +53,11 @@ struct collective_share {
   std::vector<std::uint64_t> expected = {};  ///< elements of each rank, of HcclAlltoAllV
 };
 
-/// The ranks of one communicator. The work of all ranks ends if one waits longer than the deadline, if ranks disagree,
-/// or if one leaves while others wait for it. On hardware they would hang.
+/// The ranks of one communicator. All ranks are aborted if one waits longer than the deadline, if ranks disagree, or if
+/// one leaves while others wait for it. On hardware they would hang.
 class rank_group {
  public:
-  /// A group of as many ranks, none of which has joined. `deadline` is how long a rank waits for another.
+  /// A group of `ranks` ranks that have not joined yet. `deadline` is how long a rank waits for another.
   rank_group(std::uint32_t ranks, std::chrono::milliseconds deadline)
       : deadline_(deadline), devices_(ranks, -1), left_(ranks, false), under_way_(ranks, 0) {}
 
@@ -66,7 +66,7 @@ class rank_group {
   /// Adds a rank and waits until all ranks have joined, at most five deadlines. Returns an HcclResult.
   int join(std::uint32_t ranks, std::uint32_t rank, int device);
 
-  /// The error that ended the group's work; 0 while there is none.
+  /// The error that aborted the group; 0 if none has.
   int failed() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return failed_;
@@ -87,30 +87,30 @@ class rank_group {
     --under_way_[rank];
     changed_.notify_all();
   }
-  /// The rank destroys its communicator; with operations under way, the work of all ranks ends.
+  /// The rank destroys its communicator; with operations in flight, all ranks are aborted.
   void leave(std::uint32_t rank);
 
   using shares = std::vector<collective_share>;
-  /// What the ranks brought, by rank, and what combine() made of it.
+  /// The inputs of the ranks, by rank, and the result of combine().
   struct outcome {
     shares brought;
     std::vector<std::byte> combined;
   };
-  /// The `number`-th collective of the rank. When all ranks have brought their share, combine(shares) makes the result
-  /// once, and all ranks return it. An outcome_error of combine() holds an HcclResult. Throws outcome_error.
+  /// The `number`-th collective of the rank. When the shares of all ranks have arrived, combine(shares) computes the
+  /// result once, and all ranks return it. An outcome_error of combine() holds an HcclResult. Throws outcome_error.
   std::shared_ptr<const outcome> meet(std::uint32_t rank, std::uint64_t number, const collective_intention& mine,
                                       collective_share share,
                                       const std::function<std::vector<std::byte>(const shares&)>& combine);
 
-  /// A message to another rank. post() sends it, and taken() waits for its receiver.
+  /// A message to another rank. post() sends it, and taken() waits until it has been received.
   struct message {
     collective_intention operation;
     std::vector<std::byte> data;
     bool taken = false;
   };
-  /// Sends a message and does not wait. Throws outcome_error if the group's work has ended.
+  /// Sends a message and does not wait. Throws outcome_error if the group has been aborted.
   std::shared_ptr<message> post(std::uint32_t from, std::uint32_t to, message m);
-  /// Waits until the receiver has taken a posted message. Throws outcome_error if the group's work ends before.
+  /// Waits until the receiver has taken a posted message. Throws outcome_error if the group is aborted before.
   void taken(std::uint32_t from, std::uint32_t to, const message& m);
   /// The next message of the channel. Its type and count must be those of `expected`.
   std::vector<std::byte> receive(std::uint32_t from, std::uint32_t to, const collective_intention& expected);
@@ -124,7 +124,7 @@ class rank_group {
     bool done = false;
   };
 
-  /// Waits until ready(); needed(r) says whether it waits for rank r. A ready operation has succeeded, even if another
+  /// Waits until ready(); needed(r) is whether it waits for rank r. A ready operation has succeeded, even if another
   /// one fails before this thread wakes.
   template <class Ready, class Needed>
   void wait(std::unique_lock<std::mutex>& lock, const std::string& me, Ready ready, Needed needed) {
@@ -204,7 +204,7 @@ RLCORE_INLINE int rank_group::join(std::uint32_t ranks, std::uint32_t rank, int 
         if (devices_[r] < 0) absent += (absent.empty() ? "rank " : ", ") + std::to_string(r);
       end(hccl_errors::timeout, absent + " did not join in time");
     }
-    if (joined_ == size()) return 0;  // what failed since then is an operation's failure, not this call's
+    if (joined_ == size()) return 0;  // later failures belong to operations, not to this call
   }
   return fail(failed_, why_);
 }

@@ -1,4 +1,4 @@
-// The arithmetic of reducing collectives: a ring of ranks, rounded wherever a value travels.
+// Ring all-reduce arithmetic: values are rounded at every hop.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ constexpr std::size_t bytes_of(hccl_type t) {
   return 0;
 }
 
-/// Can AllReduce and ReduceScatter of the A2 and A3 series reduce the type? Not unsigned types and float64, and no
+/// Whether AllReduce and ReduceScatter of the A2 and A3 series support the type: not unsigned types and float64, and no
 /// product of int16 or bfloat16.
 constexpr bool reducible(hccl_type t, hccl_reduction op) {
   switch (t) {
@@ -91,7 +91,7 @@ T reduce_pair(T a, T b, hccl_reduction op) {
 }
 
 /// Reduces in[rank][first .. first + size) into out[0 .. size). The ring has one part for each rank; part p starts
-/// behind rank p and ends at rank p.
+/// after rank p and ends at rank p.
 template <class T>
 void reduce_part(std::span<const std::byte* const> in, std::size_t first, std::size_t size, std::size_t part,
                  hccl_reduction op, const rank_order& mode, T* out) {
@@ -125,7 +125,7 @@ void reduce_part(std::span<const std::byte* const> in, std::size_t first, std::s
   }
 }
 
-/// Reduces all parts, one after the other: `count` elements.
+/// Reduces all parts in order: `count` elements.
 template <class T>
 void reduce_all(std::span<const std::byte* const> in, std::size_t count, hccl_reduction op, const rank_order& mode,
                 std::byte* out) {

@@ -1,4 +1,4 @@
-// The runtime's part of the emulator.
+// Runtime functions (acl, aclrt) of the emulator.
 #pragma once
 
 #include "rlcore/core/abi.hpp"
@@ -11,7 +11,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// Fills the table. A function of the list that the emulator lacks, or has with other parameters, does not compile.
+/// Fills the table. Does not compile if the emulator lacks a function of the list or has it with other parameters.
 inline void fill(runtime_calls& table) {
 #define RLCORE_NPU_CALL(name, need, result, parameters) table.name = &emulated::name;
 #include "rlcore/device/npu/abi/runtime.inc"

@@ -15,7 +15,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// Memory of the current device, of any policy; 207001 if it has not as much in one piece.
+/// Allocates memory of the current device, with any policy; 207001 if no free range is large enough.
 aclError aclrtMalloc(void** device, std::size_t bytes, memory_policy);
 
 /// Frees memory of the current device, see memory_system::free().
@@ -27,38 +27,38 @@ aclError aclrtMallocHost(void** host, std::size_t bytes);
 /// Frees pinned memory of the host.
 aclError aclrtFreeHost(void* host);
 
-/// One end of a copy: an address and the allocation that it lies in.
+/// Source or destination of a copy: an address and its allocation.
 struct copy_end {
-  std::byte* data = nullptr;  ///< as the host sees it
+  std::byte* data = nullptr;  ///< its address on the host
   std::shared_ptr<block> allocation;
   memory_system::place::kind where = memory_system::place::pageable;
 };
 
-/// Looks an address up for a copy. Returns 0 or the error.
+/// Looks up an address for a copy. Returns 0 or the error.
 int find_end(const entry& call, const void* p, std::size_t bytes, const char* role, copy_end& end);
 
-/// Checks the arguments of a copy and looks its ends up.
+/// Checks the arguments of a copy and looks up its source and destination.
 int find_ends(const entry& call, void* to, std::size_t room, const void* from, std::size_t bytes, copy_kind kind,
               copy_end& target, copy_end& source);
 
-/// Copies at once, whatever the streams do.
+/// Copies at once, not ordered with any stream.
 aclError aclrtMemcpy(void* to, std::size_t room, const void* from, std::size_t bytes, copy_kind kind);
 
-/// Called in a task: holds the allocation of one end, which must still be alive.
+/// Called in a task: holds the allocation of the source or destination, which must still be alive.
 inline void hold_in_task(const copy_end& end) {
   if (end.allocation != nullptr && !machine::instance().memory.hold(*current_use(), end.allocation))
     throw outcome_error{errors::core_exception,
                         hexadecimal(end.allocation->address) + " was freed before its turn came"};
 }
 
-/// Asynchronous if the host's end is pinned; otherwise it returns when the stream has done the copy.
+/// Asynchronous if the host memory is pinned; otherwise it returns when the stream has done the copy.
 aclError aclrtMemcpyAsync(void* to, std::size_t room, const void* from, std::size_t bytes, copy_kind kind,
                           aclrtStream stream);
 
 /// Checks the arguments of aclrtMemset and aclrtMemsetAsync.
 int find_memset(const entry& call, void* p, std::size_t room, std::size_t bytes, copy_end& end);
 
-/// Sets bytes of device or pinned memory at once, whatever the streams do.
+/// Sets bytes of device or pinned memory at once, not ordered with any stream.
 aclError aclrtMemset(void* device, std::size_t room, std::int32_t value, std::size_t bytes);
 
 /// Sets bytes of device or pinned memory in the order of the stream.
@@ -191,7 +191,7 @@ RLCORE_INLINE aclError aclrtMemcpyAsync(void* to, std::size_t room, const void* 
                                                 },
                                                 done});
   call.lock.unlock();
-  if (code == 0 && done != nullptr) done->wait();  // an error comes with the next synchronisation, as for other tasks
+  if (code == 0 && done != nullptr) done->wait();  // the next synchronisation reports an error, as for other tasks
   return code;
 }
 

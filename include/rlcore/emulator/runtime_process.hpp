@@ -22,16 +22,16 @@ namespace ascend::emulated {
 /// Starts the machine of the last configure(); a configuration file is not read.
 aclError aclInit(const char*);
 
-/// Takes the contexts and streams of one device, or of all (-1), out of the machine.
+/// Removes the contexts and streams of one device, or of all (-1), from the machine.
 std::vector<std::shared_ptr<stream_queue>> take_streams(machine& m, int device);
 
 /// Adds the unreleased objects of a device, or of the host (-1), to the report.
 void report_left(machine& m, int device);
 
-/// Ends the machine, its streams and its memory. What was not released goes to stderr and to last_report().
+/// Ends the machine, its streams and its memory. Unreleased objects are written to stderr and to last_report().
 aclError aclFinalize();
 
-/// The texts of this thread's errors since the last call, the latest first; null if there are none.
+/// The texts of this thread's errors since the last call, the latest first; null if none.
 const char* aclGetRecentErrMsg();
 
 /// The name of the chip, settings::soc.
@@ -50,26 +50,26 @@ inline aclError aclrtGetDeviceCount(std::uint32_t* count) {
   return 0;
 }
 
-/// Makes the device's own context current in this thread, and counts one more user of the device.
+/// Makes the device's own context current in this thread, and increments the device's reference count.
 aclError aclrtSetDevice(std::int32_t device);
 
-/// Counts one user of the device less. The last one waits for its streams, ends them and its contexts, and frees its
-/// memory.
+/// Decrements the device's reference count. At zero it waits for the device's streams, destroys them and the contexts,
+/// and frees the memory.
 aclError aclrtResetDevice(std::int32_t device);
 
 /// The device of the current context.
 aclError aclrtGetDevice(std::int32_t* device);
 
-/// Bytes of the current device, HBM or DDR alike: those not in use, and all.
+/// Free and total bytes of the current device, the same for HBM and DDR.
 aclError aclrtGetMemInfo(memory_kind kind, std::size_t* available, std::size_t* total);
 
-/// Sets an option of the current context to 0 or 1; only deterministic sums change anything.
+/// Sets an option of the current context to 0 or 1; only deterministic sums have an effect.
 aclError aclrtCtxSetSysParamOpt(system_option option, std::int64_t value);
 
-/// Sets what fp16 overflow gives on the current device, see overflow_mode.
+/// Sets the fp16 overflow mode of the current device, see overflow_mode.
 aclError aclrtSetDeviceSatMode(overflow_mode mode);
 
-/// Makes a context of a device, which is current in this thread from now on.
+/// Creates a context of a device and makes it current in this thread.
 aclError aclrtCreateContext(aclrtContext* context, std::int32_t device);
 
 /// Destroys a context of aclrtCreateContext once its default stream is done; refused while it has other streams.
@@ -249,7 +249,7 @@ RLCORE_INLINE aclError aclrtResetDevice(std::int32_t device) {
   }
   for (const auto& s : ended) s->close(false);
   for (const auto& s : ended) s->join();
-  const std::lock_guard lock(m.mutex);  // unless somebody has set the device again
+  const std::lock_guard lock(m.mutex);  // unless another thread has set the device again
   bool in_use =
       !m.initialised || device >= m.settings.devices || m.devices[static_cast<std::size_t>(device)].references != 0;
   for (const auto& [handle, c] : m.contexts) in_use = in_use || c->device == device;

@@ -19,39 +19,39 @@ aclError aclrtCreateStreamWithConfig(aclrtStream* stream, std::uint32_t priority
 /// A stream of the current context.
 inline aclError aclrtCreateStream(aclrtStream* stream) { return aclrtCreateStreamWithConfig(stream, 0, 0); }
 
-/// Waits for what the stream has still to do. An asynchronous error that nobody has asked for is returned.
+/// Waits for the stream's remaining tasks. Returns an asynchronous error that has not been reported yet.
 aclError aclrtDestroyStream(aclrtStream stream);
 
-/// Waits for the stream, at most so many milliseconds (-1: for ever); returns an error that nobody has asked for.
+/// Waits for the stream, with a timeout in milliseconds (-1: none); returns an error that has not been reported yet.
 aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, std::int32_t milliseconds);
-/// Waits for the stream; returns an asynchronous error that nobody has asked for.
+/// Waits for the stream; returns an asynchronous error that has not been reported yet.
 inline aclError aclrtSynchronizeStream(aclrtStream stream) { return aclrtSynchronizeStreamWithTimeout(stream, -1); }
 
 /// Waits for all streams of the device, of all contexts; returns one of their errors.
 aclError aclrtSynchronizeDevice();
 
-/// Whether the stream has done everything.
+/// Whether the stream has finished all tasks.
 aclError aclrtStreamQuery(aclrtStream stream, stream_status* status);
 
-/// Once a stream stops at failures, all of its context do.
+/// Once a stream stops at failures, all streams of its context do.
 aclError aclrtSetStreamFailureMode(aclrtStream stream, failure_mode mode);
 
-/// An event of the current device; the flags say what it may be used for.
+/// Creates an event of the current device; the flags are its permitted uses.
 aclError aclrtCreateEventExWithFlag(aclrtEvent* event, std::uint32_t flag);
 
-/// Does not wait: whoever waits for the event goes on waiting.
+/// Destroys an event without waiting; pending waits for it stay valid.
 aclError aclrtDestroyEvent(aclrtEvent event);
 
-/// Puts a mark into the stream; the event is about this mark from now on.
+/// Records the event in the stream, replacing its earlier record.
 aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream);
 
-/// Waits for the latest record so far; nothing to wait for if there is none.
+/// Makes the stream wait for the latest record so far; no wait if the event has none.
 aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event);
 
-/// Whether the latest record has been reached; complete if there is none.
+/// Whether the latest record has been reached; complete if the event has none.
 aclError aclrtQueryEventStatus(aclrtEvent event, event_status* status);
 
-/// Returns why the work before the record was not done, if it was not.
+/// Waits for the latest record; returns the error that stopped the work before it, if any.
 aclError aclrtSynchronizeEvent(aclrtEvent event);
 
 /// Milliseconds between the latest records of two events, made with TIME_LINE and reached.

@@ -1,4 +1,4 @@
-// A stream: a queue of tasks and the thread that runs them.
+// Stream of the emulator: a task queue and the thread that runs it.
 #pragma once
 
 #include <atomic>
@@ -25,14 +25,14 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// What a stream does at its turn.
+/// A task of a stream.
 struct stream_task {
   const char* name = "";
   std::function<void()> run;
   std::shared_ptr<moment> mark;  ///< reached when the task is done or dropped
 };
 
-/// The state that the streams of a context share. With `stop` a failure stops all of them.
+/// Failure state shared by the streams of a context. With `stop` a failure stops all of them.
 struct failure_state {
   std::atomic<bool> stop{false};
   std::atomic<int> code{0};
@@ -41,7 +41,7 @@ struct failure_state {
 /// A stream: its tasks run in order on a thread of its own, which the first task starts.
 class stream_queue {
  public:
-  /// `number` identifies the stream in the drawing of delays.
+  /// `number` identifies the stream in the random delays.
   stream_queue(memory_system& memory, std::shared_ptr<failure_state> failure, void* its_context, int its_device,
                std::uint32_t number, const settings& machine)
       : context(its_context),
@@ -73,15 +73,15 @@ class stream_queue {
     return worker_.get_id() == std::this_thread::get_id();
   }
 
-  /// Waits for all tasks submitted so far; a negative time means for ever. Returns false if the time is over.
+  /// Waits for all tasks submitted so far; a negative time means no timeout. Returns false on timeout.
   bool wait(std::chrono::milliseconds longest = std::chrono::milliseconds(-1)) const;
 
   /// Reports the asynchronous error, if any, once. If the stream stops at failures, every call reports it.
   int take_error();
 
-  /// Refuses further tasks and ends the thread after the remaining tasks; with `drop`, without them.
+  /// Refuses further tasks and ends the thread after the remaining tasks; with `drop`, discards them.
   void close(bool drop);
-  /// Waits for the thread of a closed stream; a negative time means for ever. A thread that does not end in time is
+  /// Waits for the thread of a closed stream; a negative time means no timeout. A thread that does not end in time is
   /// detached.
   void join(std::chrono::milliseconds longest = std::chrono::milliseconds(-1));
 
@@ -171,7 +171,7 @@ RLCORE_INLINE void stream_queue::close(bool drop) {
     if (drop) dropped.swap(queue_);
   }
   more_.notify_all();
-  for (stream_task& t : dropped) t.run = nullptr;  // as those that ran
+  for (stream_task& t : dropped) t.run = nullptr;  // as for tasks that ran
   const std::lock_guard lock(mutex_);
   finished_ += dropped.size();
   for (const stream_task& t : dropped)
@@ -210,7 +210,7 @@ RLCORE_INLINE void stream_queue::work() {
       outcome = run(task);
       code = outcome.code;
     }
-    task.run = nullptr;  // what it holds dies before anybody is told that it is done
+    task.run = nullptr;  // destroys its captures before waiters are notified
     lock.lock();
     if (outcome.code != 0) {
       if (failure_->stop.load()) failure_->code.store(outcome.code);
@@ -218,7 +218,7 @@ RLCORE_INLINE void stream_queue::work() {
       error_text_ = std::string(task.name) + ": " + outcome.message;
     }
     ++finished_;
-    if (task.mark != nullptr) task.mark->reach(code);  // with the lock: whoever waited for one sees the other too
+    if (task.mark != nullptr) task.mark->reach(code);  // with the lock: a waiter on either sees both
     done_.notify_all();
   }
   over_ = true;

@@ -1,4 +1,4 @@
-// What operators and collectives need of the machine.
+// Task submission and device memory access for emulated operators and collectives.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// Puts a task at the end of a stream of the caller's context (null: its default stream). What the task throws becomes
-/// the asynchronous error of the stream. Returns 0, 100001, 107002, 107000 (no stream) or 107003 (another context's).
+/// Appends a task to a stream of the caller's context (null: its default stream). An exception of the task becomes the
+/// asynchronous error of the stream. Returns 0, 100001, 107002, 107000 (no stream) or 107003 (another context's).
 int enqueue(aclrtStream stream, const char* name, std::function<void()> task);
 
 /// Host view of device memory. Called by a task, it also keeps the allocation for as long as the task runs; if the
@@ -29,7 +29,7 @@ int current_device();
 /// Whether the caller's context asks for deterministic operators (aclrtCtxSetSysParamOpt); for phase 1.
 bool deterministic();
 
-/// What fp16 overflow gives on the device of the caller's context (aclrtSetDeviceSatMode); for phase 1.
+/// The fp16 overflow mode of the device of the caller's context (aclrtSetDeviceSatMode); for phase 1.
 overflow_mode saturation();
 
 }  // namespace ascend::emulated

@@ -1,4 +1,4 @@
-// What an aclTensor describes: a strided view of a storage in device memory.
+// Tensor description of the emulator: a strided view of a storage in device memory.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +27,9 @@ inline std::string printed(const extents& shape) {
   return text + "]";
 }
 
-/// A view: element (i0, i1, ...) lies `offset + i0 strides[0] + ...` elements behind `data`, the start of a storage of
-/// `storage` elements (-1 if its size was not given). Addresses are read through execution alone, since an executor
-/// may have got others after it was made; `slot` says which.
+/// A view: element (i0, i1, ...) lies `offset + i0 strides[0] + ...` elements after `data`, the start of a storage of
+/// `storage` elements (-1 if its size was not given). Addresses are read only through execution, since they may change
+/// after the executor was created; `slot` is the index of the address.
 struct tensor {
   data_type type = data_type::undefined;
   extents shape, strides;
@@ -45,14 +45,14 @@ struct tensor {
   std::pair<std::int64_t, std::int64_t> reach() const;
 };
 
-/// The same elements seen through another shape of broadcasting: missing leading and extent 1 dimensions are repeated.
-/// Throws nothing: broadcastable() is the check.
+/// The view broadcast to `shape`: missing leading and extent 1 dimensions are repeated. Throws nothing: broadcastable()
+/// is the check.
 tensor expanded(tensor t, const extents& shape);
 /// Whether `from` can be repeated to `to`.
 bool broadcastable(const extents& from, const extents& to);
-/// The shape that both can be repeated to; false if there is none.
+/// The broadcast shape of both; false if they do not broadcast.
 bool broadcast(const extents& a, const extents& b, extents& shape);
-/// Dimension `i` moved to the end: rows of it are what reductions and softmax walk along.
+/// Dimension `i` moved to the end: reductions and softmax run along its rows.
 tensor dimension_last(tensor t, std::int64_t i);
 
 }  // namespace ascend::emulated

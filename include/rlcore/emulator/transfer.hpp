@@ -1,4 +1,4 @@
-// Moving bytes as a copy engine does.
+// memmove and memset of the emulated copy engine.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,7 @@ RLCORE_BEGIN
 namespace ascend::emulated {
 
 // A program that copies without waiting for a stream is wrong, but the machine does not stop it, and tests of the
-// emulator do it on purpose. A race detector shall report the races of kernels, not these: in its eyes copies are
-// atomic.
+// emulator do it on purpose. Race detectors should report races of kernels, not these, so copies are atomic under them.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool race_detector = true;
 #elif defined(__has_feature)

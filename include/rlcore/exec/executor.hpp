@@ -1,4 +1,4 @@
-// Where independent pieces of work run. Never how they are added up: that order is the caller's and fixed.
+// Executor concept: runs independent tasks. The caller adds up their results, in a fixed order.
 #pragma once
 
 #include <concepts>
@@ -9,9 +9,10 @@
 RLCORE_BEGIN
 
 /// e.for_each(count, f) calls f(i) once for every i in [0, count), in any order and possibly at the same time, and
-/// returns when all calls have. f(i) may write only what belongs to i, so no result depends on the executor. If calls
-/// throw, the exception of the smallest i that threw is passed on once no call is running; larger i may then never have
-/// been called. Nothing is allocated. e.concurrency() is the largest number of calls that run at the same time.
+/// returns when all calls have returned. f(i) may write only what belongs to i, so no result depends on the executor.
+/// If calls throw, the exception of the smallest i that threw is passed on once no call is running; larger i may then
+/// never have been called. Nothing is allocated. e.concurrency() is the largest number of calls that run at the same
+/// time.
 template <class E>
 concept executor = requires(const E& e, void (*f)(std::size_t)) {
   e.for_each(std::size_t{}, f);

@@ -1,4 +1,4 @@
-// The helper threads behind the executor `threads`, and the protocol by which they take part in a call.
+// Thread pool behind the executor `threads`, and its synchronization protocol.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 
-/// `helpers` threads that take part in the calls of run(). One word, the gate, holds everything that needs agreement:
-/// the number of helpers inside, whether the gate is open, whether the caller sleeps, and the number of the call. A
-/// helper may look at a call only after it has entered through an open gate; the caller closes the gate when no work is
-/// left to claim and waits for those inside alone. So a helper that has not woken up yet costs nothing, and one that
+/// `helpers` threads that take part in the calls of run(). One atomic word, the gate, holds all shared state: the
+/// number of helpers inside, whether the gate is open, whether the caller sleeps, and the number of the call. A helper
+/// may look at a call only after it has entered through an open gate; the caller closes the gate when no work is left
+/// to claim and waits only for the helpers inside. So a helper that has not woken up yet costs nothing, and one that
 /// wakes up late finds the gate closed and never sees a function that no longer exists.
 class pool {
  public:
@@ -43,7 +43,7 @@ class pool {
   std::size_t helpers() const noexcept { return threads_.size(); }
 
   /// Calls f(context, i) for i in [0, count), here and in the helpers. Returns false, having done nothing, if the pool
-  /// is in use: by another thread, or by the very call inside which this one is made.
+  /// is in use: by another thread, or by the call in which this one is nested.
   bool run(function f, void* context, std::size_t count) {
     if (busy_.exchange(true, std::memory_order_acquire)) return false;
     function_ = f;
@@ -90,7 +90,7 @@ class pool {
   }
 
   static void* start(void* self) noexcept {
-    std::fesetenv(FE_DFL_ENV);  // not what the thread that made the pool may have set
+    std::fesetenv(FE_DFL_ENV);  // not the modes of the thread that made the pool
     static_cast<pool*>(self)->help();
     return nullptr;
   }
@@ -137,7 +137,7 @@ class pool {
     gate_.fetch_and(~caller_sleeps, std::memory_order_acq_rel);
   }
 
-  /// Looks again and again until `done()` or until patience is at an end.
+  /// Spins until `done()` or until the spin time is over.
   template <class Done>
   bool spin(Done done) const noexcept {
     if (patience_ == 0) return done();
@@ -168,7 +168,7 @@ class pool {
 
   alignas(64) std::atomic<std::uint32_t> gate_{0};
   alignas(64) std::atomic<std::size_t> next_{0};
-  // Written by the caller while the gate is closed and nobody is inside.
+  // Written by the caller while the gate is closed and no helper is inside.
   alignas(64) function function_ = nullptr;
   void* context_ = nullptr;
   std::size_t count_ = 0, chunk_ = 1;

@@ -1,4 +1,4 @@
-// The executor that is a loop.
+// Serial executor: a loop in the calling thread.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 RLCORE_BEGIN
 
-/// Runs f(0), f(1), ... in the calling thread. Empty, and the compiler sees through it.
+/// Runs f(0), f(1), ... in the calling thread. Stateless; the compiler inlines it.
 struct serial {
   /// f(0), ..., f(count - 1) in this order.
   template <class F>

@@ -1,5 +1,5 @@
-// A thread of the system, its clock and its number of cores, without <thread>, <mutex> and <chrono>: these three would
-// be a third of what a program that computes a loss costs to compile.
+// System threads, a monotonic clock and the number of cores without <thread>, <mutex> and <chrono>, which would be a
+// third of the compile time of a program that computes a loss.
 #pragma once
 
 #include <pthread.h>
@@ -38,7 +38,7 @@ inline std::size_t system_cores() noexcept {
   return cores > 0 ? static_cast<std::size_t>(cores) : 1;
 }
 
-/// Nanoseconds of a clock that only goes forward.
+/// Nanoseconds of a monotonic clock.
 inline std::int64_t steady_nanoseconds() noexcept {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);

@@ -1,4 +1,4 @@
-// The executor that is a small pool of threads.
+// Thread-pool executor.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ RLCORE_ALGORITHM_BEGIN
 /// negative or absurd count and std::system_error when the system refuses a thread.
 class threads {
  public:
-  /// Starts the helpers of so many threads; 0 is one thread per core.
+  /// Starts a pool of this many threads; 0 means one per core.
   explicit threads(int count = 0) {
     if (count < 0 || count > most)
       throw std::invalid_argument("rlcore: threads(" + std::to_string(count) + "): expected 0 (one per core) to " +
@@ -37,12 +37,12 @@ class threads {
 
   std::size_t concurrency() const noexcept { return pool_ ? pool_->helpers() + 1 : 1; }
 
-  /// See the concept `executor`.
+  /// Calls f(i) once for every i in [0, count), as `executor` requires.
   template <class F>
   void for_each(std::size_t count, F&& f) const {
     using Function = std::remove_reference_t<F>;
     if (count > 1 && pool_) {
-      // A function has no object to point to, so the address of the reference's variable is passed, whatever it is.
+      // A function has no object to point to, so the address of the reference variable is passed.
       struct call {
         Function* f;
       } one{__builtin_addressof(f)};
@@ -54,7 +54,7 @@ class threads {
 
  private:
   static constexpr int most = 1024;
-  pool* pool_ = nullptr;  // and not std::unique_ptr: <memory> is dear
+  pool* pool_ = nullptr;  // not std::unique_ptr: <memory> is slow to compile
 };
 
 RLCORE_ALGORITHM_END

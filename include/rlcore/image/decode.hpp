@@ -1,5 +1,5 @@
-// From the bytes of a PNG, JPEG or WebP file to its pixels. The definitions bring in libpng, libjpeg and libwebp: with
-// RLCORE_COMPILED they are those of src/images.cpp.
+// Image decoding: PNG, JPEG and WebP. The definitions include libpng, libjpeg and libwebp: with RLCORE_COMPILED they
+// are in src/images.cpp.
 #pragma once
 
 #include <string>
@@ -12,20 +12,20 @@
 RLCORE_BEGIN
 namespace image {
 
-/// The pixels of a PNG, as Pillow's convert("RGB") gives them: grey and palettes become colours, ancillary chunks
-/// (gamma, profiles, a palette's opacity) change nothing. Throws format_error for a file that is damaged, cut off,
-/// animated, of 16 bits, or too large.
+/// Decodes a PNG to the pixels of Pillow's convert("RGB"): grey and palettes become colours, ancillary chunks (gamma,
+/// profiles, a palette's opacity) are ignored. Throws format_error for a file that is damaged, cut off, animated, of
+/// 16 bits, or too large.
 pixels decode_png(encoded bytes, const decode_settings& settings = {});
 
-/// The pixels of a JPEG: accurate DCT, smooth upsampling of colours, no turning by EXIF, all as Pillow does. Throws
-/// format_error for a file that is damaged, cut off, CMYK, of 12 bits, or too large.
+/// Decodes a JPEG: accurate DCT, smooth chroma upsampling, no EXIF rotation, all as Pillow does. Throws format_error
+/// for a file that is damaged, cut off, CMYK, of 12 bits, or too large.
 pixels decode_jpeg(encoded bytes, const decode_settings& settings = {});
 
-/// The pixels of a WebP, with loss or without, as Pillow gives them. Throws format_error for a file that is damaged,
-/// cut off, animated, or too large. Only a build with libwebp has it.
+/// Decodes a WebP, lossy or lossless, as Pillow does. Throws format_error for a file that is damaged, cut off,
+/// animated, or too large. Only a build with libwebp has it.
 pixels decode_webp(encoded bytes, const decode_settings& settings = {});
 
-/// The pixels of a PNG, JPEG or WebP file. Throws format_error, without the file's name, for anything else.
+/// Decodes a PNG, JPEG or WebP file. Throws format_error, without the file's name, for anything else.
 inline pixels decode(encoded bytes, [[maybe_unused]] const decode_settings& settings = {}) {
   const std::string format = format_of(bytes);
   if constexpr (has_webp)

@@ -1,10 +1,10 @@
-// JPEG by libjpeg (libjpeg-turbo).
+// JPEG decoding by libjpeg (libjpeg-turbo).
 #pragma once
 
 #include <csetjmp>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>  // before jpeglib.h, which takes FILE and size_t for granted
+#include <cstdio>  // before jpeglib.h, which needs FILE and size_t
 
 #include <jerror.h>
 #include <jpeglib.h>
@@ -21,8 +21,8 @@ namespace image {
 
 namespace detail {
 
-/// libjpeg's state, and where it goes when it gives up. No object with a destructor may stand between setjmp and
-/// longjmp: the functions below keep to that.
+/// libjpeg's state, and the jump target of its errors. No object with a destructor may live between setjmp and longjmp:
+/// the functions below comply.
 struct jpeg_reader {
   jpeg_decompress_struct info;
   jpeg_error_mgr errors;
@@ -37,13 +37,14 @@ struct jpeg_reader {
   std::longjmp(reader.out, 1);
 }
 
-/// libjpeg goes on behind damaged data and fills the rest with grey. Only what leaves every pixel right is let pass.
+/// libjpeg continues after damaged data and fills the rest with grey. Only warnings that leave every pixel correct are
+/// ignored.
 inline void jpeg_warn(j_common_ptr info, int level) {
   const int code = info->err->msg_code;
   if (level < 0 && code != JWRN_EXTRANEOUS_DATA && code != JWRN_ADOBE_XFORM && code != JWRN_JFIF_MAJOR) jpeg_fail(info);
 }
 
-/// A small file may ask for any number of passes over a large picture; real ones have about ten.
+/// Limits the scans: a small file may request any number of passes over a large image; real files have about ten.
 inline void jpeg_count_scans(j_common_ptr info) {
   auto& reader = *static_cast<jpeg_reader*>(info->client_data);
   if (reader.info.input_scan_number <= 100) return;
@@ -51,7 +52,7 @@ inline void jpeg_count_scans(j_common_ptr info) {
   std::longjmp(reader.out, 1);
 }
 
-/// Reads the header. False when libjpeg gave up; then the reader has its message.
+/// Reads the header. False if libjpeg failed; the reader then holds its message.
 inline bool read_jpeg_header(jpeg_reader& reader, const unsigned char* bytes, std::size_t size) {
   reader.info.err = jpeg_std_error(&reader.errors);
   reader.info.client_data = &reader;
@@ -79,7 +80,7 @@ inline bool read_jpeg_rows(jpeg_reader& reader, unsigned char* rows) {
   return true;
 }
 
-/// Frees what libjpeg holds, whatever became of it.
+/// Frees libjpeg's memory after success or failure.
 struct jpeg_cleanup {
   jpeg_reader& reader;
   ~jpeg_cleanup() { jpeg_destroy_decompress(&reader.info); }
@@ -87,7 +88,6 @@ struct jpeg_cleanup {
 
 }  // namespace detail
 
-/// Declared in decode.hpp.
 RLCORE_INLINE pixels decode_jpeg(encoded bytes, const decode_settings& settings) {
   detail::jpeg_reader reader{};
   const detail::jpeg_cleanup cleanup{reader};

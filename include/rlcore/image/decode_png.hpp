@@ -1,4 +1,4 @@
-// PNG by libpng, and by libdeflate where it is there.
+// PNG decoding by libpng, and by libdeflate if available.
 #pragma once
 
 #include <png.h>
@@ -25,11 +25,11 @@ namespace image {
 
 namespace detail {
 
-/// libpng's view of the bytes, and what it says when it gives up.
+/// libpng's input bytes and its error message.
 struct png_source {
   const unsigned char* next;
   std::size_t left;
-  bool checked;  ///< the sums of its chunks do not have to be looked at
+  bool checked;  ///< the checksums of the chunks are already verified
   char message[160];
 };
 
@@ -47,7 +47,7 @@ inline void png_fail(png_structp png, png_const_charp message) {
   png_longjmp(png, 1);
 }
 
-/// Decodes into rows of 3 or 4 bytes for each pixel. False when libpng gave up: then the source has its message. No
+/// Decodes into rows of 3 or 4 bytes for each pixel. False if libpng failed; the source then holds its message. No
 /// object with a destructor lives here, since libpng leaves by longjmp.
 inline bool read_png_rows(png_source& source, png_bytepp rows, bool with_alpha) {
   png_structp png =
@@ -79,10 +79,9 @@ inline bool read_png_rows(png_source& source, png_bytepp rows, bool with_alpha) 
 
 }  // namespace detail
 
-/// Declared in decode.hpp.
 RLCORE_INLINE pixels decode_png(encoded bytes, const decode_settings& settings) {
   const png_header header = read_png_header(bytes, settings);
-  // Deflate makes at most 1032 bytes of one: what the header promises beyond that is not in the file.
+  // Deflate expands at most 1032:1, so a header that promises more does not match the file.
   if (header.filtered_bytes() / 1032 > bytes.size()) throw format_error("a damaged PNG: the file ends too early");
   const bool on_white = header.colours == PNG_COLOR_TYPE_RGBA && settings.opacity == alpha::white;
   const std::size_t row = std::size_t{header.width} * (on_white ? 4 : 3);

@@ -1,4 +1,4 @@
-// What decoders of pictures are told.
+// Settings of the image decoders.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 RLCORE_BEGIN
 namespace image {
 
-/// What becomes of a PNG's opacity: `drop` keeps the colours as they are stored (Pillow's convert("RGB")), `white` lays
-/// them on a white ground (qwen-vl-utils).
+/// Handling of a PNG's alpha channel: `drop` keeps the colours as stored (Pillow's convert("RGB")), `white` composites
+/// them on white (qwen-vl-utils).
 enum class alpha { drop, white };
 
-/// How a picture is decoded, and how large it may be.
+/// Decoding options, and the size limit.
 struct decode_settings {
   alpha opacity = alpha::drop;
   std::uint64_t max_pixels = 89'478'485;  ///< Pillow's limit: three bytes for each pixel are a quarter of a GiB
 };
 
-/// The bytes of a file, as yet undecoded.
+/// The bytes of an encoded file.
 using encoded = std::span<const unsigned char>;
 
-/// Throws format_error unless this many pixels may be held; a decoder asks when it has read the header, before it takes
+/// Throws format_error if the image has too many pixels; decoders call it after the header, before they allocate
 /// memory.
 inline void check_size(std::uint64_t height, std::uint64_t width, const decode_settings& settings) {
   if (height == 0 || width == 0) throw format_error("an image without pixels");

@@ -1,4 +1,4 @@
-// WebP by libwebp.
+// WebP decoding by libwebp.
 #pragma once
 
 #include <webp/decode.h>
@@ -17,7 +17,7 @@ namespace image {
 
 namespace detail {
 
-/// What a WebP says before its data. Throws format_error for what decode_webp() refuses by it.
+/// The header of a WebP. Throws format_error for headers that decode_webp() refuses.
 inline WebPBitstreamFeatures read_webp_header(encoded bytes, const decode_settings& settings) {
   WebPBitstreamFeatures found;
   if (WebPGetFeatures(bytes.data(), bytes.size(), &found) != VP8_STATUS_OK)
@@ -29,13 +29,11 @@ inline WebPBitstreamFeatures read_webp_header(encoded bytes, const decode_settin
 
 }  // namespace detail
 
-/// Declared in header.hpp.
 RLCORE_INLINE size read_webp_size(encoded bytes, const decode_settings& settings) {
   const WebPBitstreamFeatures found = detail::read_webp_header(bytes, settings);
   return {found.height, found.width};
 }
 
-/// Declared in decode.hpp.
 RLCORE_INLINE pixels decode_webp(encoded bytes, const decode_settings& settings) {
   const WebPBitstreamFeatures found = detail::read_webp_header(bytes, settings);
   const bool on_white = found.has_alpha != 0 && settings.opacity == alpha::white;

@@ -1,5 +1,4 @@
-// From pixels to the bytes of a file. The definition brings in libpng: with RLCORE_COMPILED it is that of
-// src/images.cpp.
+// PNG encoding. The definition includes libpng: with RLCORE_COMPILED it is in src/images.cpp.
 #pragma once
 
 #include <vector>
@@ -10,8 +9,8 @@
 RLCORE_BEGIN
 namespace image {
 
-/// A PNG of 8 bits a channel without opacity; decode() gives the same pixels back. Throws format_error for a picture
-/// without pixels, or of more than 2^31 - 1 in a row or a column. Needs the component `images`.
+/// Encodes a PNG of 8 bits per channel without alpha; decode() returns the same pixels. Throws format_error for an
+/// image without pixels, or with more than 2^31 - 1 in a row or a column. Needs the component `images`.
 #ifdef RLCORE_HAS_IMAGES
 std::vector<unsigned char> encode_png(const pixels& picture);
 #else

@@ -1,4 +1,4 @@
-// PNG files by libpng.
+// PNG encoding by libpng: the definition of encode.hpp.
 #pragma once
 
 #include <png.h>
@@ -14,7 +14,6 @@
 RLCORE_BEGIN
 namespace image {
 
-/// Declared in encode.hpp.
 RLCORE_INLINE std::vector<unsigned char> encode_png(const pixels& picture) {
   constexpr std::size_t longest = std::numeric_limits<png_int_32>::max();
   if (picture.width == 0 || picture.height == 0 || picture.width > longest || picture.height > longest)

@@ -1,5 +1,4 @@
-// What the first bytes of a picture's file tell: its format and its size, without pixels; without a library but for
-// WebP.
+// Image format and size from the file header, without decoding pixels; needs a library only for WebP.
 #pragma once
 
 #include <algorithm>
@@ -29,11 +28,10 @@ inline constexpr bool has_webp = true;
 #else
 inline constexpr bool has_webp = false;
 #endif
-/// The formats that this build reads, as a message names them.
+/// The formats that this build reads, for messages.
 inline constexpr const char* known_formats = has_webp ? "PNG, JPEG or WebP" : "PNG or JPEG";
 
-/// The format that the first bytes tell: "PNG", "JPEG", "GIF", "WebP", "BMP", "TIFF", "AVIF or HEIC", or "" if none of
-/// these.
+/// The format by the first bytes: "PNG", "JPEG", "GIF", "WebP", "BMP", "TIFF", "AVIF or HEIC", or "" for any other.
 inline std::string format_of(encoded bytes) {
   const auto starts = [&](std::string_view signature, std::size_t at = 0) {
     if (bytes.size() < at + signature.size()) return false;
@@ -51,14 +49,13 @@ inline std::string format_of(encoded bytes) {
   return "";
 }
 
-/// What a PNG says before its data.
+/// The header of a PNG.
 struct png_header {
   std::uint32_t width = 0, height = 0;
   int bits = 0, colours = 0;
   bool interlaced = false;
 
-  /// Bytes of its rows as they are compressed, each behind the name of its filter; those of an interlaced picture are
-  /// somewhat more.
+  /// Bytes of the filtered rows before compression, each with its filter byte; an interlaced image has somewhat more.
   std::uint64_t filtered_bytes() const noexcept {
     const std::uint64_t channels = colours == 2 ? 3 : colours == 4 ? 2 : colours == 6 ? 4 : 1;
     return height * (1 + (width * channels * static_cast<unsigned>(bits) + 7) / 8);
@@ -79,15 +76,15 @@ inline bool is_chunk(encoded bytes, std::size_t at, std::string_view name) {
   return true;
 }
 
-/// Does this marker begin a frame of a JPEG?
+/// Whether this marker starts a frame of a JPEG.
 inline bool starts_frame(unsigned marker) {
   return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
 }
 
 }  // namespace detail
 
-/// Walks the chunks of a PNG before its data. Throws format_error where there is no header, and for what decode_png()
-/// refuses by it: too many pixels, animation, 16 bits a channel.
+/// Reads the chunks of a PNG before its data. Throws format_error if the header is missing or decode_png() refuses it:
+/// too many pixels, animation, 16 bits a channel.
 inline png_header read_png_header(encoded bytes, const decode_settings& settings = {}) {
   constexpr std::size_t first = 8, header_end = first + 8 + 13 + 4;
   if (bytes.size() < header_end || !detail::is_chunk(bytes, first + 4, "IHDR"))
@@ -103,22 +100,22 @@ inline png_header read_png_header(encoded bytes, const decode_settings& settings
   return header;
 }
 
-/// The size of a JPEG: that of its first frame. Throws format_error where there is none, and for what decode_jpeg()
-/// refuses by it: too many pixels, CMYK, more than 8 bits, a lossless or hierarchical kind.
+/// The size of a JPEG: that of its first frame. Throws format_error if the file has no frame or decode_jpeg() refuses
+/// it: too many pixels, CMYK, more than 8 bits, a lossless or hierarchical kind.
 inline size read_jpeg_size(encoded bytes, const decode_settings& settings = {}) {
   const auto cut_off = [] { return format_error("a damaged JPEG: the file ends before its size"); };
   for (std::size_t at = 2;;) {
-    while (at < bytes.size() && bytes[at] != 0xFF) ++at;  // what is no marker is passed over, as by libjpeg
+    while (at < bytes.size() && bytes[at] != 0xFF) ++at;  // skips bytes that are not a marker, as libjpeg does
     while (at < bytes.size() && bytes[at] == 0xFF) ++at;
     if (at >= bytes.size()) throw cut_off();
     const unsigned marker = bytes[at++];
-    if (marker == 0 || marker == 1 || (marker >= 0xD0 && marker <= 0xD7)) continue;  // these stand alone
+    if (marker == 0 || marker == 1 || (marker >= 0xD0 && marker <= 0xD7)) continue;  // markers without a segment
     if (marker == 0xD8 || marker == 0xD9 || marker == 0xDA)
       throw format_error("a damaged JPEG: its data begin before its size");
     if (bytes.size() - at < 2) throw cut_off();
     const std::size_t length = detail::big_endian(bytes, at, 2);
     if (!detail::starts_frame(marker)) {
-      const std::size_t segment = std::max<std::size_t>(length, 2);  // as by libjpeg, a shorter one has but its length
+      const std::size_t segment = std::max<std::size_t>(length, 2);  // as in libjpeg: at least its length field
       if (bytes.size() - at < segment) throw cut_off();
       at += segment;
       continue;
@@ -136,18 +133,18 @@ inline size read_jpeg_size(encoded bytes, const decode_settings& settings = {}) 
   }
 }
 
-/// The size of a WebP. Throws format_error where there is none, and for what decode_webp() refuses by it: too many
-/// pixels, animation. Only a build with libwebp has it.
+/// The size of a WebP. Throws format_error if the header is missing or decode_webp() refuses it: too many pixels,
+/// animation. Only a build with libwebp has it.
 size read_webp_size(encoded bytes, const decode_settings& settings = {});
 
-/// What is said of a file in a format that is not read.
+/// The error for a file in an unsupported format.
 inline format_error unknown_format(const std::string& format) {
   if (!has_webp && format == "WebP") return format_error("WebP; expected PNG or JPEG, or a build with libwebp-dev");
   return format_error((format.empty() ? "no image" : format) + "; expected " + known_formats);
 }
 
-/// The size in pixels that the header of a picture tells. Throws format_error, without the file's name, for a format
-/// that decode() does not read and for all that it refuses by the header alone.
+/// The size in pixels from the header of an image. Throws format_error, without the file's name, for formats that
+/// decode() does not support and for headers that it refuses.
 inline size read_size(encoded bytes, const decode_settings& settings = {}) {
   const std::string format = format_of(bytes);
   if (format == "JPEG") return read_jpeg_size(bytes, settings);

@@ -1,4 +1,4 @@
-// The rows of a PNG inflated by libdeflate, which is faster than zlib.
+// PNG inflation by libdeflate, which is faster than zlib.
 #pragma once
 
 #include <libdeflate.h>
@@ -20,11 +20,11 @@ inline void put_big_endian(unsigned char* to, std::uint32_t number) noexcept {
   for (int shift = 24; shift >= 0; shift -= 8) *to++ = static_cast<unsigned char>(number >> shift);
 }
 
-/// All up to the data of this PNG, then its data as one chunk of bytes that are stored as they are: for libpng the same
-/// picture, with nothing left to inflate. The sums of the chunks have been compared, and that of the new one is
-/// missing. Empty where the file is interlaced or not quite right: then libpng has the word.
+/// Copies the PNG up to its data, then stores the data uncompressed in one chunk: libpng reads the same image with
+/// nothing to inflate. The checksums of the chunks have been verified; the new chunk has none. Empty if the file is
+/// interlaced or damaged: then libpng decodes it.
 inline std::vector<unsigned char> inflate_png(encoded bytes, const png_header& header) {
-  constexpr std::size_t frame = 12, block = 65535, most = 0x7fffffff;  // of a chunk; of stored bytes; of a chunk's
+  constexpr std::size_t frame = 12, block = 65535, most = 0x7fffffff;  // of a chunk; of a stored block; of any chunk
   std::vector<unsigned char> data;
   std::size_t first = 0;
   for (std::size_t at = 8; bytes.size() - at >= frame;) {
@@ -41,7 +41,7 @@ inline std::vector<unsigned char> inflate_png(encoded bytes, const png_header& h
   }
   const std::size_t size = header.filtered_bytes(), blocks = (size + block - 1) / block;
   const std::size_t stored = 2 + 5 * blocks + size + 4;
-  // A window below 32 KiB binds zlib, but not libdeflate.
+  // zlib enforces a window below 32 KiB, libdeflate does not.
   if (header.interlaced || data.empty() || data[0] != 0x78 || stored > most) return {};
   std::vector<unsigned char> result(first + frame + stored);
   std::copy_n(bytes.data(), first, result.data());
@@ -49,7 +49,7 @@ inline std::vector<unsigned char> inflate_png(encoded bytes, const png_header& h
   put_big_endian(to, static_cast<std::uint32_t>(stored));
   std::memcpy(to + 4, "IDAT\x78\x01", 6);
   to += 10;
-  const unsigned char* from = to + 5 * blocks;  // the blocks move forward to make room for what stands before each
+  const unsigned char* from = to + 5 * blocks;  // the blocks move forward to make room for their headers
   const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> inflate(
       libdeflate_alloc_decompressor(), &libdeflate_free_decompressor);
   if (!inflate || libdeflate_zlib_decompress(inflate.get(), data.data(), data.size(), to + 5 * blocks, size, nullptr) !=

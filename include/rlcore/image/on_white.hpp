@@ -1,4 +1,4 @@
-// Pictures with opacity on a white ground.
+// Alpha compositing on a white background.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// From the pixels of a picture to the rows that the vision tower reads.
+// Image patches: normalised pixels in the input layout of the vision tower.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 RLCORE_BEGIN
 namespace image {
 
-/// How 0...255 becomes a float for each of the three colours.
+/// Normalisation of 0...255 to float, per colour.
 struct normalisation {
   std::array<double, 3> mean = {0.48145466, 0.4578275, 0.40821073}, deviation = {0.26862954, 0.26130258, 0.27577711};
   double rescale = 0.00392156862745098;
@@ -33,22 +33,22 @@ inline std::array<std::array<float, 256>, 3> normalised_values(const normalisati
   return values;
 }
 
-/// How a picture is cut: squares of `patch` pixels, `merge` x `merge` of which become one token; a picture is a film of
+/// Patch layout: squares of `patch` pixels, where `merge` x `merge` patches become one token; an image is a video of
 /// `frames` equal frames.
 struct patch_shape {
   std::size_t patch = 14, merge = 2, frames = 2;
   std::size_t row() const noexcept { return 3 * frames * patch * patch; }
 };
 
-/// A picture as rows of [colour][frame][y][x]. The `merge` x `merge` patches of a token are neighbours; tokens are in
+/// An image as rows of [colour][frame][y][x]. The `merge` x `merge` patches of a token are adjacent; tokens are in
 /// raster order.
 struct patches {
-  std::int64_t rows = 0, columns = 0;  ///< of patches in the picture
+  std::int64_t rows = 0, columns = 0;  ///< of patches in the image
   std::vector<float> values;           ///< [rows * columns, patch_shape::row()]
   bool operator==(const patches&) const = default;
 };
 
-/// Cuts a picture whose sides are multiples of patch * merge.
+/// Cuts an image into patches; its sides are multiples of patch * merge.
 inline patches cut(const pixels& picture, const patch_shape& shape,
                    const std::array<std::array<float, 256>, 3>& values) {
   const std::size_t side = shape.patch, cell = side * shape.merge;

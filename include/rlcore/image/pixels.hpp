@@ -1,4 +1,4 @@
-// A picture in memory: what decoders give and what the resampler takes.
+// RGB image in memory: output of the decoders, input of the resampler.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 RLCORE_BEGIN
 namespace image {
 
-/// Colours of a picture in raster order: red, green, blue from 0 to 255, height x width x 3 values.
+/// Colours of an image in raster order: red, green, blue from 0 to 255, height x width x 3 values.
 struct pixels {
   std::size_t height = 0, width = 0;
   std::vector<std::uint8_t> rgb;

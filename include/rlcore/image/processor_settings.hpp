@@ -1,4 +1,4 @@
-// What a model's processor of pictures is set to, and the sizes that follow from it.
+// Settings of the image processor, and the image sizes and token counts that follow from them.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,13 @@ struct processor_settings {
   decode_settings decode{};
 };
 
-/// The size in which the tower sees a picture. Throws format_error when one side is over 200 times the other.
+/// The resized size of an image for the vision tower. Throws format_error when one side is over 200 times the other.
 inline size target_size(size from, const processor_settings& settings) {
   const auto factor = static_cast<std::int64_t>(settings.shape.patch * settings.shape.merge);
   return smart_resize(from, {factor, settings.min_pixels, settings.max_pixels});
 }
 
-/// How many tokens a picture takes: one for every merge x merge patches of its target size. Throws what target_size()
-/// throws.
+/// Token count of an image: one for every merge x merge patches of its target size. Throws what target_size() throws.
 inline std::int64_t token_count(size from, const processor_settings& settings) {
   const size to = target_size(from, settings);
   const auto cell = static_cast<std::int64_t>(settings.shape.patch * settings.shape.merge);

@@ -1,5 +1,4 @@
-// Pictures of another size: bicubic with a support that grows where the picture shrinks, in integers, to the bit as
-// Pillow and torchvision compute it.
+// Image resizing: antialiased bicubic in integers, bit-identical to Pillow and torchvision.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +15,12 @@
 RLCORE_BEGIN
 namespace image {
 
-/// Whose rounding: Pillow's (up to 12.2; 13.0 may go through the columns first) keeps 22 bits of a coefficient,
-/// torchvision's (uint8, bicubic, antialias) as many as make the largest fit 16 bits.
+/// The rounding mode: Pillow (up to 12.2; 13.0 may process the columns first) keeps 22 bits of a coefficient,
+/// torchvision (uint8, bicubic, antialias) as many as let the largest fit 16 bits.
 enum class resampling { torchvision, pillow };
 
-/// How one side is computed: value i is the sum of `coefficients[i * taps + j] * value[first[i] + j]`, rounded and
-/// shifted by `bits`, clamped to 0...255. Rows of fewer taps end with zeros; first[i] + taps stays inside.
+/// Resampling weights of one side: value i is the sum of `coefficients[i * taps + j] * value[first[i] + j]`, rounded
+/// and shifted by `bits`, clamped to 0...255. Rows of fewer taps end with zeros; first[i] + taps stays inside.
 struct resampled_side {
   std::size_t taps = 0;
   int bits = 0;
@@ -39,7 +38,7 @@ inline double cubic(double x) noexcept {
   return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
 }
 
-/// The bits of torchvision's coefficients: the most, up to 22, for which the largest stays below 2^15.
+/// The bits of torchvision's coefficients: the maximum, up to 22, that keeps the largest below 2^15.
 inline int bits_within_16(double largest) noexcept {
   int bits = 0;
   while (bits < 22 && static_cast<int>(0.5 + largest * static_cast<double>(std::int64_t{1} << (bits + 1))) < 1 << 15)
@@ -49,7 +48,7 @@ inline int bits_within_16(double largest) noexcept {
 
 }  // namespace detail
 
-/// The coefficients that bring a side of `from` values to `to` values.
+/// The coefficients that resample a side from `from` values to `to` values.
 inline resampled_side resample_side(std::size_t from, std::size_t to, resampling as) {
   const double scale = static_cast<double>(from) / static_cast<double>(to), filter = std::max(scale, 1.0),
                support = 2 * filter;
@@ -61,7 +60,7 @@ inline resampled_side resample_side(std::size_t from, std::size_t to, resampling
     const double centre = (static_cast<double>(i) + 0.5) * scale;
     const auto first = static_cast<std::size_t>(std::max(centre - support + 0.5, 0.0));
     const auto last = std::min(static_cast<std::size_t>(centre + support + 0.5), from);
-    // Near the end the row begins earlier, so that all rows have the same number of taps; what it gains has weight 0.
+    // Near the end the row begins earlier, so that all rows have the same number of taps; the added taps have weight 0.
     side.first[i] = std::min(first, from - side.taps);
     double* const row = weights.data() + i * side.taps + (first - side.first[i]);
     double sum = 0;
@@ -82,7 +81,7 @@ namespace detail {
 /// Values that are computed together: a constant, so that compilers use vectors at any level of optimisation.
 inline constexpr std::size_t run = 32;
 
-/// One row of the result, values [at, at + Count). Coefficient is 16 bits wide where they fit: half the work.
+/// One row of the result, values [at, at + Count). Coefficient is 16 bits wide if the values fit: half the work.
 template <class Coefficient, std::size_t Count>
 void blend_run(const std::uint8_t* rows, std::size_t stride, const Coefficient* coefficients, std::size_t taps,
                int bits, std::uint8_t* out) noexcept {
@@ -117,7 +116,7 @@ pixels resample_height_as(const pixels& from, const resampled_side& side) {
 
 }  // namespace detail
 
-/// The picture with another number of rows.
+/// Resizes the height of an image.
 inline pixels resample_height(const pixels& from, std::size_t height, resampling as) {
   const resampled_side side = resample_side(from.height, height, as);
   return as == resampling::torchvision ? detail::resample_height_as<std::int16_t>(from, side)
@@ -160,14 +159,14 @@ inline std::vector<std::uint8_t> transpose(const std::vector<std::uint8_t>& from
   return to;
 }
 
-/// The picture with another number of columns: its bytes lie across meanwhile, each colour's line for itself.
+/// Resizes the width of an image, on its transpose with separate colour planes.
 inline pixels resample_width(const pixels& from, std::size_t width, resampling as) {
   const pixels across{from.width, from.height, transpose(from.rgb, from.height, 3 * from.width)};
   return {from.height, width, transpose(resample_height(across, width, as).rgb, 3 * width, from.height)};
 }
 
-/// The picture in another size: the width first, then the height, each only where it changes. Pillow takes the height
-/// first of a picture that is over 100 times as tall as wide and becomes less tall.
+/// Resizes an image: first the width, then the height, each only if it changes. Pillow resizes the height first if the
+/// image is over 100 times as tall as wide and its height shrinks.
 inline pixels resize(const pixels& picture, size to, resampling as) {
   const auto height = static_cast<std::size_t>(to.height), width = static_cast<std::size_t>(to.width);
   const auto of_height = [&](const pixels& from) {

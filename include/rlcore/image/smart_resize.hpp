@@ -1,4 +1,4 @@
-// The size that a picture has for the vision tower.
+// smart_resize: the image size for the vision tower.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,12 @@ struct size {
   bool operator==(const size&) const = default;
 };
 
-/// Limits of the area in pixels, and what both sides are multiples of (patch_size * merge_size).
+/// Limits of the area in pixels, and the factor of both sides (patch_size * merge_size).
 struct size_limits {
   std::int64_t factor = 28, min_pixels = 3136, max_pixels = 1'003'520;
 };
 
-/// The sides as multiples of `factor` whose area lies within the limits and whose ratio is nearly the picture's:
+/// The sides as multiples of `factor` whose area lies within the limits and whose ratio is nearly the image's:
 /// transformers' smart_resize. Both sides are rounded, halves to even; an area beyond a limit scales both by the root
 /// of its ratio to the limit, rounded inwards. Throws format_error for a ratio above 200.
 inline size smart_resize(size from, const size_limits& limits) {

@@ -1,4 +1,4 @@
-// How the terms of tokens become a loss: token-mean, seq-mean-token-mean, seq-mean-token-sum and their relatives.
+// Loss aggregation (loss_agg_mode): token-mean, seq-mean-token-mean, seq-mean-token-sum and their relatives.
 //
 // The protocol of an aggregation: one weight per row.
 //
@@ -25,13 +25,13 @@
 
 RLCORE_BEGIN
 /// Counts over a whole optimizer step: all micro-batches and all ranks. Count every row before the first backward pass
-/// and hand the same object to every micro-batch; that is what makes a loss independent of how the step is cut. There
-/// is no conversion from an integer and none from a batch: see loss_counts().
+/// and hand the same object to every micro-batch, so the loss does not depend on how the step is split. Integers and
+/// batches do not convert: see loss_counts().
 class global_counts {
  public:
   RLCORE_FN global_counts() = default;
 
-  /// Adds one row of the step with so many live tokens; 0 is a row that is masked out entirely.
+  /// Adds one row of the step with this many live tokens; 0 is a row that is masked out entirely.
   RLCORE_FN void add_row(std::int64_t live_tokens) noexcept {
     tokens_ += live_tokens;
     sequences_ += live_tokens > 0;
@@ -64,14 +64,14 @@ class global_counts {
 };
 
 RLCORE_ALGORITHM_BEGIN
-/// What an aggregation knows about one row; never empty (empty rows have no weight).
+/// The row data that an aggregation reads; never empty (empty rows have no weight).
 struct row_info {
   std::int64_t tokens;     ///< live tokens of the row
   std::int64_t index = 0;  ///< of the row in this batch; only its parity means anything, for pairs
 };
 
 /// The loss is sum over rows of weight(row) times the sum over the row's live tokens of the pieces' values. A row of
-/// weight 0 takes no part: it is not looked at and not counted.
+/// weight 0 is skipped and not counted.
 template <class A>
 concept aggregation = requires(const A a, row_info row, const global_counts& step) {
   { a.weight(row, step) }
@@ -86,21 +86,21 @@ inline constexpr bool ignores_length = requires {
 /// 1: no denominator (verl "token-sum").
 struct token_sum {
   static constexpr bool ignores_length = true;
-  /// What each live token of the row weighs.
+  /// Weight of each live token of the row.
   double weight(row_info, const global_counts&) const noexcept { return 1.0; }
 };
 
 /// 1 / N*: the mean over all live tokens of the step (DAPO; verl "token-mean", TRL "dapo").
 struct token_mean {
   static constexpr bool ignores_length = true;
-  /// What each live token of the row weighs; N* counts the live tokens of the step.
+  /// Weight of each live token of the row; N* counts the live tokens of the step.
   double weight(row_info, const global_counts& step) const noexcept { return 1.0 / static_cast<double>(step.tokens()); }
 };
 
 /// 1 / S*: the mean over non-empty sequences of a term that each sequence has once (GSPO).
 struct sequence_mean {
   static constexpr bool per_sequence = true;
-  /// What the term of a sequence weighs; S* counts the rows of the step that have live tokens.
+  /// Weight of the term of a sequence; S* counts the rows of the step that have live tokens.
   double weight(row_info, const global_counts& step) const noexcept {
     return 1.0 / static_cast<double>(step.sequences());
   }
@@ -109,21 +109,21 @@ struct sequence_mean {
 /// 2 / rows: the mean over pairs (DPO, reward models).
 struct pair_mean {
   static constexpr bool per_pair = true;
-  /// What the term of a pair weighs; a step of r rows has r / 2 pairs.
+  /// Weight of the term of a pair; a step of r rows has r / 2 pairs.
   double weight(row_info, const global_counts& step) const noexcept { return 2.0 / static_cast<double>(step.rows()); }
 };
 
 /// 1: for terms that couple all rows of the step and are means already (AOT).
 struct batch_total {
   static constexpr bool per_batch = true;
-  /// What the one term of the batch weighs.
+  /// Weight of the one term of the batch.
   double weight(row_info, const global_counts&) const noexcept { return 1.0; }
 };
 
 /// 1 / S*: the mean over non-empty sequences of each one's token sum (verl "seq-mean-token-sum").
 struct sequence_mean_token_sum {
   static constexpr bool ignores_length = true;
-  /// What each live token of the row weighs; S* counts the rows of the step that have live tokens.
+  /// Weight of each live token of the row; S* counts the rows of the step that have live tokens.
   double weight(row_info, const global_counts& step) const noexcept {
     return 1.0 / static_cast<double>(step.sequences());
   }
@@ -133,18 +133,18 @@ struct sequence_mean_token_sum {
 /// 1e-8 to n).
 struct sequence_mean_token_mean {
   static constexpr bool averages_tokens = true;  // so it also is the mean of what a sequence has once
-  /// What each of the row's n live tokens weighs; S* counts the rows of the step that have live tokens.
+  /// Weight of each of the row's n live tokens; S* counts the rows of the step that have live tokens.
   double weight(row_info row, const global_counts& step) const noexcept {
     return 1.0 / (static_cast<double>(step.sequences()) * static_cast<double>(row.tokens));
   }
 };
 
 /// 1 / (rows n): as sequence_mean_token_mean, but an answer that is masked out entirely (truncated, rejected) still
-/// counts, so that masking it makes the step smaller and not the other answers weightier. TRL's "grpo", and verl's
-/// "seq-mean-token-mean" where it is given the global batch size.
+/// counts, so masking it shrinks the step and does not raise the weight of the remaining answers. TRL's "grpo", and
+/// verl's "seq-mean-token-mean" where it is given the global batch size.
 struct row_mean_token_mean {
   static constexpr bool averages_tokens = true;
-  /// What each of the row's n live tokens weighs.
+  /// Weight of each of the row's n live tokens.
   double weight(row_info row, const global_counts& step) const noexcept {
     return 1.0 / (static_cast<double>(step.rows()) * static_cast<double>(row.tokens));
   }
@@ -153,7 +153,7 @@ struct row_mean_token_mean {
 /// 1 / rows: the same for token sums (verl "seq-mean-token-sum" with the global batch size).
 struct row_mean_token_sum {
   static constexpr bool ignores_length = true;
-  /// What each live token of the row weighs, whatever the row.
+  /// Weight of each live token, the same for all rows.
   double weight(row_info, const global_counts& step) const noexcept { return 1.0 / static_cast<double>(step.rows()); }
 };
 
@@ -161,7 +161,7 @@ struct row_mean_token_sum {
 /// has no gradient (TRL's RLOOTrainer and KTOTrainer, OpenRLHF's KTO).
 struct row_mean {
   static constexpr bool per_sequence = true, counts_empty = true;
-  /// What the term of a row weighs, whatever the row.
+  /// Weight of the term of a row, the same for all rows.
   double weight(row_info, const global_counts& step) const noexcept { return 1.0 / static_cast<double>(step.rows()); }
 };
 
@@ -174,16 +174,16 @@ struct fixed_length {
 
   constexpr void check_settings() const { check_setting("fixed_length", "length", length, setting::positive); }
 
-  /// What each live token of the row weighs, whatever the row.
+  /// Weight of each live token, the same for all rows.
   double weight(row_info, const global_counts& step) const noexcept {
     return 1.0 / (static_cast<double>(step.sequences()) * length);
   }
 };
 
-using seq_mean_token_sum_norm = fixed_length;  ///< verl's word
+using seq_mean_token_sum_norm = fixed_length;  ///< verl's name
 
-/// 1 / (rows length): the same, but an answer that is masked out entirely still counts, so that masking it does not
-/// make the others weightier. TRL's "dr_grpo", and verl's "seq-mean-token-sum-norm" where it is given the global batch
+/// 1 / (rows length): the same, but an answer that is masked out entirely still counts, so masking it does not raise
+/// the weight of the rest. TRL's "dr_grpo", and verl's "seq-mean-token-sum-norm" where it is given the global batch
 /// size.
 struct row_mean_fixed_length {
   static constexpr bool ignores_length = true;
@@ -191,7 +191,7 @@ struct row_mean_fixed_length {
 
   constexpr void check_settings() const { check_setting("row_mean_fixed_length", "length", length, setting::positive); }
 
-  /// What each live token of the row weighs, whatever the row.
+  /// Weight of each live token, the same for all rows.
   double weight(row_info, const global_counts& step) const noexcept {
     return 1.0 / (static_cast<double>(step.rows()) * length);
   }
@@ -207,7 +207,7 @@ struct fixed_length_unaveraged {
     check_setting("fixed_length_unaveraged", "length", length, setting::positive);
   }
 
-  /// What each live token of the row weighs, whatever the row.
+  /// Weight of each live token, the same for all rows.
   double weight(row_info, const global_counts&) const noexcept { return 1.0 / length; }
 };
 
@@ -215,7 +215,7 @@ struct fixed_length_unaveraged {
 /// (the NLL term of CPO, RPO and ORPO). `chosen` counts the chosen rows of the whole optimizer step.
 struct chosen_token_mean {
   global_counts chosen;
-  /// What each live token of the row weighs; rows with an even index are the chosen ones.
+  /// Weight of each live token of the row; rows with an even index are the chosen ones.
   double weight(row_info row, const global_counts&) const noexcept {
     return row.index % 2 == 0 ? 1.0 / static_cast<double>(chosen.tokens()) : 0.0;
   }
@@ -226,14 +226,15 @@ struct chosen_token_mean {
 /// mean over all their tokens is chosen_token_mean.
 struct chosen_sequence_mean {
   global_counts chosen;
-  /// What each live token of the row weighs; rows with an even index are the chosen ones.
+  /// Weight of each live token of the row; rows with an even index are the chosen ones.
   double weight(row_info row, const global_counts&) const noexcept {
     return row.index % 2 == 0 ? 1.0 / (static_cast<double>(chosen.sequences()) * static_cast<double>(row.tokens)) : 0.0;
   }
 };
 
-/// Holds any aggregation of up to one number, e.g. fixed_length{2048}: a loop compiled with it serves them all, for one
-/// indirect call per row. Throws std::invalid_argument, as the aggregation does, for settings that make no sense.
+/// Type-erased aggregation of up to one number, e.g. fixed_length{2048}: a loop compiled with it serves all
+/// aggregations, for one indirect call per row. Throws std::invalid_argument, as the aggregation does, for invalid
+/// settings.
 class any_aggregation {
  public:
   constexpr any_aggregation() = default;
@@ -251,7 +252,7 @@ class any_aggregation {
     };
   }
 
-  /// What each live token of the row weighs.
+  /// Weight of each live token of the row.
   double weight(row_info row, const global_counts& step) const noexcept { return weight_(held_, row, step); }
 
  private:

@@ -1,4 +1,4 @@
-// Losses of process reward models: labels of steps, soft and hard.
+// Process reward model (PRM) losses: hard and soft labels of steps.
 #pragma once
 
 #include <array>
@@ -18,9 +18,9 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-/// One step of a row: the token in the row where it ends, and what was thought of it. A hard label is the index of a
-/// class (std::int64_t), a soft one the probabilities of R classes (std::array<T, R>); they are different types, so
-/// neither can be stored as the other.
+/// One step of a row: the token in the row where it ends, and its label. A hard label is the index of a class
+/// (std::int64_t), a soft one the probabilities of R classes (std::array<T, R>); they are different types, so they
+/// cannot be confused.
 template <class Label>
 struct step_label {
   std::int64_t last_token;

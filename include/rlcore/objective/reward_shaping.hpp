@@ -1,4 +1,4 @@
-// Rewards by length, repetition and truncation: DAPO's overlong penalty, cosine length, ThinkPRM.
+// Reward shaping by length, repetition and truncation: DAPO's overlong penalty, cosine length, ThinkPRM.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 /// One response and its reward so far. A shaping is a callable `double operator()(const response&) const` that returns
-/// the next reward. A reward of NaN marks a row that nobody scored; every shaping leaves it NaN.
+/// the next reward. A reward of NaN marks an unscored row; every shaping leaves it NaN.
 struct response {
   double reward = 0;
   std::int64_t length = 0;  ///< in tokens
@@ -32,7 +32,7 @@ struct response {
 
 /// reward_shaping{soft_overlong{...}, scale_truncated{0.5}}: each sees the reward that the one before it returned. The
 /// order is part of the type: whether a penalty is scaled with the reward or added to the scaled one cannot be
-/// confused. What comes next, e.g. clipping and the baseline, is in_order's.
+/// confused. Later stages, e.g. clipping and the baseline, belong to in_order.
 template <class... Shapings>
 struct reward_shaping {
   std::tuple<Shapings...> shapings;
@@ -69,7 +69,7 @@ struct length_relative {
 
 /// long + (short - long) (1 + cos(pi min(length / max_length, 1))) / 2, with ends for right and for wrong responses
 /// (Yeo et al. 2025, "Demystifying Long Chain-of-Thought Reasoning", appendix C.1). A right answer earns more if it is
-/// short; a wrong one loses less if it is long, so that thinking on pays. The defaults are TRL's.
+/// short; a wrong one loses less if it is long, so that longer thinking pays. The defaults are TRL's.
 struct cosine_length {
   std::int64_t max_length = 0;
   double right_short = 1.0, right_long = 0.5, wrong_short = -1.0, wrong_long = -0.5;
@@ -89,8 +89,8 @@ struct cosine_length {
 
 /// -factor * clamp((length - (max_length - buffer)) / buffer, 0, limit): 0 up to max_length - buffer, then falling by
 /// `factor` over `buffer` tokens (DAPO, Yu et al. 2025, eq. 13). With limit = 1 it stays at -factor beyond max_length
-/// (the paper, OpenRLHF, MindSpeed-RL, TRL); with limit = infinity it falls on (verl). buffer = 0: -factor * limit
-/// beyond max_length, as TRL has it; there the limit has to be finite.
+/// (the paper, OpenRLHF, MindSpeed-RL, TRL); with limit = infinity it keeps falling (verl). buffer = 0: -factor * limit
+/// beyond max_length, as in TRL; the limit must then be finite.
 struct soft_overlong {
   std::int64_t max_length = 0, buffer = 0;
   double factor = 1.0, limit = 1.0;
@@ -119,11 +119,11 @@ struct soft_overlong {
 struct target_length {
   double rate = 3e-4, slack = 0.5;
 
-  /// The reward of an answer of `length` tokens where `target` were asked for.
+  /// The reward of an answer of `length` tokens where `target` were requested.
   double exact(bool right, std::int64_t target, std::int64_t length) const noexcept {
     return (right ? 1.0 : 0.0) - rate * std::abs(static_cast<double>(target - length));
   }
-  /// The reward of an answer of `length` tokens where at most `budget` were asked for; 0 if it is wrong.
+  /// The reward of an answer of `length` tokens where at most `budget` were requested; 0 if it is wrong.
   double at_most(bool right, std::int64_t budget, std::int64_t length) const noexcept {
     return right ? std::clamp(rate * static_cast<double>(budget - length) + slack, 0.0, 1.0) : 0.0;
   }
@@ -165,10 +165,10 @@ struct scale_truncated {
   constexpr double operator()(const response& r) const noexcept { return r.truncated ? r.reward * factor : r.reward; }
 };
 
-/// A fixed reward for truncated responses, whatever they say (OpenRLHF's stop_properly_penalty_coef below 0).
+/// A fixed reward for truncated responses, whatever their content (OpenRLHF's stop_properly_penalty_coef below 0).
 struct replace_truncated {
   double reward = -1.0;
-  /// The next reward; that of a row that nobody scored stays NaN.
+  /// The next reward; NaN (an unscored row) stays NaN.
   constexpr double operator()(const response& r) const noexcept {
     return r.truncated && r.scored() ? reward : r.reward;
   }

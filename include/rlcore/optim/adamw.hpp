@@ -43,7 +43,7 @@ class adamw {
   std::size_t size() const noexcept { return m_.size(); }
   /// Steps taken: with m() and v() the whole state, to be saved and restored by a checkpoint.
   std::int64_t steps() const noexcept { return steps_; }
-  /// Continues after so many steps, as a checkpoint says.
+  /// Sets the number of steps taken, to resume from a checkpoint.
   void set_steps(std::int64_t steps) noexcept { steps_ = steps; }
   buffer<float, Device>& m() noexcept { return m_; }
   buffer<float, Device>& v() noexcept { return v_; }

@@ -10,8 +10,8 @@
 RLCORE_BEGIN
 namespace optim {
 
-/// L2 norm of the flat gradient, summed in double in fixed chunks. A norm that is not finite means that the step must
-/// be skipped; nothing here hides it.
+/// L2 norm of the flat gradient, summed in double in fixed chunks. If the norm is not finite, it is returned as is and
+/// the caller must skip the step.
 template <class Device, class Gradient>
 double global_norm(Device& device, const Gradient& gradient) {
   return std::sqrt(device.sum_of_squares(gradient.data(), static_cast<extent_t>(gradient.size())));

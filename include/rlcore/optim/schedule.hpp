@@ -1,4 +1,4 @@
-// Learning rate as a function of the number of scheduler steps taken (0 in training step 1).
+// Learning-rate schedules, by the number of scheduler steps taken (0 in training step 1).
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 RLCORE_BEGIN
 namespace optim {
 
-/// The shapes that the learning rate may follow: see schedule.
+/// Learning-rate schedules; their formulas are at schedule.
 enum class schedule_kind { constant, cosine, wsd, cosine_with_min_lr, linear };
 
 /// Factor of the base learning rate (verl; the last two: transformers). w = warmup(), s = steps taken, n = total_steps,

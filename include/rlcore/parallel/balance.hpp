@@ -1,4 +1,4 @@
-// Load balancing: the cost of a sequence, and the split of sequences into parts of equal cost.
+// Load balancing: sequence costs, and Karmarkar-Karp partitioning of sequences into parts of equal cost.
 #pragma once
 
 #include <algorithm>
@@ -17,17 +17,18 @@ RLCORE_BEGIN
 namespace parallel {
 
 /// One layer of a transformer with attention over `heads` query heads and `kv_heads` key and value heads, and a gated
-/// feed-forward of `intermediate`. It is dense (experts 0), or has `experts` of that size, of which each token uses
+/// feed-forward of `intermediate`. It is dense (experts 0) or a mixture of `experts` of that size; each token uses
 /// `experts_per_token`.
 struct layer_sizes {
   std::int64_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0, experts = 0, experts_per_token = 0;
 };
 
-/// The weights of a layer that a token uses: H (nq + 2 nkv) d + nq d H, and 3 H I, or 3 H I K + H E with experts.
+/// Active weights per token and layer: H (nq + 2 nkv) d + nq d H, and 3 H I, or 3 H I K + H E with experts.
 double active_weights(const layer_sizes& s) noexcept;
 
-/// The length at which causal attention (2 nq d s^2 operations a layer, forward) costs as much as the products (2 s for
-/// each active weight): active weights / (nq d). 16.6k tokens for Qwen2.5-0.5B, 65k for 7B, 13.9k for Qwen3-30B-A3B.
+/// The length at which causal attention (2 nq d s^2 operations per layer, forward) costs as much as the linear layers
+/// (2 s per active weight): active weights / (nq d). 16.6k tokens for Qwen2.5-0.5B, 65k for 7B, 13.9k for
+/// Qwen3-30B-A3B.
 inline double cost_constant(const layer_sizes& s) noexcept {
   return active_weights(s) / static_cast<double>(s.heads * s.head_dim);
 }
@@ -44,7 +45,7 @@ namespace detail {
 struct partial_balance {
   struct set {
     double sum = 0;
-    std::uint32_t first = 0, last = 0;  ///< of a chain of items
+    std::uint32_t first = 0, last = 0;  ///< ends of a linked list of items
   };
   std::vector<set> sets;
   double spread = 0;  ///< heaviest - lightest
@@ -56,30 +57,30 @@ struct partial_balance {
     spread = sets.front().sum - (sets.size() == parts ? sets.back().sum : 0);
   }
 
-  /// The heaviest set of one joins the lightest of the other: the chains of `next` become longer.
+  /// Joins the heaviest set of one solution with the lightest set of the other by linking their `next` lists.
   void join(const partial_balance& other, std::size_t parts, std::vector<std::uint32_t>& next);
 };
 
-/// The largest spread comes first out of the heap, of equal ones the first number.
+/// Heap order: largest spread first, ties by the smaller index.
 struct smaller_spread {
   bool operator()(const partial_balance& a, const partial_balance& b) const noexcept {
     return a.spread != b.spread ? a.spread < b.spread : a.number > b.number;
   }
 };
 
-/// The items from the most expensive one on, `together` in each partial solution, one in each of its sets.
+/// The initial partial solutions: items by descending cost, `together` per solution, one per set.
 std::vector<partial_balance> first_balances(std::span<const double> cost, std::size_t parts, std::size_t together);
 
-/// Largest differencing: the two solutions of the largest spreads become one until one is left.
+/// Largest differencing: merges the two solutions with the largest spreads until one is left.
 partial_balance join_all(std::vector<partial_balance> solutions, std::size_t parts, std::vector<std::uint32_t>& next);
 
 }  // namespace detail
 
-/// Items 0 .. cost.size() - 1 in `parts` parts whose sums of costs are nearly equal: largest differencing in `parts`
-/// sets (Karmarkar and Karp 1982; Korf 1998). With `equal_counts` the numbers of items differ by one at most. The
-/// result is a function of the arguments alone; the index decides between equal costs. Items ascend inside a part,
-/// parts ascend by their first item, and empty parts come last. Throws std::invalid_argument for no parts, and for
-/// costs that are negative or not finite.
+/// Splits items 0 .. cost.size() - 1 into `parts` parts with nearly equal total cost: largest differencing with `parts`
+/// sets (Karmarkar and Karp 1982; Korf 1998). With `equal_counts` the numbers of items differ by at most one. The
+/// result depends only on the arguments; equal costs are ordered by index. Items ascend inside a part, parts ascend by
+/// their first item, and empty parts come last. Throws std::invalid_argument for zero parts and for negative or
+/// non-finite costs.
 std::vector<std::vector<std::uint32_t>> balance(std::span<const double> cost, std::size_t parts,
                                                 bool equal_counts = false);
 
@@ -170,7 +171,7 @@ RLCORE_INLINE std::vector<std::vector<std::uint32_t>> balance(std::span<const do
   if (cost.empty()) return out;
 
   std::vector<std::uint32_t> next(cost.size());
-  std::iota(next.begin(), next.end(), 0u);                // an item that is its own next one ends a chain
+  std::iota(next.begin(), next.end(), 0u);                // an item that links to itself ends a list
   const std::size_t together = equal_counts ? parts : 1;  // a solution of `parts` items gives one to each part
   const detail::partial_balance solution = detail::join_all(detail::first_balances(cost, parts, together), parts, next);
   for (std::size_t p = 0; p < solution.sets.size(); ++p) {

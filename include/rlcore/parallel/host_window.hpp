@@ -1,4 +1,4 @@
-// Device memory as collectives see it: itself, where the host can read it, else through a copy.
+// Host view of device memory for collectives: the memory itself if the host can read it, otherwise a copy.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// May the host read and write this device's memory? Known when compiled, or asked of the device.
+/// May the host read and write this device's memory? Known at compile time or queried from the device.
 template <class Device>
 bool host_reads(const Device& device) {
   if constexpr (Device::host_readable)
@@ -22,7 +22,7 @@ bool host_reads(const Device& device) {
     return false;
 }
 
-/// What is at `from` now, for the host; `copy` may be used for it.
+/// The values at `from` for the host; may use `copy` as storage.
 template <class Device, class T>
 const T* host_view(Device& device, const T* from, std::size_t n, std::vector<T>& copy) {
   device.wait();
@@ -32,7 +32,7 @@ const T* host_view(Device& device, const T* from, std::size_t n, std::vector<T>&
   return copy.data();
 }
 
-/// f(span) fills what will be at `to`; with `keep`, it finds there what is there now.
+/// f(span) writes the new values of `to`; with `keep`, the span holds the current values on entry.
 template <class Device, class T, class F>
 void with_host_view(Device& device, T* to, std::size_t n, std::vector<T>& copy, bool keep, F&& f) {
   device.wait();

@@ -1,4 +1,4 @@
-// Neighbours in an order.
+// Half-open index range.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// Neighbours [first, last) among rows, layers or experts.
+/// The range [first, last) of rows, layers or experts.
 struct index_range {
   std::size_t first = 0, last = 0;
 

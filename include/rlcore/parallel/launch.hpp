@@ -1,4 +1,4 @@
-// Where a program becomes many ranks.
+// Launches the ranks of a program: threads or MPI processes.
 #pragma once
 
 #include <chrono>
@@ -18,29 +18,29 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// How launch() makes ranks, and how patient they are.
+/// Settings of launch(): the number of ranks and the timeouts.
 struct launch_settings {
   int thread_ranks = 1;                                           ///< ranks as threads of this process
-  std::chrono::milliseconds deadline = std::chrono::minutes(10);  ///< how long a rank waits in a collective
-  /// mpi: how long at least until all ranks have met for the first time; starting processes takes what it takes.
+  std::chrono::milliseconds deadline = std::chrono::minutes(10);  ///< timeout of a collective
+  /// mpi: minimum timeout until all ranks have connected; process startup can be slow.
   std::chrono::milliseconds start_deadline = std::chrono::minutes(10);
 #if defined(NDEBUG)
-  bool fingerprint = false;  ///< compare every collective between the ranks before it; threads always do
+  bool fingerprint = false;  ///< check that all ranks enter the same collective; threads always do
 #else
   bool fingerprint = true;
 #endif
-  std::size_t message_bytes = std::size_t{1} << 30;  ///< mpi: longer messages travel in pieces of this size
+  std::size_t message_bytes = std::size_t{1} << 30;  ///< mpi: longer messages are sent in pieces of this size
 };
 
-/// What each rank runs.
+/// The function that each rank runs.
 using rank_function = std::function<void(any_communicator&)>;
 
-/// f on this process's rank of an MPI job: src/mpi.cpp, the one place that sees mpi.h. A program of headers alone has
-/// no MPI.
+/// Runs f on this process's rank of an MPI job: src/mpi.cpp, the only source that includes mpi.h. A header-only program
+/// has no MPI.
 #if defined(RLCORE_COMPILED)
 void launch_mpi(const launch_settings& s, const rank_function& f);
 #else
-/// In a program without MPI: throws communication_error, which says what to link.
+/// Without MPI: throws communication_error naming the library to link.
 RLCORE_NOINLINE inline void launch_mpi(const launch_settings&, const rank_function&) {
   throw communication_error("rlcore: " + std::to_string(ranks_of_environment()) +
                             " processes were started, but this program was built without MPI: link rlcore::mpi");
@@ -48,7 +48,8 @@ RLCORE_NOINLINE inline void launch_mpi(const launch_settings&, const rank_functi
 #endif
 
 /// Calls f on every rank of this process: one rank of an MPI job under mpirun or srun, otherwise s.thread_ranks
-/// threads, otherwise the process itself. Returns when all are done; throws on what the first rank to fail threw.
+/// threads, otherwise the process itself. Returns when all have finished; rethrows the exception of the first rank that
+/// failed.
 inline void launch(const launch_settings& s, const rank_function& f) {
   if (s.thread_ranks < 1)
     throw std::invalid_argument("rlcore: launch: " + std::to_string(s.thread_ranks) + " ranks, expected 1 or more");

@@ -1,4 +1,4 @@
-// Rows that ranks share: each works on its part, then all gather everything.
+// Splits rows over ranks and all-gathers the results.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// Range `part` of `count` rows in `parts` consecutive ranges, whose sizes differ by at most one.
+/// Range `part` when `count` rows are split into `parts` consecutive ranges whose sizes differ by at most one.
 inline index_range even_share(std::size_t count, std::size_t parts, std::size_t part) noexcept {
   return {count * part / parts, count * (part + 1) / parts};
 }
 
-/// The same by cost: a row belongs to the part that contains the middle of its cost.
+/// The same by cost: a row belongs to the part that contains the midpoint of its cost interval.
 inline index_range share_by_cost(std::span<const std::int64_t> cost, std::size_t parts, std::size_t part) {
   std::int64_t total = 0, before = 0;
   for (const std::int64_t c : cost) total += c;
@@ -36,7 +36,7 @@ inline index_range share_by_cost(std::span<const std::int64_t> cost, std::size_t
   return {std::min(range.first, range.last), range.last};
 }
 
-/// Gathers the parts of all ranks of `group`, one after the other in rank order.
+/// All-gathers the parts of all ranks of `group` in rank order.
 template <class T>
 std::vector<T> gather_parts(any_communicator& group, std::span<const T> mine) {
   if (group.size() == 1) return {mine.begin(), mine.end()};

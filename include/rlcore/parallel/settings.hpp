@@ -1,4 +1,4 @@
-// How the ranks of a run share the work.
+// Parallel settings: mesh axes, ZeRO stage and gradient reduction order.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// In what order the gradients of leaves (reduction_tree.hpp) are added.
-/// - tree: the binary tree over the numbers of the leaves; the same bits for every number of ranks.
+/// The order in which the gradients of leaves (reduction_tree.hpp) are added.
+/// - tree: the binary tree over the leaf indices; the same bits for every number of ranks.
 /// - exact: 64-bit integers in units of 2^-44; the same bits for every number of ranks and in any order.
 /// - ranked: each rank's sum, then ((x0 + x1) + x2) + ... over ranks; the same bits on every engine.
-/// - fast: the engine's own sum where it has one, else ranked. No engine has one yet.
+/// - fast: the engine's own sum if it has one, else ranked. No engine has one yet.
 enum class reduction_kind { fast, ranked, tree, exact };
 
 /// In the order of the values.
 inline constexpr const char* reduction_names[] = {"fast", "ranked", "tree", "exact"};
 
-/// The value of that name in a list of names such as reduction_names. Throws std::invalid_argument.
+/// The value of a name in a list such as reduction_names. Throws std::invalid_argument.
 template <class Kind, std::size_t N>
 Kind named(const char* const (&names)[N], std::string_view name) {
   for (std::size_t i = 0; i < N; ++i)
@@ -31,22 +31,22 @@ Kind named(const char* const (&names)[N], std::string_view name) {
   throw std::invalid_argument("rlcore: no kind is called '" + std::string(name) + "'");
 }
 
-/// The axes of parallelism, what is cut into shards, and the order of sums. mesh::of() checks them.
+/// Parallel axes, ZeRO stage and reduction order. mesh::of() validates them.
 struct parallel_settings {
-  int data = 0;  ///< 0: what the other axes leave
+  int data = 0;  ///< 0: the ranks left by the other axes
   int context = 1, tensor = 1;
-  int expert = 1;  ///< lies over data x context
+  int expert = 1;  ///< divides the data x context ranks
   context_kind how_context = context_kind::gather_kv;
   bool sequence_parallel = false;
-  /// What is cut into shards: 0 nothing (ddp), 1 the optimizer's state, 2 and the gradient, 3 and the weights (FSDP).
+  /// ZeRO stage: 0 shards nothing (ddp), 1 the optimizer state, 2 also the gradients, 3 also the weights (FSDP).
   int zero = 3;
-  int shard_ranks = 0;                ///< cut over so many neighbouring ranks, replicated beyond (HSDP); 0: over all
-  bool reshard_after_forward = true;  ///< zero 3: a layer's weights are dropped after its forward and gathered again
+  int shard_ranks = 0;                ///< shard over this many consecutive ranks, replicate beyond (HSDP); 0: over all
+  bool reshard_after_forward = true;  ///< zero 3: free a layer's weights after its forward and gather them again
   reduction_kind reduction = reduction_kind::tree;
-  int leaves = 8;            ///< into which the rows of an optimizer step are dealt, whatever the number of ranks
-  bool bf16_wire = false;    ///< gradients travel as bfloat16; sums are formed in float
-  int tp_reduce_chunks = 0;  ///< as nn::config's: the bits of tensor parallel ranks do not depend on their number then
-  bool balance = true;       ///< leaves of equal cost; else neighbouring rows, equal numbers of them
+  int leaves = 8;            ///< leaves of an optimizer step, independent of the number of ranks
+  bool bf16_wire = false;    ///< send gradients as bfloat16; sums are formed in float
+  int tp_reduce_chunks = 0;  ///< as in nn::config: makes the bits independent of the number of tensor ranks
+  bool balance = true;       ///< leaves of equal cost; else equal numbers of consecutive rows
 };
 
 /// Sizes of the axes and a rank's place on them: rank = ((data * contexts) + context) * tensors + tensor.
@@ -54,11 +54,12 @@ struct mesh {
   int data_size = 1, context_size = 1, tensor_size = 1, expert_size = 1, shard_size = 1;
   int data = 0, context = 0, tensor = 0;
 
-  /// Place in the group over which gradients are summed: data x context.
+  /// Rank in the group over which gradients are summed: data x context.
   int sum() const noexcept { return data * context_size + context; }
   int sums_size() const noexcept { return data_size * context_size; }
   int replicas() const noexcept { return sums_size() / shard_size; }
-  /// Ranks with the same experts that share them: of a group of shard_size, if that is whole expert groups.
+  /// The number of ranks over which the same experts are sharded: within a group of shard_size, if it consists of whole
+  /// expert groups.
   int expert_shard_size() const noexcept { return shard_size % expert_size == 0 ? shard_size / expert_size : 1; }
 
   /// Throws config_error unless the axes fill `ranks`.

@@ -1,4 +1,4 @@
-// A rank's place among all ranks, and its process groups.
+// Process groups of a rank: data, shard, replica, tensor, context and expert groups.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// The ranks that sum a gradient: `shards` share it, `replicas` hold the same shard, and `rank` is this rank's place
-/// among all of them. Each rank has the leaves of `sources` neighbours of world::sums().
+/// The ranks that sum a gradient: `shards` shard it, `replicas` hold the same shard, and `rank` is this rank among all
+/// of them. Each rank has the leaves of `sources` consecutive ranks of world::sums().
 struct sum_place {
   any_communicator *shards = nullptr, *replicas = nullptr;
   std::size_t rank = 0, sources = 1;
 };
 
-/// The process groups of the job. All ranks make it together, from equal settings. Gradients are summed over sums(),
-/// the data x context ranks. shards() are neighbours in sums() that shard the weights; replicas() are the ranks with
-/// the same shard. expert() are neighbours in sums() that divide the experts; experts() are the ranks with the same
-/// experts, also cut into shards and replicas.
+/// The process groups of the job. All ranks construct it together with equal settings. Gradients are summed over
+/// sums(), the data x context ranks. shards() are consecutive ranks of sums() that shard the weights; replicas() are
+/// the ranks with the same shard. expert() are consecutive ranks of sums() that divide the experts; experts() are the
+/// ranks with the same experts, also divided into shards and replicas.
 class world {
  public:
-  /// Splits `ranks` into the groups; `ranks` has to outlive this. Throws config_error as mesh::of().
+  /// Splits `ranks` into the groups; `ranks` must outlive this. Throws config_error as mesh::of().
   world(any_communicator& ranks, const parallel_settings& settings)
       : ranks_(&ranks), settings_(settings), place_(mesh::of(settings, ranks.rank(), ranks.size())) {
     const mesh& m = place_;
@@ -61,7 +61,7 @@ class world {
   sum_place place_in_sums() noexcept {
     return {shards_.get(), replicas_.get(), static_cast<std::size_t>(place_.sum()), 1};
   }
-  /// The same for the experts. Only for several ranks in expert().
+  /// The same for the experts; only if expert() has several ranks.
   sum_place place_in_experts() noexcept {
     return {expert_shards_.get(), expert_replicas_.get(), static_cast<std::size_t>(place_.sum() / place_.expert_size),
             static_cast<std::size_t>(place_.expert_size)};
@@ -69,7 +69,7 @@ class world {
 
   const parallel_settings& settings() const noexcept { return settings_; }
   const mesh& place() const noexcept { return place_; }
-  /// Is this the rank that writes and reports?
+  /// Does this rank write files and report?
   bool first() const noexcept { return ranks_->rank() == 0; }
 
  private:
@@ -80,9 +80,9 @@ class world {
       expert_shards_, expert_replicas_;
 };
 
-/// report = the sum of the reports of all data ranks, in rank order. With exact sums the bits do not depend on the
-/// number of ranks. Names in a report are addresses, which mean nothing in another process: a report that has such
-/// takes back its own in keep_names(local).
+/// Sums the reports of all data ranks into `report`, in rank order. With exact sums the bits do not depend on the
+/// number of ranks. Names in a report are addresses, invalid in another process: keep_names(local) restores the local
+/// ones.
 template <class T>
 void sum_over_ranks(world& w, T& report) {
   static_assert(std::is_trivially_copyable_v<T>, "rlcore: sum_over_ranks: a report travels as bytes");

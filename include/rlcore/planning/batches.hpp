@@ -1,4 +1,4 @@
-// How the sequences of an update fall to ranks and micro-batches.
+// Distribution of an update's sequences over ranks and micro-batches.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@ namespace trainer::planning {
 /// The batches of the busiest data rank, per optimizer step unless a member says otherwise.
 struct batches {
   std::int64_t rows = 0;           ///< sequences
-  std::int64_t micro_rows = 0;     ///< of them in one micro-batch
+  std::int64_t micro_rows = 0;     ///< sequences per micro-batch
   std::int64_t micro = 0;          ///< micro-batches
-  std::int64_t leaves = 1;         ///< leaves of the gradient's tree, each sent on its own by zero 2 and 3
-  std::int64_t tokens = 0;         ///< of one device in a micro-batch
-  std::int64_t scored = 0;         ///< micro-batches of a step's sequences that are only scored: leaves do not cut them
-  std::int64_t scored_tokens = 0;  ///< of one device in one of those
+  std::int64_t leaves = 1;         ///< leaves of the gradient's tree, each sent separately with zero 2 and 3
+  std::int64_t tokens = 0;         ///< tokens of one device per micro-batch
+  std::int64_t scored = 0;         ///< micro-batches of a scoring pass; not split by leaves
+  std::int64_t scored_tokens = 0;  ///< tokens of one device per scored micro-batch
 
   /// 8 leaves, or one for each data rank if there are more, or one for each micro-batch.
   batches(const layout& l, const workload& w) {

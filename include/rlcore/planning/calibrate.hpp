@@ -17,7 +17,7 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// What plan calibrate is told: the file to write, the numbers of ranks to measure, threads of a rank, seconds for each
+/// Settings of plan calibrate: the file to write, the numbers of ranks to measure, threads of a rank, seconds for each
 /// measurement, and whether to check the predictions.
 struct calibration {
   std::string out;
@@ -45,7 +45,7 @@ inline calibration read_calibration(const options& o) {
 }
 
 /// Measures this machine with each number of ranks as threads, or with the ranks that mpirun started, and writes s.out.
-/// Returns the text that rank 0 prints; it is empty on the others.
+/// Returns the text that rank 0 prints; it is empty on all other ranks.
 inline std::string calibrate(const calibration& s) {
   cluster host;
   host.name = "this host";
@@ -76,7 +76,7 @@ inline std::string calibrate(const calibration& s) {
       first = c.rank() == 0 || processes == 1;
       if (!s.check) return;
       c.barrier();
-      const cluster known = host;  // every thread sees the same; of processes only rank 0 prints
+      const cluster known = host;  // threads share the value; with processes only rank 0 prints
       std::vector<check_line> checks;
       for (const nn::config& config : check_models())
         for (const int zero : ranks == 1 ? std::vector<int>{0} : std::vector<int>{0, 2, 3})

@@ -21,7 +21,7 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// One thing that was measured and predicted.
+/// One quantity, measured and predicted.
 struct check_line {
   std::string name;
   std::int64_t ranks = 1;

@@ -37,16 +37,16 @@ struct cluster {
   double memory = 0;                                 ///< bytes of a device
   double memory_bandwidth = 0;                       ///< bytes per second
   double peak = 0;                                   ///< operations per second of products in the compute type
-  double training_share = 0.4, scoring_share = 0.4;  ///< of `peak` that training and scoring reach
-  double decode_share = 0.6;                         ///< of `memory_bandwidth` that decoding reaches
-  double layer_floor = 0;                            ///< seconds that a decode pass takes per layer at least
-  double value_bytes = 2;     ///< of the compute type: packed weights, activations, keys and values
+  double training_share = 0.4, scoring_share = 0.4;  ///< fraction of `peak` reached by training and scoring
+  double decode_share = 0.6;                         ///< fraction of `memory_bandwidth` reached by decoding
+  double layer_floor = 0;                            ///< minimum seconds of a decode pass per layer
+  double value_bytes = 2;     ///< bytes of the compute type: packed weights, activations, keys and values
   double node_bandwidth = 0;  ///< bytes per second and direction of a device, to all others of its node together
-  bool mesh = false;          ///< a link to each of the others: two devices have only their own link's share
+  bool mesh = false;          ///< full mesh: two devices share only their direct link's bandwidth
   double node_latency = 5e-6;
   double network_bandwidth = 0;  ///< bytes per second and direction of a device between nodes
   double network_latency = 10e-6;
-  double usable_share = 0.9;  ///< of `memory`; the rest is the runtime's
+  double usable_share = 0.9;  ///< fraction of `memory`; the runtime needs the rest
   double overlap = 0.8;       ///< share of the traffic of weights and gradients that computation can hide
   std::vector<measured_rank> measured;
 

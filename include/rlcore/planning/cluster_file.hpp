@@ -1,4 +1,4 @@
-// cluster.json: a cluster by its numbers, and what plan calibrate measured.
+// cluster.json: cluster description and the measurements of plan calibrate.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace trainer::planning {
 
 namespace detail {
 
-/// A number of cluster.json: its key, its place, and how many of our units one of its is.
+/// A number of cluster.json: its key, its member, and the conversion factor to internal units.
 struct cluster_number {
   const char* key;
   double cluster::*place;
@@ -92,8 +92,8 @@ inline const cluster* find_known_cluster(const std::string& name) {
 /// Writes every number of `c`; throws file_error.
 void write_cluster(const std::filesystem::path& path, const cluster& c);
 
-/// Reads cluster.json. {"like": "H100", "network_gb_per_s": 25} is a known one with other numbers; without "like" the
-/// numbers that have no default must be there. Throws file_error, format_error or config_error.
+/// Reads cluster.json. {"like": "H100", "network_gb_per_s": 25} is a known cluster with overridden numbers; without
+/// "like" every number without a default is required. Throws file_error, format_error or config_error.
 cluster read_cluster(const std::filesystem::path& path);
 
 /// `text` names a known cluster or is the path of a cluster.json.
@@ -108,7 +108,7 @@ namespace trainer::planning::detail {
 
 RLCORE_INLINE nlohmann::ordered_json to_json(const curve& c) {
   auto out = nlohmann::ordered_json::array();
-  const auto digits = [](double x) {  // four are more than a measurement has
+  const auto digits = [](double x) {  // four exceed the precision of a measurement
     const double scale = std::pow(10.0, 3 - std::floor(std::log10(x)));
     return std::round(x * scale) / scale;
   };

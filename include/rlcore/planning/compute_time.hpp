@@ -1,4 +1,4 @@
-// How long the arithmetic of a pass takes on one device: from quoted peaks, or from a measured profile.
+// Compute time of a pass on one device, from quoted peaks or a measured profile.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace trainer::planning {
 /// One micro-batch: `rows` sequences of `length` tokens, `scored` of each with log-probs.
 struct pass_shape {
   double rows = 1, length = 0, scored = 0;
-  double image_tokens = 0;  ///< of each sequence, of one picture
-  double towers = 1;        ///< how many ranks make the rows of the same picture
+  double image_tokens = 0;  ///< per sequence, of one image
+  double towers = 1;        ///< number of ranks that compute the rows of the same image
 };
 
 /// Seconds forward, and backward without the forward that recomputation repeats.
@@ -27,18 +27,18 @@ struct pass_seconds {
 namespace detail {
 
 struct product_sizes {
-  double outputs, inputs, copies;  ///< copies: how many a token meets
+  double outputs, inputs, copies;  ///< copies: how many a token passes through
 };
 
 pass_seconds measured_pass(const measured_rank& t, const model_shape& m, const pass_shape& p);
 
 }  // namespace detail
 
-/// `ranks` devices work at the same time (of a measured machine they share memory and caches).
+/// `ranks` devices work at the same time (on a measured machine they share memory and caches).
 pass_seconds pass_time(const cluster& c, const model_shape& m, const pass_shape& p, std::int64_t ranks);
 
-/// What is done once for an update: clipping and AdamW over `owned` parameters of one rank, 32 bytes of memory traffic
-/// each; the packed copy of `used` ones that it computes with; `added` values of leaves' gradients summed up.
+/// Seconds of the work done once per update: clipping and AdamW over `owned` parameters of one rank, 32 bytes of memory
+/// traffic each; packing the `used` parameters that it computes with; summing `added` values of leaves' gradients.
 inline double optimizer_time(const cluster& c, double owned, double used, double added, std::int64_t ranks) {
   if (const measured_rank* t = c.table(ranks))
     return owned / t->optimizer + owned / t->norm + used / t->pack + added / t->add;
@@ -61,7 +61,7 @@ RLCORE_INLINE pass_seconds measured_pass(const measured_rank& t, const model_sha
                                     {2 * f(m.intermediate_size), h, copies},
                                     {h, f(m.intermediate_size), copies}};
   pass_seconds s;
-  // How much of the weights the caches forget from one pass to the next: from 4 MB to 96 MB.
+  // The share of the weights evicted from the caches between two passes: from 4 MB to 96 MB.
   const double floats = 4 * static_cast<double>(m.parameters());
   const double cold = std::clamp(std::log(floats / 4e6) / std::log(96.0 / 4), 0.0, 1.0);
   const auto rate = [&](const surface& warm, const surface& far_away, double rows, double width) {
@@ -79,7 +79,7 @@ RLCORE_INLINE pass_seconds measured_pass(const measured_rank& t, const model_sha
   s.forward += attention / t.attention_forward.held(p.length);
   s.backward += 2.5 * attention / t.attention_backward.held(p.length);
   const double q = f(m.query_width()), kv = f(m.kv_width()), inter = copies * f(m.intermediate_size);
-  const double norms = m.head_norms ? 1 + (q + kv) / (2 * h) : 1;  // a layer has two of rows, and those of heads
+  const double norms = m.head_norms ? 1 + (q + kv) / (2 * h) : 1;  // per layer: two row norms, and the head norms
   s.forward += layers * tokens *
                (norms * h / t.norm_forward.held(tokens * h) + inter / t.gate_forward.held(tokens * inter) +
                 (q + kv) / t.rotate.held(tokens * (q + kv)));

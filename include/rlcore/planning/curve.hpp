@@ -1,4 +1,4 @@
-// Measured points and what lies between them.
+// Interpolation of measured points.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// y over x through points, both > 0, x ascending: straight lines between logarithms, so nothing is fitted to anything.
+/// y over x through points, both > 0, x ascending: log-log linear interpolation, no fit.
 struct curve {
   /// One measurement.
   struct point {
@@ -22,7 +22,7 @@ struct curve {
   std::vector<point> points;
 
   bool empty() const noexcept { return points.empty(); }
-  /// Outside of the points the first and the last piece go on: for times. Throws std::logic_error without points.
+  /// Extrapolates the first and the last segment outside the points; for times. Throws std::logic_error without points.
   double at(double x) const {
     if (points.empty()) throw std::logic_error("rlcore: a curve without points");
     if (points.size() == 1 || x <= 0) return points.front().y;
@@ -32,7 +32,7 @@ struct curve {
     const double slope = std::log(b.y / a.y) / std::log(b.x / a.x);
     return a.y * std::exp(slope * std::log(x / a.x));
   }
-  /// Outside of the points the first and the last value stay: for rates.
+  /// Holds the first and the last value outside the points; for rates.
   double held(double x) const {
     if (points.empty()) throw std::logic_error("rlcore: a curve without points");
     return at(std::clamp(x, points.front().x, points.back().x));

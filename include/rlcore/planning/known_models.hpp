@@ -16,7 +16,7 @@ namespace trainer::planning {
 /// Their shapes, Qwen2.5 before Qwen3 before Llama.
 const std::vector<model_shape>& known_models();
 
-/// By its name, a folder of the hub before it or "-Instruct" and the like behind it aside.
+/// Finds a model by name, ignoring a hub organization prefix and suffixes such as "-Instruct".
 const model_shape* find_known_model(std::string_view name);
 
 }  // namespace trainer::planning

@@ -1,4 +1,4 @@
-// How the devices are used: the sizes of the mesh and what is sharded over it.
+// Parallel layout: mesh sizes and what is sharded over the mesh.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,15 @@ struct layout {
   bool sequence_parallel = false;     ///< activations between the products of a layer are split over the tensor group
   bool reshard_after_forward = true;  ///< zero 3: a layer's weights are gathered again for its backward
   bool wire_bf16 = false;             ///< gradients travel in bf16
-  bool compute_type = false;          ///< what is gathered, kept or sent has the compute type; this library has floats
+  bool compute_type = false;          ///< gathered, kept or sent values have the compute type; this library uses floats
   bool expert_shards = false;    ///< weights of experts lie on one rank of a group with zero 3 and while sampling too;
-                                 ///< this library's trainers have shards of all then, and all
-  bool leaf_of_micro = false;    ///< as many leaves as micro-batches: gradients never whole, more traffic
-  std::int64_t shard_ranks = 0;  ///< state is cut over so many ranks and replicated beyond (HSDP); 0: over all
+                                 ///< this library's trainers then hold shards of all; all to sample
+  bool leaf_of_micro = false;    ///< one leaf per micro-batch: gradients never whole, more traffic
+  std::int64_t shard_ranks = 0;  ///< ranks that state is sharded over, replicated beyond (HSDP); 0: over all
 
   std::int64_t devices() const noexcept { return data * context * tensor; }
-  /// summed: the ranks whose gradients are added. shards: those of them that a parameter outside of experts is cut
-  /// over. replicas: the groups of these. expert_shard_ranks: the ranks that one expert's parameters are cut over.
+  /// summed: the ranks whose gradients are added. shards: those that a non-expert parameter is sharded over. replicas:
+  /// the number of such groups. expert_shard_ranks: the ranks that one expert's parameters are sharded over.
   std::int64_t summed() const noexcept { return data * context; }
   std::int64_t shards() const noexcept { return shard_ranks == 0 ? summed() : shard_ranks; }
   std::int64_t replicas() const noexcept { return summed() / shards(); }
@@ -42,7 +42,7 @@ struct layout {
   /// The number of parts that the weights of experts are divided into, in training and while sampling.
   std::int64_t expert_parts() const noexcept { return expert_shards || zero < 3 ? expert : 1; }
   std::int64_t sampled_expert_parts() const noexcept { return expert_shards ? expert : 1; }
-  /// True if passes other than those of training need experts of other ranks.
+  /// True if non-training passes need experts of remote ranks.
   bool collects_experts() const noexcept { return sampled_expert_parts() < expert_parts(); }
 
   /// The bytes of a value that is not a product's operand.
@@ -51,7 +51,7 @@ struct layout {
   std::string text() const;
 };
 
-/// One line that says why the layout is impossible; empty if it is possible.
+/// One line with the reason why the layout is impossible; empty if it is possible.
 std::string check_layout(const layout& l, const model_shape& m, const workload& w, std::int64_t devices);
 
 }  // namespace trainer::planning

@@ -1,4 +1,4 @@
-// Measures the speed of one rank of this machine while all others do the same work.
+// Measures the speed of one rank of this machine while all ranks do the same work.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// Every rank of `c` makes one, and all make the same calls. All times are those of the slowest rank.
+/// Collective: every rank of `c` creates one and makes the same calls. All times are those of the slowest rank.
 class rank_meter {
  public:
   /// A point takes about `seconds`.
@@ -31,7 +31,7 @@ class rank_meter {
   measured_rank measure();
 
   /// The seconds of one call of f(); all ranks begin together. Takes the best of eight groups of calls, or of four long
-  /// ones: other work on the machine disturbs that least.
+  /// ones: this is least sensitive to unrelated load.
   template <class F>
   double time(F&& f) {
     f();

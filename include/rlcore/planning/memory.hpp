@@ -14,17 +14,17 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// Bytes of one device. Training and sampling take turns: neither holds what only the other needs.
+/// Bytes of one device. Training and sampling alternate: neither holds the other stage's memory.
 struct memory_need {
-  double state = 0;      ///< float weights, gradients and both moments, as far as they are this rank's
+  double state = 0;      ///< this rank's share of float weights, gradients and both moments
   double reference = 0;  ///< the reference model
-  double weights = 0;    ///< training: gathered layers, or the copy that products read
-  double gradients = 0;  ///< of layers on their way to their owners, where they are sharded
+  double weights = 0;    ///< training: gathered layers, or the packed copy for matrix products
+  double gradients = 0;  ///< gradients of layers in transit to their owners, if sharded
   double activations = 0;
   double logits = 0;
   double rollout_weights = 0;
-  double cache = 0;         ///< keys and values of the sequences that a device samples together
-  double cache_of_one = 0;  ///< the part of the longest sequence that one device would hold
+  double cache = 0;         ///< KV cache of the sequences that a device samples together
+  double cache_of_one = 0;  ///< one device's part of the longest sequence
 
   double training() const noexcept { return state + reference + weights + gradients + activations + logits; }
   double sampling() const noexcept { return state + reference + rollout_weights + cache; }
@@ -35,12 +35,12 @@ struct memory_need {
 /// The values per token of one layer that a backward pass needs: those that tensor parallelism splits, and the rest.
 struct layer_values {
   double split = 0, whole = 0;
-  /// Counts for the shape of one layer. Of experts, those that one token meets count.
+  /// Counts for the shape of one layer. Counts only the active experts of a token.
   explicit layer_values(const model_shape& m);
 };
 
-/// What one device of layout `l` holds for one step `w` of the model `m`, in bytes. Keys and values get what is left of
-/// the cluster's memory, as far as the sequences need it.
+/// Memory of one device of layout `l` for one step `w` of the model `m`, in bytes. The KV cache gets the remaining
+/// memory, up to the need of the sequences.
 memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c);
 
 }  // namespace trainer::planning
@@ -62,7 +62,7 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   const batches b(l, w);
   const local_sizes local(m, l.tensor, l.expert_parts());
   const double packed = c.value_bytes, value = l.value_bytes(c);
-  const double held = l.compute_type ? packed : value + packed;  // gathered, with the copy that products read
+  const double held = l.compute_type ? packed : value + packed;  // gathered, with the packed copy for matrix products
   const double dense = f(l.shards()), expert = f(l.expert_shard_ranks());
   const double shard = local.dense() / dense + local.all_experts() / expert, whole = local.total();
   memory_need need;
@@ -78,12 +78,12 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   } else {
     need.weights = held * (l.reshard_after_forward ? local.ends + local.tower + 2 * unit : whole);
   }
-  // A leaf's gradient is complete after its last micro-batch, and is cut then. With zero 3 and a leaf of one
+  // A leaf's gradient is complete after its last micro-batch, and is sharded then. With zero 3 and a leaf of one
   // micro-batch it goes layer by layer.
   if (l.zero >= 2)
     need.gradients = 4 * (l.zero == 2 || b.micro > b.leaves ? whole : 2 * std::max(unit, local.ends + local.tower));
 
-  // Experts have gradients for the rows of each other rank, unless ranks add up all their leaves.
+  // Experts hold gradients for the rows of every remote rank, unless ranks sum all their leaves.
   const bool together = l.zero < 2 && (l.sums == reduction_kind::ranked || l.sums == reduction_kind::fast);
   if (m.experts > 0 && !together)
     need.gradients += 4 * f(l.expert - 1) * local_sizes(m, l.tensor, l.expert).all_experts();

@@ -1,4 +1,4 @@
-// The sizes of a model from which everything else of a plan is computed, and its numbers of parameters.
+// Model shape and parameter counts.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,15 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// Names as in config.json. experts 0: a dense model; otherwise every layer has `experts` of `intermediate_size` (there
-/// moe_intermediate_size), `experts_per_token` of which work on a token.
+/// Names as in config.json. experts 0: a dense model; otherwise every layer has `experts` of `intermediate_size`
+/// (moe_intermediate_size), `experts_per_token` active per token.
 struct model_shape {
   std::string name;
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, layers = 0, heads = 0, kv_heads = 0,
                head_dim = 0;
   bool tied = false, attention_bias = false, head_norms = false;
   std::int64_t experts = 0, experts_per_token = 0;
-  std::optional<nn::vision_config> tower = {};  ///< what reads pictures
+  std::optional<nn::vision_config> tower = {};  ///< vision tower
 
   std::int64_t query_width() const noexcept { return heads * head_dim; }
   std::int64_t kv_width() const noexcept { return kv_heads * head_dim; }
@@ -42,7 +42,7 @@ struct model_shape {
   std::int64_t layer_parameters() const noexcept {
     return attention_parameters() + feed_forward_parameters() + 2 * hidden_size;
   }
-  /// The part of a layer that tensor and data parallelism see whatever the expert group is.
+  /// The parameters of a layer outside the expert group: those for tensor and data parallelism.
   std::int64_t dense_layer_parameters() const noexcept {
     return layer_parameters() - (experts == 0 ? 0 : experts * expert_parameters());
   }
@@ -56,7 +56,7 @@ struct model_shape {
   std::int64_t expert_parameters_of_all() const noexcept {
     return experts == 0 ? 0 : layers * experts * expert_parameters();
   }
-  /// What one token meets: all but the experts that were not chosen.
+  /// Parameters active for one token: all but the experts not selected.
   std::int64_t active_parameters() const noexcept {
     return parameters() - (experts == 0 ? 0 : layers * (experts - experts_per_token) * expert_parameters());
   }
@@ -64,7 +64,7 @@ struct model_shape {
   parallel::layer_sizes layer() const noexcept {
     return {hidden_size, heads, kv_heads, head_dim, intermediate_size, experts, experts_per_token};
   }
-  /// Weights of products that a token meets in the layers, and with them those of the head.
+  /// Weights of the matrix products of a token: in the layers, and including the head.
   double product_weights() const noexcept { return static_cast<double>(layers) * parallel::active_weights(layer()); }
   double head_weights() const noexcept { return static_cast<double>(embedding_parameters()); }
   /// Operations of causal attention over a sequence of s tokens, all layers, forward: 2 L nq d s^2.
@@ -75,7 +75,7 @@ struct model_shape {
   double forward_operations(double s, double scored) const noexcept {
     return 2 * product_weights() * s + 2 * head_weights() * scored + attention_operations(s);
   }
-  /// Operations of the tower, forward, for a picture of `tokens` tokens: products, windows, and full attention.
+  /// Operations of the tower, forward, for an image of `tokens` tokens: products, windows, and full attention.
   double tower_operations(double tokens) const noexcept {
     if (!tower) return 0;
     const auto f = [](std::int64_t n) { return static_cast<double>(n); };
@@ -86,8 +86,8 @@ struct model_shape {
            4 * patches * h * (windows * std::min(window, patches) + full * patches) +
            2 * tokens * wide * (wide + f(tower->out_hidden_size));
   }
-  /// Values that the tower keeps of such a picture until its backward: the input of each block, what one block needs
-  /// (with `recompute`) or all do, patches, and the merger's.
+  /// Values that the tower keeps of such an image until its backward: the input of each block, the activations of one
+  /// block (with `recompute`) or of all, patches, and the merger's.
   double tower_values(double tokens, bool recompute) const noexcept {
     const auto keeps = recompute ? nn::tower_keeps::inputs : nn::tower_keeps::activations;
     return tower ? nn::vision_values(*tower, tokens, keeps) : 0;

@@ -1,4 +1,4 @@
-// The plan program without its command line: text for what was asked.
+// Text output of the plan program, without its command line.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// One model on one number of devices, in full: the best layout, `count` of those that fit, why others do not.
+/// Full report for one model on one number of devices: the best layout, `count` of those that fit, why others do not.
 std::string plan_text(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
                       const wishes& wanted, std::size_t count);
 

@@ -1,4 +1,4 @@
-// A plan in words and aligned tables.
+// Prints a plan as text and aligned tables.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::string parameters_text(const model_shape& m);
 /// One line: devices, memory and bandwidths, with the source of the numbers.
 std::string cluster_text(const cluster& c, std::int64_t devices);
 
-/// The uses of one device's memory in GB while training and while sampling, and what there is.
+/// The uses of one device's memory in GB while training and while sampling, and its capacity.
 std::string memory_text(const memory_need& n, const cluster& c);
 
 /// The collectives of each stage: calls, MB each, GB that a device sends in all, and seconds.

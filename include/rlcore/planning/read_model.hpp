@@ -14,14 +14,14 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// Of a model that the library can train; experts are given by who has them.
+/// The shape of a model that the library can train.
 model_shape shape_of(const nn::config& c, std::string name = {});
 
 /// Reads a config.json of one of the families. Throws file_error, or format_error naming file, key,
 /// value and expectation.
 model_shape read_model_shape(const std::filesystem::path& path);
 
-/// `text` names a known model, or is the path of a config.json or of the folder it lies in.
+/// `text` names a known model, or is the path of a config.json or of its folder.
 model_shape find_model(const std::string& text);
 
 }  // namespace trainer::planning

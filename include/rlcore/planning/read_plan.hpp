@@ -1,4 +1,4 @@
-// The command line of plan as its settings.
+// Reads the settings of plan from its command line.
 #pragma once
 
 #include <charconv>
@@ -21,7 +21,7 @@ workload read_workload(const options& o);
 /// The parts of the layout that plan's command line fixes.
 wishes read_wishes(const options& o);
 
-/// What the program prints for these options.
+/// The output of the program for these options.
 std::string run_plan(const options& o);
 
 }  // namespace trainer::planning

@@ -1,4 +1,4 @@
-// Layouts that are possible, what each needs and takes, and the best of them.
+// Layout search: possible layouts with memory and time, best first.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +20,13 @@ namespace trainer::planning {
 /// The settings that the caller has fixed. The search covers the rest: the sizes of the mesh are powers of two.
 struct wishes {
   std::optional<std::int64_t> data, context, tensor, expert, zero, rollout_tensor, shard_ranks;
-  layout others;  ///< everything that is not searched
+  layout others;  ///< settings that are not searched
 };
 
-/// A layout with what it needs and takes.
+/// A layout with its memory and time.
 struct candidate {
   planning::layout layout;
-  workload work;  ///< with fewer tokens in a micro-batch where it does not fit otherwise
+  workload work;  ///< with fewer tokens per micro-batch if it does not fit otherwise
   memory_need memory;
   stage_times times;
   bool fits = false;
@@ -38,10 +38,10 @@ struct candidate {
   }
 };
 
-/// All layouts that the wishes leave open, by what became of them.
+/// All layouts compatible with the wishes, grouped by outcome.
 struct search_result {
   std::vector<candidate> fitting;       ///< the best first, then by time
-  std::vector<candidate> too_large;     ///< by what they need
+  std::vector<candidate> too_large;     ///< by memory
   std::vector<std::string> impossible;  ///< reasons, each once
 };
 
@@ -51,11 +51,11 @@ inline layout with_large_leaves(layout l) {
   return l;
 }
 
-/// The layouts that the wishes leave open, possible or not.
+/// All layouts compatible with the wishes, possible or not.
 std::vector<layout> open_layouts(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
                                  const wishes& wanted);
 
-/// Rates all layouts of `devices` that the wishes leave open. Times within 2 % count as equal.
+/// Rates all layouts of `devices` compatible with the wishes. Times within 2 % count as equal.
 search_result search_layouts(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
                              const wishes& wanted);
 

@@ -14,10 +14,10 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// Seconds of the stages of one step, and what they are made of.
+/// Seconds of the stages of one step, with their parts.
 struct stage_times {
   double weight_sync = 0, rollout = 0, old_log_probs = 0, reference = 0;
-  double update = 0, update_compute = 0, update_hidden = 0, update_exposed = 0;  ///< traffic that may overlap, and not
+  double update = 0, update_compute = 0, update_hidden = 0, update_exposed = 0;  ///< overlappable or not
   double optimizer = 0;
   double per_token = 0;       ///< seconds of one decode pass, on average
   std::int64_t together = 0;  ///< sequences that a copy of the weights samples together
@@ -37,8 +37,8 @@ inline void sum_transfers(const cluster& c, const std::vector<transfer>& list, d
 
 }  // namespace detail
 
-/// The times of one step `w` of model `m` under layout `l`; `need` is what memory_of() says, which limits the sequences
-/// that are sampled together.
+/// The times of one step `w` of model `m` under layout `l`; `need` is the result of memory_of(); it limits the
+/// sequences sampled together.
 stage_times times_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
                      const memory_need& need);
 
@@ -52,8 +52,8 @@ namespace trainer::planning::detail {
 RLCORE_INLINE double decode_pass(const model_shape& m, const layout& l, const cluster& c, double n, double past) {
   const auto f = [](std::int64_t x) { return static_cast<double>(x); };
   const double packed = c.value_bytes, value = l.value_bytes(c), split = f(l.rollout_tensor);
-  double experts = 0;                                 // that are touched: all of them, once there are enough sequences
-  const double copies = f(l.sampled_expert_parts());  // an expert works for the sequences of as many ranks
+  double experts = 0;                                 // experts in use: all of them with enough sequences
+  const double copies = f(l.sampled_expert_parts());  // number of ranks whose sequences an expert serves
   if (m.experts > 0)
     experts = f(m.layers) * f(m.expert_parameters()) * f(m.experts) / copies *
               (1 - std::pow(1 - f(m.experts_per_token) / f(m.experts), n * copies));
@@ -86,7 +86,7 @@ RLCORE_INLINE stage_times times_of(const model_shape& m, const layout& l, const 
 
   const pass_seconds pass =
       pass_time(c, m, {f(b.micro_rows), f(w.length()), f(w.response_length), f(w.image_tokens), parts}, l.devices());
-  const double share = f(b.rows) / f(b.micro * b.micro_rows);  // of the last micro-batches that is not filled
+  const double share = f(b.rows) / f(b.micro * b.micro_rows);  // padding of the last micro-batches
   const double passes = f(b.micro) * share / parts;
   double ignored = 0;
 

@@ -1,4 +1,4 @@
-// The collectives of one step: which, how often, how many bytes.
+// Communication volume of one step: collectives, calls, bytes.
 #pragma once
 
 #include <cmath>
@@ -32,10 +32,10 @@ struct transfer {
 struct local_sizes {
   double layer = 0, experts = 0,
          ends = 0,  ///< parameters of one layer without experts, its experts, embedding and head
-      tower = 0;    ///< those of a vision tower, which every tensor rank has whole
+      tower = 0;    ///< those of a vision tower, replicated on every tensor rank
   std::int64_t layers = 0;
 
-  /// Counts of a rank whose dense parts are cut into `tensor` parts, its experts into `expert`.
+  /// Counts of a rank with dense parameters split into `tensor` parts and experts into `expert` parts.
   local_sizes(const model_shape& m, std::int64_t tensor, std::int64_t expert)
       : layer(static_cast<double>(m.dense_layer_parameters()) / static_cast<double>(tensor)),
         experts(m.experts == 0 ? 0
@@ -48,16 +48,16 @@ struct local_sizes {
   double total() const noexcept { return dense() + all_experts(); }
 };
 
-/// What a device of a layout exchanges in one step, stage by stage.
+/// Communication of a device of a layout in one step, by stage.
 class traffic {
  public:
-  /// All four have to outlive it.
+  /// All four arguments must outlive this object.
   traffic(const model_shape& m, const layout& l, const workload& w, const cluster& c)
       : m_(m), l_(l), w_(w), c_(c), b_(l, w), local_(m, l.tensor, l.expert_parts()) {}
 
   /// The transfers of all updates of a step.
   std::vector<transfer> update() const;
-  /// The transfers of a stage that only scores a step's sequences. Its model is in shards like the trained one, or
+  /// The transfers of a stage that only scores a step's sequences. Its model is sharded like the trained one, or
   /// `whole`.
   std::vector<transfer> scoring(bool whole = false) const;
   /// The transfers from the shards or parts of training to the weights of sampling.
@@ -169,11 +169,11 @@ RLCORE_INLINE void traffic::gather_units(std::vector<transfer>& out, double pass
 
 RLCORE_INLINE void traffic::weights_and_gradients(std::vector<transfer>& out, double times) const {
   const double leaves = f(b_.leaves);
-  // exact: leaves that are cut at once travel as floats, sums of leaves as 64-bit integers.
+  // exact: leaves sharded at once are sent as floats, sums of leaves as 64-bit integers.
   const bool exact = l_.sums == reduction_kind::exact;
   const double leaf = l_.wire_bf16 ? 2 : 4, sum_of_leaves = exact ? 8 : leaf;
   const collective sum = l_.sums == reduction_kind::fast ? collective::reduce_scatter : collective::ordered_sum;
-  // Once for the forward and once for the backward, unless they are kept.
+  // Gathered once for the forward and once for the backward, unless kept.
   if (l_.zero == 3) gather_units(out, times * f(b_.micro), l_.reshard_after_forward ? 2 : 1);
   units(out, "gradients", sum, l_.zero >= 2 ? leaf : sum_of_leaves, times * (l_.zero >= 2 ? leaves : 1), l_.zero >= 2);
   if (l_.zero == 0) units(out, "sums of gradients", collective::all_gather, 4, times, false);

@@ -1,4 +1,4 @@
-// Batched generation: sequences leave when they finish and waiting ones take their place in the next pass.
+// Continuous batching: finished sequences leave the batch and waiting ones take their place in the next pass.
 #pragma once
 
 #include <algorithm>
@@ -26,23 +26,23 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// The work of a call of generate().
+/// Statistics of one generate() call.
 struct engine_usage {
   std::size_t passes = 0, tokens_fed = 0, preemptions = 0;
-  std::int32_t pages_used = 0;    ///< the largest number at one time
+  std::int32_t pages_used = 0;    ///< peak
   std::size_t pictures_read = 0;  ///< by the vision tower
 };
 
-/// Generates with a paged cache of keys and values. It keeps the cache and all other memory from call to call: a call
-/// that needs no more than an earlier one allocates nothing on the device. One engine serves one model at a time;
-/// weights may change between calls. See docs/rollout.md.
+/// Generates with a paged KV cache. The engine keeps the cache and all other memory between calls: a call that needs no
+/// more than an earlier one allocates nothing on the device. One engine serves one model at a time; weights may change
+/// between calls. See docs/rollout.md.
 template <rlcore::device Device>
 class engine {
  public:
   /// Returns one response per request. `key` addresses this call (seed and step). Calls progress(done) whenever
-  /// sequences finish. Temperature 0 records log-probs at temperature 1. Throws config_error if one of the sequences
-  /// does not fit into max_cache_bytes, std::invalid_argument for pictures that do not fit the model or the image
-  /// tokens, and error if logits are not finite or rules leave a request no token to draw.
+  /// sequences finish. Temperature 0 records log-probs at temperature 1. Throws config_error if a sequence does not fit
+  /// into max_cache_bytes, std::invalid_argument for images that do not match the model or the image tokens, and error
+  /// if logits are not finite or the logit rules exclude every token of a request.
   template <class Progress>
   std::vector<response> generate(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                                  std::span<const request> requests, const generation& settings, random_key key,
@@ -70,7 +70,7 @@ class engine {
     return responses;
   }
 
-  /// Bytes of keys, values and rows of pictures held now; never more than the last call's max_cache_bytes.
+  /// Current bytes of the KV cache and image rows; at most the last call's max_cache_bytes.
   std::size_t cache_bytes() const noexcept { return memory_.bytes(); }
   /// The usage of the last call.
   engine_usage usage() const noexcept { return usage_; }
@@ -78,10 +78,10 @@ class engine {
   const page_pool& pages() const noexcept { return memory_.pool; }
 
  private:
-  /// Writes down what a session reports; tickets count from 1.
+  /// Records the events of a session; tickets count from 1.
   struct recorder : session_listener {
     std::span<response> responses;
-    std::size_t most = 0, ended = 0;  ///< tokens to take memory for; responses that have ended
+    std::size_t most = 0, ended = 0;  ///< tokens to reserve memory for; finished responses
 
     void on_token(const drawn_token& drawn) {
       response& text = responses[drawn.of - 1];
@@ -123,8 +123,8 @@ class engine {
     return asked;
   }
 
-  /// Takes memory for all sequences, or as much as the limits allow: pages, rows of logits, and rows of the pictures of
-  /// a pass, of the prompts that it begins or ends, and of one that waits for its samples.
+  /// Reserves memory for all sequences, or as much as the limits allow: pages, logits rows, and image rows for a pass,
+  /// for the prompts that it begins or ends, and for one prompt that waits for its samples.
   schedule_limits prepare(const nn::causal_lm<Device>& model, const nn::workspace<Device>& space,
                           std::span<const request> requests, const generation& settings) {
     const nn::config& c = model.settings();

@@ -1,4 +1,4 @@
-// A float in a sentence.
+// Formats a float for messages.
 #pragma once
 
 #include <charconv>
@@ -9,7 +9,7 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// The shortest decimals that are read back as `x`.
+/// The shortest decimal text that parses back to `x`.
 inline std::string float_text(float x) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, x).ptr};

@@ -1,4 +1,4 @@
-// The tokens that a draw may give.
+// The candidate tokens after top-k, top-p and min-p truncation.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// kept = the tokens that `settings` may draw from a row of logits, by falling probability, equals by id, with the
-/// log-probs of the draw: softmax(logits / temperature) over what min_p, top_k and then top_p leave, in double. Greedy:
-/// all of softmax(logits). It sorts what min_p and top_k leave: for reports, not for drawing.
+/// kept = the tokens that `settings` may draw from a row of logits, by descending probability, ties by id, with the
+/// log-probs of the draw: softmax(logits / temperature) over the tokens left by min_p, top_k and then top_p, in double.
+/// Greedy: all of softmax(logits). Sorts the tokens left by min_p and top_k: for reports, not for sampling.
 void kept_tokens(const sampling& settings, std::span<const float> logits, std::vector<token_logprob>& kept);
 
 }  // namespace rollout

@@ -1,4 +1,4 @@
-// The most likely tokens of rows of logits, for reports of log-probs.
+// Top log-probs: the most likely tokens of each logits row.
 #pragma once
 
 #include <algorithm>
@@ -17,21 +17,21 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// The most likely tokens of a row, the most likely first, equals by id, and the place of the row's own token in that
-/// order: rank 1 is the most likely one, 0 one that has no place.
+/// The most likely tokens of a row, most likely first, ties by id, and the rank of the row's own token in that order: 1
+/// is the most likely token, 0 means no rank.
 struct likely_tokens {
   std::vector<token_logprob> tokens;
   std::int64_t rank = 0;
 };
 
-/// Finds likely tokens on the host: where it cannot read the device's memory, it gets a copy of the rows. Keeps its
-/// memory between calls.
+/// Finds likely tokens on the host; copies the rows if the host cannot read device memory. Keeps its memory between
+/// calls.
 template <rlcore::device Device>
 class likely_tokens_finder {
  public:
   /// out[i] = the k most likely tokens under softmax(logits / temperature) of row i of logits [own.size(), vocabulary]
-  /// (device memory), and the rank of own[i]. Log-probs are those of device::log_prob_forward, to a rounding; that of
-  /// own[i] is taken as it is given.
+  /// (device memory), and the rank of own[i]. Log-probs equal those of device::log_prob_forward up to rounding; the one
+  /// of own[i] is copied from the input.
   void operator()(Device& device, const float* logits, extent_t vocabulary, float temperature,
                   std::span<const token_logprob> own, std::size_t k, std::span<likely_tokens> out) {
     const auto rows = static_cast<extent_t>(own.size());
@@ -53,8 +53,8 @@ class likely_tokens_finder {
     }
   }
 
-  /// The same of the tokens that a draw from `logits` may give, see kept_tokens(): fewer than k where fewer are left;
-  /// the rank of one that is not is 0. logp[i] = the log-prob of tokens[i], -infinity if it could not be drawn.
+  /// The same for the candidate tokens of a draw from `logits`, see kept_tokens(): fewer than k if fewer are left; a
+  /// token that is not a candidate has rank 0. logp[i] = the log-prob of tokens[i], -infinity if it could not be drawn.
   void kept(Device& device, const float* logits, extent_t vocabulary, const sampling& settings,
             std::span<const std::int32_t> tokens, std::size_t k, std::span<likely_tokens> out, std::span<float> logp) {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -82,13 +82,13 @@ class likely_tokens_finder {
     }
   }
 
-  /// Logits above `limit`; a loop that compilers turn into vectors.
+  /// Counts logits above `limit`; compilers vectorize this loop.
   static int above(std::span<const float> logits, float limit) noexcept {
     int n = 0;
     for (const float x : logits) n += x > limit;
     return n;
   }
-  /// out.tokens = the k largest logits; out.rank = that of `token`.
+  /// out.tokens = the k largest logits; out.rank = the rank of `token`.
   static void rank(std::span<const float> logits, std::int32_t token, std::size_t k, likely_tokens& out) {
     constexpr std::size_t block = 256;
     std::vector<token_logprob>& top = out.tokens;

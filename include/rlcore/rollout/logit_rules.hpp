@@ -1,4 +1,4 @@
-// What a request asks of its logits before a token is drawn from them.
+// Logits processors of a request: allowed tokens, bad words, min_tokens, logit bias, penalties.
 #pragma once
 
 #include <algorithm>
@@ -14,24 +14,24 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// An addition to the logit of one token.
+/// Adds a bias to the logit of one token.
 struct token_bias {
   std::int32_t token = 0;
   float bias = 0;
 };
 
-/// The rules of one sequence, in the order in which vLLM applies them; the defaults change nothing. What is drawn then
-/// goes by `sampling`. See apply_rules().
+/// The rules of one sequence, in the order in which vLLM applies them; the defaults change nothing. `sampling` then
+/// draws from the result. See apply_rules().
 struct logit_rules {
-  std::vector<std::int32_t> allowed_token_ids = {};  ///< all others get -infinity; empty: none does
+  std::vector<std::int32_t> allowed_token_ids = {};  ///< all others get -infinity; empty: no restriction
   std::vector<std::vector<std::int32_t>> bad_words =
-      {};                                     ///< as tokens; -infinity for the token that would complete one
-  std::int64_t min_tokens = 0;                ///< until so many are generated,
-  std::vector<std::int32_t> ending_ids = {};  ///< these get -infinity; empty: in a job its stop_ids
+      {};                                     ///< as tokens; the token that would complete one gets -infinity
+  std::int64_t min_tokens = 0;                ///< until this many are generated,
+  std::vector<std::int32_t> ending_ids = {};  ///< these get -infinity; empty: the job's stop_ids
   std::vector<token_bias> logit_bias = {};    ///< added, at most 100 and at least -100
-  /// Of tokens in prompt or text: a positive logit is divided by it, another one multiplied (Keskar et al. 2019).
+  /// For tokens in prompt or text: divides positive logits, multiplies the rest (Keskar et al. 2019).
   float repetition_penalty = 1;
-  float frequency_penalty = 0;  ///< subtracted once for each time that the token was generated
+  float frequency_penalty = 0;  ///< subtracted once per occurrence in the generated text
   float presence_penalty = 0;   ///< subtracted if the token was generated
 
   /// Do the rules need the sequence's token_history?
@@ -41,8 +41,8 @@ struct logit_rules {
     return !penalises() && allowed_token_ids.empty() && bad_words.empty() && logit_bias.empty() &&
            (min_tokens == 0 || ending_ids.empty());
   }
-  /// Throws config_error that names the field: a number out of its range, an id outside of the vocabulary, or rules
-  /// under which no token could be left to draw. `never` are ids that the model itself never gives.
+  /// Throws config_error naming the field: a number out of range, an id outside of the vocabulary, or rules that could
+  /// exclude every token. `never` are ids that the model never generates.
   void validate(std::int64_t vocabulary, std::int64_t max_new_tokens, std::span<const std::int32_t> never = {}) const;
 
  private:
@@ -55,13 +55,13 @@ struct logit_rules {
       throw config_error(std::string(name) + ": token " + std::to_string(token) + " is not in the vocabulary of " +
                          std::to_string(vocabulary) + " tokens");
   }
-  /// Could the text ever hold the tokens before the last one of the word?
+  /// Can the text ever contain all but the last token of the word?
   bool may_complete(std::span<const std::int32_t> word) const {
     return allowed_token_ids.empty() || std::ranges::all_of(word.first(word.size() - 1), [&](std::int32_t token) {
              return std::ranges::find(allowed_token_ids, token) != allowed_token_ids.end();
            });
   }
-  /// At least one token that no rule may ever exclude.
+  /// Requires at least one token that no rule can ever exclude.
   void check_choice(std::int64_t vocabulary, std::span<const std::int32_t> never) const;
 };
 

@@ -1,4 +1,4 @@
-// Who uses which page of the cache.
+// KV cache page allocator: free list, reference counts and LRU eviction of cached pages.
 #pragma once
 
 #include <cstddef>
@@ -10,44 +10,43 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// Pages 0 .. pages - 1 with the number of their users. The page released last is given out first. Of what is worth
-/// finding again, pages that nobody uses are given out only when there are no others, the one released first before
-/// the rest.
+/// Reference-counted pages 0 .. pages - 1. acquire() takes free pages first, the most recently released one first, then
+/// unreferenced cached pages in LRU order.
 class page_pool {
  public:
   page_pool() = default;
-  /// Pages that nobody uses. Throws std::invalid_argument for a negative number.
+  /// All pages are free. Throws std::invalid_argument for a negative number.
   explicit page_pool(std::int32_t pages) { reset(pages); }
 
-  /// Forgets all users and what is worth keeping.
+  /// Frees all pages and drops the cached ones.
   void reset(std::int32_t pages);
 
   std::int32_t pages() const noexcept { return static_cast<std::int32_t>(users_.size()); }
-  /// Pages that nobody uses.
+  /// The number of unreferenced pages, free or cached.
   std::int32_t available() const noexcept { return static_cast<std::int32_t>(free_.size()) + idle_; }
-  /// How many users the page has.
+  /// The reference count of the page.
   std::int32_t users(std::int32_t page) const { return users_[static_cast<std::size_t>(page)]; }
-  /// Is what the page holds worth finding again?
+  /// Is the page cached for reuse?
   bool kept(std::int32_t page) const { return kept_[static_cast<std::size_t>(page)] != 0; }
   /// The largest number of pages in use since reset().
   std::int32_t most_used() const noexcept { return pages() - least_free_; }
 
-  /// A page of one user, or -1 if there is none left. It is not kept().
+  /// Allocates a page with reference count 1, not kept(); -1 if no page is available.
   std::int32_t acquire();
-  /// One user more of a page that is in use or kept.
+  /// Increments the reference count of a page that is in use or kept.
   void share(std::int32_t page);
-  /// One user less; the last one frees it.
+  /// Decrements the reference count; at 0 the page is available again.
   void release(std::int32_t page);
-  /// What a page in use holds is worth finding again, when nobody uses it any more.
+  /// Marks a page in use as cached: its content stays findable after its release.
   void keep(std::int32_t page) {
     require(page >= 0 && page < pages() && users(page) > 0, "page_pool: the page to keep is not in use");
     kept_[static_cast<std::size_t>(page)] = 1;
   }
-  /// Nothing is worth keeping any more.
+  /// Drops all cached pages.
   void forget_kept();
 
  private:
-  /// Neighbours in the list of kept pages that nobody uses, in the order of their release.
+  /// Links in the LRU list of unreferenced cached pages, in the order of their release.
   struct neighbours {
     std::int32_t previous = 0, next = 0;
   };
@@ -73,7 +72,7 @@ RLCORE_INLINE void page_pool::reset(std::int32_t pages) {
   kept_.assign(users_.size(), 0);
   free_.resize(users_.size());
   for (std::int32_t p = 0; p < pages; ++p) free_[static_cast<std::size_t>(pages - 1 - p)] = p;
-  links_.assign(users_.size() + 1, {pages, pages});  // the last one is the list's ends
+  links_.assign(users_.size() + 1, {pages, pages});  // the last entry holds both ends of the list
   idle_ = 0;
   least_free_ = pages;
 }

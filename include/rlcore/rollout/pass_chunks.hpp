@@ -1,4 +1,4 @@
-// What a pass of a session computes: its plan, its chunks, prompts that are the same.
+// The batch of one forward pass: its chunks, draws and scores; comparison of prompts.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// A token to draw. `row` is the row of the pass's logits, `turn` the number of earlier draws from it, `number` the
-/// number of the token behind the prompt.
+/// A token to draw. `row` is the row of the pass's logits, `turn` the number of earlier draws from this row, `number`
+/// the index of the token after the prompt.
 struct scheduled_draw {
   std::int32_t row = 0, turn = 0;
   sequence* of = nullptr;
@@ -31,24 +31,24 @@ struct scheduled_score {
   std::int64_t number = 0;
 };
 
-/// Page `from` is to be copied to page `to`.
+/// Copies page `from` to page `to`.
 struct page_copy {
   std::int32_t to = 0, from = 0;
 };
 
-/// What a schedule has to keep to. No text depends on it.
+/// The limits of a schedule. No generated text depends on them.
 struct schedule_limits {
-  std::int64_t max_sequences = 0;       ///< that run together
-  std::int64_t max_batched_tokens = 0;  ///< of a pass
-  std::int64_t longest = 0;             ///< tokens of a sequence
-  std::int64_t score_rows = 0;          ///< tokens of prompts that are scored in a pass
-  std::int64_t picture_rows = 0;        ///< of the prompts that a pass reads pictures of
-  bool share_prefixes = false;          ///< look for the pages of a new sequence among those of all earlier ones
-  bool chunk_prompts = true;            ///< feed prompts in pieces; otherwise one that is longer than a pass goes alone
-  std::int64_t prompt_tokens = 0;       ///< of a pass, of those that do not draw; 0: as many as it takes
+  std::int64_t max_sequences = 0;       ///< running at the same time
+  std::int64_t max_batched_tokens = 0;  ///< per pass
+  std::int64_t longest = 0;             ///< maximum sequence length in tokens
+  std::int64_t score_rows = 0;          ///< prompt tokens scored per pass
+  std::int64_t picture_rows = 0;        ///< image rows of all prompts whose images a pass reads
+  bool share_prefixes = false;          ///< prefix caching across sequences
+  bool chunk_prompts = true;            ///< chunked prefill; otherwise a prompt longer than a pass goes alone
+  std::int64_t prompt_tokens = 0;       ///< prefill tokens per pass; 0: no separate limit
 };
 
-/// A list of chunks with their sequences. Keeps its memory from pass to pass.
+/// A list of chunks with their sequences. Keeps its memory between passes.
 class pass_chunks {
  public:
   void clear() { chunks_.clear(), owners_.clear(); }
@@ -63,13 +63,13 @@ class pass_chunks {
   /// The sequence of each chunk.
   std::span<sequence* const> owners() const noexcept { return owners_; }
 
-  /// Chunks whose logits are read alike lie together from now on, so that one call reads them.
+  /// Groups chunks with equal sampling settings, so that one sampler call serves them.
   void order() {
     const auto before = [](const sequence* a, const sequence* b) { return a->reading() < b->reading(); };
     if (std::ranges::is_sorted(owners_, before)) return;
     order_.resize(chunks_.size());
     std::iota(order_.begin(), order_.end(), 0u);
-    std::ranges::sort(order_, [&](std::uint32_t a, std::uint32_t b) {  // stable, without memory for it
+    std::ranges::sort(order_, [&](std::uint32_t a, std::uint32_t b) {  // stable, without extra memory
       return before(owners_[a], owners_[b]) || (a < b && !before(owners_[b], owners_[a]));
     });
     other_chunks_.clear(), other_owners_.clear();
@@ -83,15 +83,15 @@ class pass_chunks {
   std::vector<std::uint32_t> order_;
 };
 
-/// Do both have the same grid and the same floats, to the bit?
+/// Do both have the same grid and bit-identical floats?
 inline bool same_picture(const nn::picture& a, const nn::picture& b) {
   return a.grid == b.grid && a.patches.size() == b.patches.size() &&
          (a.patches.data() == b.patches.data() || a.patches.empty() ||
           std::memcmp(a.patches.data(), b.patches.data(), a.patches.size_bytes()) == 0);
 }
 
-/// Do both have the same prompt tokens and the same pictures? Equal tokens are not enough: those of a picture say only
-/// how many it has.
+/// Do both have the same prompt tokens and the same pictures? Equal tokens are not enough: image tokens encode only
+/// their number.
 inline bool same_prompt(const request& a, const request& b) {
   const bool same_tokens = a.prompt.size() == b.prompt.size() &&
                            (a.prompt.data() == b.prompt.data() || std::ranges::equal(a.prompt, b.prompt));

@@ -1,4 +1,4 @@
-// What the logits of a pass say.
+// Samples and scores from the logits of a pass.
 #pragma once
 
 #include <algorithm>
@@ -20,18 +20,18 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// The tokens that sequences draw, the log-probs of these and of tokens of prompts. A log-prob may be -infinity, as
-/// that of an image token in a prompt is. Keeps its memory from pass to pass.
+/// The drawn tokens, their log-probs and the prompt log-probs. A log-prob may be -infinity, for example for an image
+/// token in a prompt. Keeps its memory between passes.
 template <rlcore::device Device>
 class pass_results {
  public:
-  /// Draws and scores from logits (device memory). One call of the sampler does neighbouring rows of equal settings.
-  /// Throws error if the log-prob of a token is not a number: logits are not finite.
+  /// Draws and scores from logits (device memory). One sampler call handles adjacent rows with equal settings. Throws
+  /// error if a log-prob is NaN: logits are not finite.
   void read(const nn::causal_lm<Device>& model, const float* logits, std::span<const scheduled_draw> draws,
             std::span<const scheduled_score> scores) {
     const std::size_t count = draws.size() + scores.size();
     own_.resize(count), tokens_.resize(count), logp_.resize(count), entropy_.resize(count);
-    if (likely_.size() < count) likely_.resize(count);  // never less: their memory stays
+    if (likely_.size() < count) likely_.resize(count);  // never shrinks: keeps its memory
     draw(model, logits, draws);
     score(model, logits, draws.size(), scores);
     for (std::size_t i = 0; i < count; ++i) {
@@ -46,9 +46,9 @@ class pass_results {
       if (!problems_[i].empty()) tokens_[i] = -1;
   }
 
-  /// The drawn tokens, in the order of the draws; -1 where none could be drawn.
+  /// The drawn tokens, in the order of the draws; -1 if every token was excluded.
   std::span<const std::int32_t> tokens() const noexcept { return std::span(tokens_).first(draws_); }
-  /// Why draw number i has no token; empty if it has one.
+  /// The reason why draw i has no token; empty if it has one.
   const std::string& problem(std::size_t i) const { return problems_[i]; }
   /// Draw number i.
   drawn_token drawn(std::size_t i, const scheduled_draw& d) const {
@@ -106,8 +106,8 @@ class pass_results {
         find_likely(model, rows, temperature_of(first), begin, n, most);
     }
   }
-  /// Draws from `n` rows; false if it has to be called again: a row has nothing to draw. That one gets a problem, and
-  /// loses its rules.
+  /// Draws from `n` rows. If a row has no token to draw, records the problem, drops the rules of this row and returns
+  /// false: call again.
   bool sample(const nn::causal_lm<Device>& model, const job& first, const float* rows, std::size_t begin,
               std::size_t n) {
     try {
@@ -137,7 +137,7 @@ class pass_results {
       find_likely(model, rows, temperature_of(s.asked), first, n, *s.asked.prompt_logprobs);
     }
   }
-  /// Of `n` rows whose results begin at `first`.
+  /// For `n` rows whose results begin at `first`.
   void find_likely(const nn::causal_lm<Device>& model, const float* rows, float temperature, std::size_t first,
                    std::size_t n, std::int32_t most) {
     for (std::size_t i = first; i < first + n; ++i) own_[i] = {tokens_[i], logp_[i]};
@@ -151,8 +151,8 @@ class pass_results {
   std::size_t draws_ = 0;
   std::vector<double> uniform_;
   std::vector<ruled_row> rules_;
-  std::vector<std::string> problems_;  // of draws
-  std::vector<std::int32_t> tokens_;   // with what follows: of draws, then of scores
+  std::vector<std::string> problems_;  // per draw
+  std::vector<std::int32_t> tokens_;   // these and the following: draws, then scores
   std::vector<float> logp_, entropy_;
   std::vector<token_logprob> own_;
   std::vector<likely_tokens> likely_;

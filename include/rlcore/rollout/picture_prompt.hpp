@@ -1,4 +1,4 @@
-// A prompt with pictures: what its sequences share.
+// A multimodal prompt: images and rope positions that its sequences share.
 #pragma once
 
 #include <algorithm>
@@ -16,18 +16,17 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// The pictures of a prompt and where its tokens stand among them. A token behind the prompt stands `delta` from its
-/// number.
+/// The images of a prompt and the rope positions of its tokens. A token after the prompt has position index + `delta`.
 struct picture_prompt {
   std::vector<nn::picture> pictures;
-  std::shared_ptr<const void> pixels;  ///< owns what the pictures view
+  std::shared_ptr<const void> pixels;  ///< owns the data that the images view
   std::vector<nn::rope_position> positions;
-  std::vector<std::int64_t> first_token, rows_before;  ///< of each picture; rows of the tower before that of a token
+  std::vector<std::int64_t> first_token, rows_before;  ///< per image; tower rows before each token
   std::int32_t delta = 0;
-  std::size_t readers = 0;    ///< sequences that have still to feed tokens of the prompt
-  std::size_t last_pass = 0;  ///< the pass of the schedule that read rows last
+  std::size_t readers = 0;    ///< sequences that still have to prefill the prompt
+  std::size_t last_pass = 0;  ///< the last pass that read the rows
 
-  /// Throws std::invalid_argument for pictures that do not fit the image tokens.
+  /// Throws std::invalid_argument if the images do not match the image tokens.
   picture_prompt(const nn::config& c, std::span<const std::int32_t> tokens, std::span<const nn::picture> shown,
                  std::shared_ptr<const void> owner)
       : pictures(shown.begin(), shown.end()), pixels(std::move(owner)) {
@@ -49,15 +48,15 @@ struct picture_prompt {
     rows_before.push_back(row);
   }
 
-  /// Rows of the tower of all pictures.
+  /// Tower rows of all images.
   std::int64_t rows() const noexcept { return rows_before.back(); }
-  /// Rows of the tower before the token at `position`.
+  /// Tower rows before the token at `position`.
   std::int64_t rows_until(std::int64_t position) const {
     return rows_before[static_cast<std::size_t>(std::min(position, std::ssize(rows_before) - 1))];
   }
-  /// Does a token of [begin, end) stand for a row?
+  /// Does [begin, end) contain an image token?
   bool shows(std::int64_t begin, std::int64_t end) const { return rows_until(begin) < rows_until(end); }
-  /// The pictures whose first token is one of [begin, end).
+  /// The images whose first token is in [begin, end).
   std::span<const nn::picture> pictures_in(std::int64_t begin, std::int64_t end) const {
     const auto first = std::ranges::lower_bound(first_token, begin), last = std::ranges::lower_bound(first_token, end);
     return std::span(pictures).subspan(static_cast<std::size_t>(first - first_token.begin()),

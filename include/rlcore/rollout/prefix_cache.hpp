@@ -1,4 +1,4 @@
-// Which full pages of the cache hold the beginning of a sequence that was read before.
+// Prefix cache: finds full KV pages by their content.
 #pragma once
 
 #include <algorithm>
@@ -19,25 +19,25 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// What the keys and values of a full page depend on, besides weights: the page before it, its own tokens, and the
-/// pictures whose first token is one of these. `before` is 0 for the first page of a sequence; only there counts
-/// `salt`.
+/// Everything but the weights that determines the keys and values of a full page: the previous page, its own tokens,
+/// and the images whose first token is in the page. `before` is 0 for the first page of a sequence; `salt` counts only
+/// for this page.
 struct page_content {
   std::uint64_t before = 0, salt = 0;
   std::span<const std::int32_t> tokens;
   std::span<const nn::picture> pictures = {};
 };
 
-/// A table from contents to pages. A hash finds the candidates, and the tokens, salts and floats of the pictures
-/// decide. A content has a number that is never given out twice: pages whose predecessor is gone are found no more.
+/// A hash table from contents to pages. A lookup compares the tokens, salts and image floats, not only hashes. Content
+/// numbers are never reused: a page whose predecessor was evicted is no longer found.
 class prefix_cache {
  public:
-  /// A table for pages 0 .. pages - 1 that knows none.
+  /// An empty table for pages 0 .. pages - 1.
   void reset(std::int32_t pages) {
     known_.assign(static_cast<std::size_t>(pages), {});
     heads_.assign(std::bit_ceil(known_.size() + 1), none);
   }
-  /// Knows no page any more.
+  /// Forgets all pages.
   void clear() {
     known_.assign(known_.size(), {});
     std::ranges::fill(heads_, none);
@@ -52,16 +52,16 @@ class prefix_cache {
   /// The number of a known page's content.
   std::uint64_t number(std::int32_t page) const { return at(page).number; }
 
-  /// Says that the page has this content, which no known one has, and no other one. `pixels` owns the pictures.
+  /// Sets the content of the page; no other known page may have the same content. `pixels` owns the images.
   void insert(std::int32_t page, const page_content& content, std::shared_ptr<const void> pixels);
-  /// The page is found no more.
+  /// Removes the page from the table.
   void forget(std::int32_t page);
 
  private:
   static constexpr std::int32_t none = -1;
 
   struct entry {
-    std::uint64_t number = 0, before = 0, salt = 0;  // number 0: not known
+    std::uint64_t number = 0, before = 0, salt = 0;  // number 0: unknown
     std::array<std::int32_t, kv_page> tokens{};
     std::vector<nn::picture> pictures;
     std::shared_ptr<const void> pixels;
@@ -92,7 +92,7 @@ namespace rollout {
 
 RLCORE_INLINE void prefix_cache::insert(std::int32_t page, const page_content& content,
                                         std::shared_ptr<const void> pixels) {
-  forget(page);  // its tokens may be known behind a predecessor that is gone
+  forget(page);  // its tokens may be stored after an evicted predecessor
   entry& e = at(page);
   e = {++last_number_, content.before, content.before == 0 ? content.salt : 0, {}, {}, {}, place(content), none};
   std::ranges::copy(content.tokens, e.tokens.begin());

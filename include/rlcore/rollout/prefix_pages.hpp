@@ -1,4 +1,4 @@
-// The pages in which a new sequence finds its beginning.
+// Prefix caching over the page pool.
 #pragma once
 
 #include <algorithm>
@@ -14,40 +14,39 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// Remembers the full pages of sequences, which stay in the pool until others need them.
+/// Caches the full pages of sequences; they stay in the pool until they are evicted.
 class prefix_pages {
  public:
-  /// Forgets all. Of `pages` 0 it remembers none. The pool must live as long.
+  /// Clears the cache; with `pages` 0 prefix caching is off. The pool must outlive this.
   void start(std::int32_t pages, page_pool& pool);
-  /// Keys and values are of no use any more.
+  /// Invalidates all cached pages.
   void clear() {
     table_.clear();
     pool_->forget_kept();
   }
-  /// Tokens that were found.
+  /// Number of tokens served from the cache.
   std::size_t hits() const noexcept { return hits_; }
-  /// `tokens` were found and taken.
+  /// Counts `tokens` as served from the cache.
   void count(std::int64_t tokens) { hits_ += static_cast<std::size_t>(tokens); }
 
-  /// A page of one user, or -1 if there is none left.
+  /// Allocates a page, or returns -1 if no page is available.
   std::int32_t acquire() {
     const std::int32_t page = pool_->acquire();
     if (on_ && page >= 0) table_.forget(page);
     return page;
   }
 
-  /// Full pages that hold the beginning of the sequence, no more than `most` tokens. Good until the next call.
+  /// The cached full pages that match the beginning of the sequence, at most `most` tokens. Valid until the next call.
   std::span<const std::int32_t> find(const sequence& s, std::int64_t most);
 
-  /// After a pass: the full ones of the sequence's `pages` hold what it has fed.
+  /// After a pass: caches those of the sequence's `pages` that are now full.
   void remember(sequence& s, const std::int32_t* pages);
 
  private:
   static constexpr std::int64_t page_size = kv_page;
 
-  /// How many of the first `tokens` of a sequence spare another one work. The pictures of a prompt are read all or
-  /// none, since the tower reads them together: keys and values of some of them are of no use, and would keep all
-  /// floats.
+  /// The number of the first `tokens` of a sequence that are worth caching. The tower reads all images of a prompt or
+  /// none, so keys and values of only some images save no work, and caching them would keep all their floats.
   static std::int64_t worth_finding(const sequence& s, std::int64_t tokens) {
     const bool some = s.shown && s.shown->rows_until(std::min(tokens, s.prompt_length)) < s.shown->rows();
     return some ? std::min(tokens, s.shown->first_token.front()) : tokens;

@@ -1,4 +1,4 @@
-// Pictures of prompts in generation: the rows of the vision tower, and where tokens stand among them.
+// Images of prompts during generation: cached vision tower rows and rope positions.
 #pragma once
 
 #include <algorithm>
@@ -22,13 +22,13 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// Sequences that share a picture_prompt share its rows. The tower makes them when the first of these reads them, and
-/// they stay until the last one has. A sequence that gave its pages back and reads its prompt once more finds them, or
-/// the tower makes them again. Keeps its memory from start to start.
+/// Sequences that share a picture_prompt share its rows. The tower computes them for the first sequence that reads
+/// them; they stay cached until the last sequence has read them. A preempted sequence that prefills its prompt again
+/// reuses the rows, or the tower recomputes them. Keeps its memory between starts.
 template <rlcore::device Device>
 class prompt_pictures {
  public:
-  /// Begins anew, with memory for `rows` rows; memory of an earlier start that had more stays.
+  /// Resets, with memory for `rows` rows; keeps larger memory of an earlier start.
   void start(const nn::causal_lm<Device>& model, std::int64_t rows) {
     forget_rows();
     read_ = 0;
@@ -38,22 +38,22 @@ class prompt_pictures {
     device_ = &model.device();
     reserve(wanted_);
   }
-  /// After start(): gives back what only an earlier one needed.
+  /// After start(): frees memory that only an earlier start needed.
   void shrink() {
     if (memory_.size() == static_cast<std::size_t>(wanted_ * width_)) return;
     memory_ = {};
     reserve(wanted_);
   }
-  /// Between passes: the rows are those of other weights.
+  /// Between passes, after a change of the weights: drops all rows.
   void forget_rows() { kept_.clear(); }
 
-  /// Bytes of rows held.
+  /// Bytes of memory for rows.
   std::size_t bytes() const noexcept { return memory_.size() * sizeof(float); }
-  /// Pictures that the tower has read since start().
+  /// Images that the tower has encoded since start().
   std::size_t pictures_read() const noexcept { return read_; }
 
-  /// The chunks of a pass with the rows of their pictures and the positions of their tokens; valid until the next call.
-  /// Linear layers of the tower read weights of this format.
+  /// The chunks of a pass with their image rows and rope positions; valid until the next call. The tower's linear
+  /// layers use weights in this format.
   std::span<const nn::decode_chunk> show(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                                          const schedule& plan, std::optional<weight_format> format) {
     std::size_t tokens = 0;
@@ -76,7 +76,7 @@ class prompt_pictures {
     }
     return chunks_;
   }
-  /// After a pass: forgets the rows that nobody has still to read.
+  /// After a pass: frees the rows that no sequence still has to read.
   void forget() {
     std::erase_if(kept_, [](const kept& k) { return k.prompt->readers == 0; });
   }
@@ -92,7 +92,7 @@ class prompt_pictures {
     return prompt.shows(chunk.first_position, chunk.first_position + std::ssize(chunk.ids));
   }
 
-  /// Appends the positions of a chunk's tokens. A token behind the prompt stands `delta` from its number.
+  /// Appends the rope positions of a chunk's tokens. A token after the prompt has position index + `delta`.
   void place(const nn::decode_chunk& chunk, const picture_prompt& prompt) {
     const auto all = static_cast<std::int64_t>(prompt.positions.size());
     for (std::int64_t i = chunk.first_position; i < chunk.first_position + std::ssize(chunk.ids); ++i) {
@@ -101,7 +101,7 @@ class prompt_pictures {
     }
   }
 
-  /// Makes the rows that chunks of this pass read and that are not kept. The schedule has seen to it that they fit.
+  /// Computes the rows that this pass needs and that are not cached. The schedule ensures that they fit.
   void make_rows(const nn::causal_lm<Device>& model, nn::workspace<Device>& space, const schedule& plan,
                  std::optional<weight_format> format) {
     needed_.clear();
@@ -114,7 +114,7 @@ class prompt_pictures {
       return std::ranges::all_of(needed_, [&](const auto& p) { return find(*p) || keep(model, space, p, format); });
     };
     if (all_fit()) return needed_.clear();
-    kept_.clear();  // those of other passes, or gaps, were in the way
+    kept_.clear();  // rows of other passes or gaps took the space
     if (!all_fit()) throw std::logic_error("rlcore: rollout::prompt_pictures: no room");
     needed_.clear();
   }
@@ -122,12 +122,12 @@ class prompt_pictures {
     const auto found = std::ranges::find_if(kept_, [&](const kept& k) { return k.prompt.get() == &prompt; });
     return found == kept_.end() ? nullptr : &*found;
   }
-  /// Makes the rows of a prompt in the first gap that is large enough; false if there is none.
+  /// Computes the rows of a prompt into the first gap that is large enough (first fit); false if no gap is.
   bool keep(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
             const std::shared_ptr<const picture_prompt>& prompt, std::optional<weight_format> format) {
     const auto rows = static_cast<extent_t>(prompt->rows());
     extent_t first = 0;
-    auto next = kept_.begin();  // they lie in their order
+    auto next = kept_.begin();  // sorted by address
     for (; next != kept_.end() && next->first - first < rows; ++next) first = next->first + next->rows;
     if (first + rows > static_cast<extent_t>(memory_.size()) / width_) return false;
     Device& device = model.device();
@@ -140,15 +140,15 @@ class prompt_pictures {
     kept_.insert(next, {prompt, first, rows});
     return true;
   }
-  void reserve(std::int64_t rows) {  // in start() alone
+  void reserve(std::int64_t rows) {  // only called by start()
     const auto wanted = static_cast<std::size_t>(rows * width_);
     if (memory_.size() >= wanted) return;
-    memory_ = {};  // before there is more of it
+    memory_ = {};  // free the old memory before allocating
     memory_ = {*device_, wanted};
   }
 
   std::vector<std::shared_ptr<const picture_prompt>> needed_;
-  std::vector<kept> kept_;  // by place
+  std::vector<kept> kept_;  // sorted by address
   std::vector<nn::decode_chunk> chunks_;
   std::vector<nn::rope_position> places_;
   buffer<float, Device> memory_;

@@ -1,4 +1,4 @@
-// Ranks that have a model together, as a session of the first of them sees them.
+// Tensor parallel generation: the ranks of a session, driven by rank 0.
 #pragma once
 
 #include <cstddef>
@@ -15,48 +15,48 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// Threads of one process, each with a device, a part of the weights (nn::partition) and a workspace of its own. One
-/// session plans and draws for all of them.
+/// Threads of one process, each with its own device, shard of the weights (nn::partition) and workspace. One session
+/// schedules and samples for all of them.
 template <rlcore::device Device>
 struct rank_group {
-  /// A rank's part of the model, whose tensor group is set.
+  /// A rank's shard of the model; its tensor group is set.
   struct member {
     const nn::causal_lm<Device>& model;
     nn::workspace<Device>& space;
   };
   std::vector<member> others;  ///< ranks 1 and following
-  /// Calls f(r) in every rank r at the same time, 0 in the calling thread, and returns when all have returned. Throws
-  /// what the first of them to fail threw.
+  /// Calls f(r) in all ranks r concurrently, rank 0 in the calling thread, and returns when all have returned. Throws
+  /// the first exception.
   std::function<void(const std::function<void(int)>& f)> run;
 };
 
-/// The ranks of a session with the memory that each has for it: one, or those of a group.
+/// The ranks of a session and the session memory of each: one rank, or those of a group.
 template <rlcore::device Device>
 class session_ranks {
  public:
-  /// `group` is null for a model that one rank has. Everything outlives this.
+  /// `group` is null for a model on one rank. All arguments must outlive this.
   session_ranks(const nn::causal_lm<Device>& model, nn::workspace<Device>& space, session_memory<Device>& memory,
                 const rank_group<Device>* group)
       : model_(model), space_(space), memory_(memory), group_(group), memories_(group ? group->others.size() : 0) {}
   session_ranks(const session_ranks&) = delete;
   session_ranks& operator=(const session_ranks&) = delete;
 
-  /// Begins anew with memory for so many rows of pictures.
+  /// Resets, with memory for this many image rows.
   void start(std::int64_t rows) {
     run([&](const auto& model, auto&, auto& memory) { memory.pictures.start(model, rows); });
   }
-  /// Takes memory for pages of keys and values, rows of logits and sequences of `longest` tokens.
+  /// Allocates KV pages, logits rows and memory for sequences of `longest` tokens.
   void prepare(std::int64_t pages, std::int64_t rows, extent_t longest) {
     run([&](const auto& model, auto& space, auto& memory) {
       memory.prepare(model, pages, pages, rows);
       space.prepare_rope(model.settings(), longest);
     });
   }
-  /// session_memory::feed(); every rank has the logits then.
+  /// session_memory::feed() in all ranks; every rank gets the logits.
   void feed(const schedule& plan, std::optional<weight_format> format) {
     run([&](const auto& model, auto& space, auto& memory) { memory.feed(model, space, plan, format); });
   }
-  /// Calls f(memory) for every rank, one after the other.
+  /// Calls f(memory) for every rank in turn.
   template <class F>
   void each(const F& f) {
     f(memory_);

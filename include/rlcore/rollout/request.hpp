@@ -1,4 +1,4 @@
-// The request, the settings and the response of a rollout.
+// Rollout request, settings and response.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@ RLCORE_BEGIN
 namespace rollout {
 
 /// One continuation to generate. (prompt_number, sample) address its random numbers: equal addresses give equal text,
-/// whatever else is generated beside it. Neighbours with the same prompt share its keys and values. `pictures` are
-/// those of the prompt, in the order of their places among its tokens: where one goes there are as many image tokens
-/// (nn::config::image_token_id) as its grid has. With a `key` of its own, that and `sample` alone address the random
-/// numbers. All spans have to outlive the call.
+/// independent of the rest of the batch. Adjacent requests with the same prompt share its keys and values. `pictures`
+/// are the prompt's images in prompt order: the prompt holds one image token (nn::config::image_token_id) per token of
+/// an image's grid. With its own `key`, only `key` and `sample` address the random numbers. All spans must outlive the
+/// call.
 struct request {
   std::span<const std::int32_t> prompt;
   std::uint32_t prompt_number = 0, sample = 0;
@@ -28,32 +28,32 @@ struct request {
   std::optional<random_key> key = {};
 };
 
-/// Why a response ended: with its EOS, at its longest, since the caller of a session wanted no more of it, or since its
-/// rules left no token to draw.
+/// Why a response ended: EOS, maximum length, cancelled by the caller of a session, or failed because the logit rules
+/// excluded every token.
 enum class finish { eos, length, cancelled, failed };
 
-/// The generated tokens, including a drawn EOS. Log-prob and entropy are those of the *untruncated* tempered
-/// distribution without rules: the same bits that training computes for the same tokens.
+/// The generated tokens, including a drawn EOS. Log-prob and entropy come from the *untruncated* tempered distribution
+/// without rules: bit-identical to what training computes for the same tokens.
 struct response {
   std::vector<std::int32_t> tokens;
   std::vector<float> logp, entropy;
   finish reason = finish::length;
 };
 
-/// How to generate. No result depends on the settings between eos_ids and weights.
+/// Generation settings. No result depends on the settings between eos_ids and weights.
 struct generation {
   rollout::sampling sampling;
   std::int64_t max_new_tokens = 0;
   std::vector<std::int32_t> eos_ids;
   std::int64_t max_sequences = 64;         ///< decoded together (verl's rollout.max_num_seqs)
   std::int64_t max_batched_tokens = 2048;  ///< tokens of one forward pass (verl's rollout.max_num_batched_tokens)
-  std::size_t max_cache_bytes = std::size_t{2} << 30;  ///< keys and values of all running sequences, rows of pictures
-  bool share_prompts = true;  ///< a prompt's samples read the same keys and values (rollout.enable_prefix_caching)
-  bool chunk_prompts = true;  ///< a prompt may be fed in pieces; otherwise a prompt longer than a pass goes alone
-  /// The format of the weights in linear layers. Unset: the format of training, so that the log-probs have its bits.
+  std::size_t max_cache_bytes = std::size_t{2} << 30;  ///< KV cache of all running sequences, image rows
+  bool share_prompts = true;  ///< samples share the prompt's KV pages (rollout.enable_prefix_caching)
+  bool chunk_prompts = true;  ///< chunked prefill; otherwise a prompt longer than a pass goes alone
+  /// The weight format of linear layers. Unset: the training format, so that log-probs are bit-identical to training.
   /// int8 reads a quarter of the bytes of float; its text and log-probs are those of a slightly different model.
   std::optional<weight_format> weights = {};
-  logit_rules rules = {};  ///< on the logits that tokens are drawn from; recorded log-probs are those without them
+  logit_rules rules = {};  ///< applied before the draw; recorded log-probs ignore them
 };
 
 }  // namespace rollout

@@ -1,4 +1,4 @@
-// Rules of logits, applied to rows.
+// Applies logit rules (logits processors) to rows of logits.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,10 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// The rules that a row of logits is under, and what they look at. All of it is borrowed.
+/// The rules of a logits row and their inputs; non-owning.
 struct ruled_row {
-  const logit_rules* rules = nullptr;            ///< null: the row stays as it is
-  const token_history* history = nullptr;        ///< of prompt and text; needed if rules->penalises()
+  const logit_rules* rules = nullptr;            ///< null: the row does not change
+  const token_history* history = nullptr;        ///< of prompt and text; required if rules->penalises()
   std::span<const std::int32_t> generated = {};  ///< the text so far
 
   bool neutral() const noexcept { return rules == nullptr || rules->neutral(); }
@@ -29,10 +29,10 @@ struct ruled_row {
 
 namespace detail {
 
-/// Only the tokens of `allowed` keep their logits.
+/// Excludes all tokens that are not in `allowed`.
 void keep_allowed(std::span<const std::int32_t> allowed, std::span<float> logits, std::vector<float>& kept);
 
-/// Excludes the last token of a word whose other tokens end the text.
+/// Excludes the last token of a word if the text ends with the tokens before it.
 inline void exclude_bad_word(std::span<const std::int32_t> word, std::span<const std::int32_t> generated,
                              std::span<float> logits) {
   const std::span<const std::int32_t> begin = word.first(word.size() - 1);
@@ -46,23 +46,23 @@ void penalise(const logit_rules& rules, const token_history& history, std::span<
 
 /// Changes the float32 logits of one row as vLLM's sampler does: allowed ids, bad words, min_tokens, logit_bias, then
 /// the penalties, with l > 0 ? l / rho : l rho for tokens of prompt and text, l - f count and l - p for tokens of the
-/// text. `kept` is scratch memory. Throws error if no token is left: all logits are -infinity.
+/// text. `kept` is scratch memory. Throws error if all logits are -infinity.
 void apply_rules(const ruled_row& row, std::span<float> logits, std::vector<float>& kept);
 
-/// The rules of a row, its number in the call, leave no token to draw from its logits.
+/// The rules exclude every token of a row, given by its index in the call.
 struct undrawable_row : error {
   std::size_t row;
-  /// Of row `number`; `problem` says what leaves nothing.
+  /// `number` is the row; `problem` describes the cause.
   undrawable_row(std::size_t number, const std::string& problem) : error(problem), row(number) {}
 };
 
-/// Applies rules to a copy of logits, on the host: where it cannot read the device's memory, the rows under rules are
+/// Applies rules to a copy of the logits, on the host; if the host cannot read device memory, rows with rules are
 /// downloaded and uploaded. Keeps its memory between calls.
 template <rlcore::device Device>
 class ruled_logits {
  public:
-  /// logits [rows.size(), vocabulary] (device memory) under rows[i], as a copy that is good until the next call; the
-  /// logits themselves if all rows are neutral. Throws undrawable_row.
+  /// logits [rows.size(), vocabulary] (device memory) under rows[i], with the rules applied, as a copy that is valid
+  /// until the next call; the logits themselves if all rules are neutral. Throws undrawable_row.
   const float* operator()(Device& device, const float* logits, extent_t vocabulary, std::span<const ruled_row> rows) {
     if (std::ranges::all_of(rows, &ruled_row::neutral)) return logits;
     const auto width = static_cast<std::size_t>(vocabulary);
@@ -95,7 +95,7 @@ class ruled_logits {
   }
 
   buffer<float, Device> copy_;
-  std::vector<float> kept_, host_;  // the second: one row
+  std::vector<float> kept_, host_;  // host_ holds one row
 };
 
 }  // namespace rollout

@@ -1,4 +1,4 @@
-// Draws tokens from logits, with the log-prob and entropy that training computes for them.
+// Token sampler; its log-probs and entropies are bit-identical to those of training.
 #pragma once
 
 #include <algorithm>
@@ -17,15 +17,15 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// Draws on the device: logits never leave it, except for rows under rules on a device whose memory the host cannot
-/// read. Keeps its memory between calls.
+/// Samples on the device: logits stay there, except for rows with rules if the host cannot read device memory. Keeps
+/// its memory between calls.
 template <rlcore::device Device>
 class sampler {
  public:
-  /// Draws one token per row of logits [rows, vocabulary] (device memory) at uniform[row], and scores it: rules change
-  /// what is drawn, and not what is recorded. All spans have `rows` elements; `rules` may be empty instead. Log-probs
-  /// and entropies are those of `logprob_temperature`; unset is that of the settings, 1 for greedy sampling. Throws
-  /// undrawable_row before anything is drawn.
+  /// Draws one token per row of logits [rows, vocabulary] (device memory) at uniform[row] and scores it. Rules affect
+  /// the draw, not the recorded values. All spans have `rows` elements; `rules` may be empty instead. Log-probs and
+  /// entropies use `logprob_temperature`; unset: the sampling temperature, 1 for greedy sampling. Throws undrawable_row
+  /// before drawing anything.
   void operator()(Device& device, const sampling& settings, const nn::vocabulary_chunks& chunks, const float* logits,
                   extent_t vocabulary, std::span<const double> uniform, std::span<std::int32_t> tokens,
                   std::span<float> logp, std::span<float> entropy, std::span<const ruled_row> rules = {},
@@ -43,8 +43,8 @@ class sampler {
     score(device, chunks, logits, vocabulary,
           logprob_temperature.value_or(settings.greedy() ? 1 : settings.temperature), tokens, logp, entropy);
   }
-  /// The log-prob of tokens[row] under softmax(logits / temperature), and the entropy of that, computed from `chunks`
-  /// as in training.
+  /// The log-prob of tokens[row] under softmax(logits / temperature) and the entropy of this distribution, computed
+  /// from `chunks` as in training.
   void score(Device& device, const nn::vocabulary_chunks& chunks, const float* logits, extent_t vocabulary,
              float temperature, std::span<const std::int32_t> tokens, std::span<float> logp, std::span<float> entropy) {
     if (chunks.apart()) return score_in_chunks(device, chunks, logits, temperature, tokens, logp, entropy);
@@ -63,8 +63,8 @@ class sampler {
     }
   }
 
-  /// The logits that the last call drew from, [rows, vocabulary] in device memory: those it was given, or a copy of
-  /// them under the rules. Good until the next call.
+  /// The logits of the last draw, [rows, vocabulary] in device memory: the input, or a copy with the rules applied.
+  /// Valid until the next call.
   const float* drawn_from() const noexcept { return drawn_from_; }
 
  private:
@@ -108,7 +108,7 @@ class sampler {
   buffer<double, Device> uniform_;
   buffer<std::int32_t, Device> tokens_;
   buffer<float, Device> results_;
-  buffer<std::int32_t, Device> chunk_tokens_;  // with the next three: for chunks
+  buffer<std::int32_t, Device> chunk_tokens_;  // this and the next three: for chunks
   buffer<float, Device> chunk_results_, part_;
   buffer<log_prob_state, Device> states_;
   std::vector<std::int32_t> counted_;

@@ -1,4 +1,4 @@
-// How tokens are sampled.
+// Sampling settings: temperature, top-k, top-p, min-p.
 #pragma once
 
 #include <cmath>
@@ -12,9 +12,9 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// How a token is drawn: from softmax(logits / temperature), without the tokens less likely than min_p times the most
-/// likely one, cut to the top_k most likely and then to the smallest set whose probability reaches top_p, renormalised.
-/// vLLM's order and conventions: top_k <= 0 and min_p 0 are off, temperature 0 is greedy. Another temperature is at
+/// Draws from softmax(logits / temperature), without the tokens less likely than min_p times the most likely one,
+/// truncated to the top_k most likely and then to the smallest set whose probability reaches top_p, renormalised.
+/// vLLM's order and conventions: top_k <= 0 and min_p 0 are off, temperature 0 is greedy. Any nonzero temperature is at
 /// least 1e-5, so that logits / temperature are finite.
 struct sampling {
   float temperature = 1;
@@ -38,7 +38,7 @@ struct sampling {
   bool operator==(const sampling&) const = default;
 };
 
-/// The temperature that vLLM samples with when it is asked for t >= 0: 0 (greedy) below 1e-5, at least 0.01 otherwise.
+/// The temperature that vLLM uses for a requested t >= 0: 0 (greedy) below 1e-5, at least 0.01 otherwise.
 inline float vllm_temperature(float t) noexcept {
   if (!(t >= 0 && t < 0.01f)) return t;
   return t < sampling::least_temperature ? 0.0f : 0.01f;

@@ -1,4 +1,4 @@
-// Decides which tokens of which sequences the next pass feeds, and which pages hold their keys and values.
+// Continuous batching scheduler: selects the tokens of the next pass and allocates KV cache pages.
 #pragma once
 
 #include <algorithm>
@@ -21,22 +21,23 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// A pass is plan(); copies_before(), feeding chunks(), copies_after(); drawing draws(); accept() with the drawn
-/// tokens. Sequences come and go between passes.
+/// One pass: plan(); copies_before(), feed chunks(), copies_after(); draw draws(); accept() the drawn tokens. Sequences
+/// are added and removed between passes.
 ///
-/// They start in the order of their priority and arrival, as many as places, pages and the tokens of a pass allow. In a
-/// pass those that draw feed their one token; then the earlier ones come first. Of a group, neighbours with the same
-/// prompt, the first feeds it. Those that start before it is read follow it: they draw their first token from the same
-/// logits, read the same full pages and copy the last, partly filled one. Those that start later feed the prompt's last
-/// token again. Other sequences find the full pages of what was read before. If pages run out, the last sequence gives
-/// its pages back; its tokens are fed again later. A page that is written has one user, or other users that read only
-/// the beginning of a prompt's last page, written before.
+/// Sequences start in order of priority and arrival, as long as slots, pages and the token budget of a pass allow. A
+/// pass feeds the decode tokens first, then prefills in start order. In a group (adjacent sequences with the same
+/// prompt) the first sequence, the leader, prefills the prompt. Sequences that start before the prefill is complete
+/// follow the leader: they draw their first token from the same logits, share the full pages and copy the last, partly
+/// filled page. Sequences that start later feed the prompt's last token again. Other sequences reuse the cached full
+/// pages of a common prefix. If pages run out, the last sequence is preempted: it frees its pages and feeds its tokens
+/// again later. A page that is written has one user; any further users read only the beginning of a prompt's last page,
+/// which was written before.
 class schedule {
  public:
-  /// The pages of a sequence of `longest` tokens. Its last one is never fed.
+  /// The number of pages of a sequence of `longest` tokens. Its last token is never fed.
   static std::int64_t pages_of(std::int64_t longest) noexcept { return kv_pages(longest - 1); }
 
-  /// Begins anew, without any sequence. `pool` has enough pages for any one sequence, and must live as long.
+  /// Resets to no sequences. `pool` must have enough pages for any single sequence and outlive this.
   void start(const schedule_limits& limits, page_pool& pool) {
     limits_ = limits, pool_ = &pool;
     preemptions_ = passes_ = fed_ = drawn_ = 0;
@@ -50,17 +51,17 @@ class schedule {
     running_.reserve(free_slots_.size());
   }
 
-  /// A sequence that is to draw tokens. It must live until it ends or is removed.
+  /// Queues a sequence. It must live until it ends or is removed.
   void add(sequence& s) {
     s.will_read();
     s.plan.where = state::waiting;
     waiting_.add(s);
   }
-  /// Between passes: a sequence that is not to go on.
+  /// Removes a sequence; call between passes.
   void remove(sequence& s) {
     if (s.plan.where == state::waiting) waiting_.remove(s);
     if (s.plan.where == state::running) {
-      for (std::size_t i = running_.size(); i-- > 0;)  // who follows looks for another leader
+      for (std::size_t i = running_.size(); i-- > 0;)  // followers need a new leader
         if (running_[i]->plan.leader == &s) send_back(i);
       leave(s);
       std::erase(running_, &s);
@@ -69,7 +70,7 @@ class schedule {
     s.has_read();
     if (!held_.empty() && !is_next(held_group_)) drop_held();
   }
-  /// Between passes: keys and values are of no use any more. All sequences are fed again.
+  /// Invalidates all keys and values; all sequences are prefilled again. Call between passes.
   void forget_pages() {
     while (!running_.empty()) send_back(running_.size() - 1);
     drop_held();
@@ -83,7 +84,7 @@ class schedule {
   std::size_t passes() const noexcept { return passes_; }
   std::size_t tokens_fed() const noexcept { return fed_; }
   std::size_t tokens_drawn() const noexcept { return drawn_; }
-  /// Tokens that were found among the pages of earlier sequences.
+  /// Tokens served from the prefix cache.
   std::size_t prefix_hits() const noexcept { return prefixes_.hits(); }
 
   void plan() {
@@ -106,13 +107,13 @@ class schedule {
   const sequence& sequence_of(std::size_t chunk) const { return *chunks_.owners()[chunk]; }
   std::span<const page_copy> copies_before() const noexcept { return before_; }
   std::span<const page_copy> copies_after() const noexcept { return after_; }
-  /// The draws of this pass, by turn, then by row.
+  /// The draws of this pass, ordered by turn, then by row.
   std::span<const scheduled_draw> draws() const noexcept { return draws_; }
-  /// The tokens of prompts that this pass scores, by row.
+  /// The prompt tokens that this pass scores, ordered by row.
   std::span<const scheduled_score> scores() const noexcept { return scores_; }
 
-  /// Appends the drawn tokens; ends the sequences that have drawn one of their stop_ids or reached their length, and
-  /// those whose token is -1: there was none to draw.
+  /// Appends the drawn tokens. Ends the sequences that drew one of their stop_ids, reached their maximum length, or got
+  /// token -1 (every token was excluded).
   void accept(std::span<const std::int32_t> tokens) {
     for (sequence* s : chunks_.owners()) prefixes_.remember(*s, pages_of_slot(s->plan.slot));
     for (const scheduled_score& s : scores_) s.of->plan.scored = s.number;
@@ -138,7 +139,7 @@ class schedule {
 
   std::int32_t* pages_of_slot(std::int32_t slot) { return table_.data() + static_cast<std::size_t>(slot) * table_row_; }
 
-  /// Feeds as many of the sequence's tokens as this pass takes; false if it takes none.
+  /// Feeds as many of the sequence's tokens as the pass has room for; false if none.
   bool feed(sequence& s) {
     s.plan.reads_prompt = false;
     if (s.plan.leader != nullptr || room_ <= 0) return false;
@@ -167,7 +168,7 @@ class schedule {
     fed_ += n;
   }
 
-  /// Takes room for the rows that the sequence's next `take` tokens read; false if the pass has none left.
+  /// Reserves image rows for the sequence's next `take` tokens; false if the pass has none left.
   bool show(sequence& s, std::int64_t take) {
     if (!s.shown || s.shown->last_pass == passes_ + 1 || !s.shown->shows(s.plan.fed, s.plan.fed + take)) return true;
     if (s.shown->rows() > picture_room_) return false;
@@ -176,7 +177,7 @@ class schedule {
     return true;
   }
 
-  /// Feeds tokens of the prompt one by one, for the logits behind each.
+  /// Feeds prompt tokens as chunks of one, to get the logits after each.
   bool score(sequence& s) {
     const std::int64_t take = std::min({s.prompt_length - 1 - s.plan.fed, room_, score_room_});
     if (take <= 0 || !make_pages(s, s.plan.fed + take) || !show(s, take)) return false;
@@ -185,7 +186,8 @@ class schedule {
     return true;
   }
 
-  /// Pages for the sequence's first `tokens` tokens; false if it was the last one and had to leave itself.
+  /// Allocates pages for the sequence's first `tokens` tokens; false if it was the last sequence and was preempted
+  /// itself.
   bool make_pages(sequence& s, std::int64_t tokens) {
     while (s.plan.pages < kv_pages(tokens)) {
       const std::int32_t got = prefixes_.acquire();
@@ -201,7 +203,7 @@ class schedule {
     pages_of_slot(s.plan.slot)[s.plan.pages++] = got;
     growing_ -= s.plan.pages == s.plan.most_pages;
   }
-  /// Frees pages for the sequence; false if it was the last one and had to leave itself.
+  /// Frees held pages or preempts the last sequence; false if that was this sequence itself.
   bool make_room(const sequence& s) {
     if (!held_.empty()) {
       drop_held();
@@ -215,7 +217,7 @@ class schedule {
     return last != &s;
   }
 
-  /// running_[i] gives its pages back and waits again.
+  /// Preempts running_[i]: frees its pages and queues it again.
   void send_back(std::size_t i) {
     sequence& s = *running_[i];
     leave(s);
@@ -224,7 +226,7 @@ class schedule {
     s.plan.where = state::waiting;
     waiting_.add(s);
   }
-  /// The last page first, so that the beginning is found longest.
+  /// Releases the last page first, so that LRU eviction keeps the prefix longest.
   void leave(sequence& s) {
     const std::int32_t* pages = pages_of_slot(s.plan.slot);
     for (std::int32_t i = s.plan.pages; i-- > s.plan.first_page;) pool_->release(pages[i]);
@@ -237,15 +239,15 @@ class schedule {
     held_.clear();
   }
 
-  /// Where a sequence that starts finds its beginning.
+  /// The source of a starting sequence's prefix.
   struct beginning {
-    std::span<const std::int32_t> pages = {};  ///< of tokens that were fed in earlier passes
+    std::span<const std::int32_t> pages = {};  ///< pages filled in earlier passes
     std::int64_t tokens = 0;
-    sequence* leader = nullptr;  ///< is about to read the prompt
-    bool found = false;          ///< among the pages of earlier sequences
+    sequence* leader = nullptr;  ///< is prefilling the prompt
+    bool found = false;          ///< in the prefix cache
   };
 
-  /// Starts the next waiting sequence; false if there is none or it has to wait.
+  /// Starts the next waiting sequence; false if none waits or it cannot start yet.
   bool admit() {
     if (free_slots_.empty() || waiting_.empty()) return false;
     sequence& s = waiting_.next();
@@ -254,7 +256,7 @@ class schedule {
     const std::int64_t shared = from.tokens / page, fresh = kv_pages(std::ssize(s.tokens)) - shared;
     const auto revived = std::ranges::count_if(from.pages.first(from.leader ? 0 : static_cast<std::size_t>(shared)),
                                                [&](std::int32_t p) { return pool_->users(p) == 0; });
-    if (pool_->available() - revived < fresh + growing_) {  // whoever may still grow has a page in hand
+    if (pool_->available() - revived < fresh + growing_) {  // reserves one page per sequence that may still grow
       if (!running_.empty()) return false;
       if (held_.empty()) throw std::logic_error("rlcore: rollout::schedule: one sequence needs more than all pages");
       drop_held();
@@ -269,9 +271,9 @@ class schedule {
     if (!held_.empty() && !is_next(held_group_)) drop_held();
     if (s.plan.fed >= s.prompt_length) s.has_read();
     if (from.leader != nullptr || feed(s)) return true;
-    return s.plan.where == state::running && s.unscored() && score_room_ <= 0;  // holds up nobody behind it
+    return s.plan.where == state::running && s.unscored() && score_room_ <= 0;  // does not block the sequences after it
   }
-  /// Gives the sequence a place among those that run, and the pages that it shares.
+  /// Adds the sequence to the running ones, with its shared pages.
   void place(sequence& s, const beginning& from) {
     sequence::scheduled& plan = s.plan;
     s.tokens.reserve(static_cast<std::size_t>(s.longest));
@@ -292,8 +294,8 @@ class schedule {
       pool_->share(pages_of_slot(plan.slot)[i] = from.pages[static_cast<std::size_t>(i)]);
   }
 
-  /// Without a leader at least one token is left to feed, for the logits. Of a prompt that is to be scored no row may
-  /// be missed, so it has none.
+  /// Without a leader at least one token is left to feed, for the logits. A prompt that is scored needs all its logits
+  /// rows, so it has no leader.
   beginning beginning_of(const sequence& s) {
     const std::int64_t fed_before = s.prompt_length - (s.response_length() == 0);
     beginning from;
@@ -315,7 +317,7 @@ class schedule {
   }
   bool is_next(std::uint64_t group) const { return !waiting_.empty() && waiting_.next().group == group; }
 
-  /// Gives followers the pages of the prompts that this pass reads, then sets the rows of logits and their draws.
+  /// Shares the pages of prompts prefilled in this pass with followers, then sets the logits rows and draws.
   void share_read_prompts() {
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
       sequence& s = *chunks_.owners()[i];
@@ -335,7 +337,7 @@ class schedule {
     }
     set_rows();
   }
-  /// The follower takes the pages of the prompt that its leader reads in this pass.
+  /// The follower shares the pages of the prompt that its leader prefills in this pass.
   void take_prompt(sequence& s, const sequence& leader) {
     const std::int32_t *theirs = pages_of_slot(leader.plan.slot), shared = s.plan.first_page;
     std::int32_t* mine = pages_of_slot(s.plan.slot);
@@ -363,7 +365,7 @@ class schedule {
     if (!forked_.empty())
       std::ranges::sort(draws_, {}, [](const scheduled_draw& d) { return std::pair(d.turn, d.row); });
   }
-  /// The sequence draws from the row of `reader`, as the next in turn.
+  /// The sequence draws from the logits row of `reader`, in the next turn.
   void draw(sequence& s, sequence& reader) {
     draws_.push_back({reader.plan.row, reader.plan.draws++, &s, static_cast<std::uint32_t>(s.response_length())});
   }
@@ -372,13 +374,13 @@ class schedule {
   page_pool* pool_ = nullptr;
   prefix_pages prefixes_;
   std::size_t preemptions_ = 0, passes_ = 0, fed_ = 0, drawn_ = 0;
-  std::int64_t room_ = 0, score_room_ = 0, picture_room_ = 0;  // tokens that the pass still takes, scores, rows
-  std::int32_t growing_ = 0, following_ = 0;  // running sequences that may need more pages; that have a leader
-  std::vector<sequence*> running_;            // those that start first come first
+  std::int64_t room_ = 0, score_room_ = 0, picture_room_ = 0;  // remaining tokens, scores and image rows of the pass
+  std::int32_t growing_ = 0, following_ = 0;                   // running sequences that may need more pages; followers
+  std::vector<sequence*> running_;                             // in start order
   waiting_list waiting_;
-  std::vector<std::int32_t> table_, free_slots_;  // the pages of each slot
+  std::vector<std::int32_t> table_, free_slots_;  // the page table of each slot
   std::size_t table_row_ = 0;
-  std::vector<std::int32_t> held_;  // a prompt's pages, kept for the samples of held_group_ that could not start yet
+  std::vector<std::int32_t> held_;  // prompt pages held for samples of held_group_ that have not started
   std::uint64_t held_group_ = 0;
   pass_chunks chunks_;
   std::vector<page_copy> before_, after_;

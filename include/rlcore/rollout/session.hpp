@@ -1,4 +1,4 @@
-// An open engine of generation: jobs come and go between passes.
+// Online generation engine: jobs can be submitted and cancelled at any time.
 #pragma once
 
 #include <algorithm>
@@ -31,15 +31,14 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// Generates whatever is submitted. One thread calls step() and wait(); all other functions may be called from any
-/// thread and take effect between two passes. The text of a job depends on nothing but what job says, neither on its
-/// company nor on the time of its arrival. See docs/rollout.md.
+/// Runs submitted jobs. One thread calls step() and wait(); all other functions are thread-safe and take effect between
+/// two passes. The text of a job depends only on the weights and the fields of job, not on the batch or the arrival
+/// time. See docs/rollout.md.
 template <rlcore::device Device>
 class session {
  public:
-  /// Takes all its memory now. Model and workspace must live as long, and nobody else uses them while step() runs; so
-  /// must the ranks of a group that have the model together. Limits are those of each rank. Throws config_error for
-  /// limits that leave no room for a sequence.
+  /// Allocates all memory up front. Model, workspace and the ranks of a group must outlive this, and no other code may
+  /// use them while step() runs. Limits apply per rank. Throws config_error if the limits leave no room for a sequence.
   session(const nn::causal_lm<Device>& model, nn::workspace<Device>& space, const session_limits& limits,
           const rank_group<Device>* group = nullptr)
       : model_(model),
@@ -49,28 +48,28 @@ class session {
         ranks_(model, space, memory_, group) {
     start(prepare(limits), true, limits.weights);
   }
-  /// In memory that has been prepared, as long as that of a closed call: what engine does.
+  /// Uses memory prepared by the caller, as engine does for one generate() call.
   session(const nn::causal_lm<Device>& model, nn::workspace<Device>& space, const schedule_limits& limits,
           bool share_prompts, std::optional<weight_format> weights, session_memory<Device>& memory)
       : model_(model), space_(space), memory_(memory), ranks_(model, space, memory, nullptr) {
     start(limits, share_prompts, weights);
   }
-  /// Jobs that have not ended give their pages back.
+  /// Frees the pages of unfinished jobs.
   ~session() { schedule_.forget_pages(); }
   session(const session&) = delete;
   session& operator=(const session&) = delete;
 
-  /// Tokens of a sequence at most, prompt included.
+  /// Maximum tokens of a sequence, including the prompt.
   std::int64_t max_length() const noexcept { return limits_.longest; }
 
-  /// Bytes of keys, values and rows of pictures: no more than max_cache_bytes.
+  /// Bytes of KV cache and image rows: at most max_cache_bytes.
   std::size_t cache_bytes() const noexcept { return memory_.bytes(); }
 
   /// Throws config_error for a job that submit() would refuse.
   void check(job asked) const { make_sequence(std::move(asked)); }
-  /// Queues a job. Throws config_error, a sentence, if it is not one.
+  /// Queues a job. Throws config_error, a sentence, if the job is invalid.
   ticket submit(job asked) { return submit(std::vector<job>(1, std::move(asked))).front(); }
-  /// Queues jobs as neighbours: those with the same prompt read it once. None is queued if one of them is refused.
+  /// Queues jobs as a group: jobs with the same prompt prefill it once. Queues all or none: if one is invalid, none.
   std::vector<ticket> submit(std::vector<job> asked) {
     std::vector<std::unique_ptr<sequence>> made;
     for (job& j : asked) made.push_back(make_sequence(std::move(j)));
@@ -79,7 +78,7 @@ class session {
     for (auto& s : made) tickets.push_back(add(std::move(s)));
     return tickets;
   }
-  /// Ends a job, whatever it does; its end is reported as finish::cancelled. Jobs that have ended are ignored.
+  /// Cancels a job in any state; reports finish::cancelled. Ignores jobs that have ended.
   void cancel(ticket number) {
     const std::lock_guard lock(mutex_);
     const auto found = sequences_.find(number);
@@ -87,8 +86,8 @@ class session {
     cancelled_.push_back(number);
     work_.notify_all();
   }
-  /// Appends `tokens` to a job between two turns, and lets it draw up to `max_new_tokens` more. The tokens are fed, not
-  /// drawn, and count like drawn ones in the numbers of later tokens. Its pictures stay those of its prompt. Throws
+  /// Starts the next turn of a job: appends `tokens` and draws up to `max_new_tokens` more. The appended tokens are
+  /// prefilled and count like drawn ones in the numbers of later tokens. The images remain those of the prompt. Throws
   /// config_error.
   void extend(ticket number, std::span<const std::int32_t> tokens, std::int64_t max_new_tokens) {
     const std::lock_guard lock(mutex_);
@@ -105,8 +104,8 @@ class session {
     schedule_.add(s);
     work_.notify_all();
   }
-  /// Another job with the tokens that this one has now, and everything else of it but the sample number. If this one is
-  /// between two turns, so is the new one; otherwise it draws on as well. Throws config_error if the job has ended.
+  /// Forks a job: the new job has the same tokens and fields, except the sample number. If the original is between two
+  /// turns, so is the fork; otherwise the fork also continues to draw. Throws config_error if the job has ended.
   ticket fork(ticket number, std::uint32_t sample) {
     const std::lock_guard lock(mutex_);
     const sequence& from = find(number);
@@ -121,15 +120,15 @@ class session {
     return last_;
   }
 
-  /// Returns between two passes; step() does nothing until resume() has been called once for each pause(). Weights may
-  /// change.
+  /// Pauses generation and returns between two passes; step() does nothing until resume() has been called once for each
+  /// pause(). The weights may change meanwhile.
   void pause() {
     std::unique_lock lock(mutex_);
     ++pauses_;
     between_passes_.wait(lock, [&] { return !in_pass_; });
   }
-  /// The last one goes on. All sequences are fed again to the weights of now: log-probs are those of the weights that a
-  /// token was drawn with. Without a pause() it does nothing.
+  /// The last resume() continues generation. Re-prefills all sequences with the current weights; each token keeps the
+  /// log-prob of the weights that drew it. Does nothing without a pause().
   void resume() {
     std::unique_lock lock(mutex_);
     between_passes_.wait(lock, [&] { return !in_pass_ || pauses_ == 0; });
@@ -139,9 +138,9 @@ class session {
     work_.notify_all();
   }
 
-  /// One pass: plan, feed, draw, accept. Reports what came of it to the listener, which may call all functions but
-  /// step() and wait(). Returns false if there was nothing to do. Throws error if logits are not finite; the session
-  /// stays as it was. What has not been reported, since something threw, is the work of the next call.
+  /// One pass: plan, feed, draw, accept. Reports events to the listener, which may call all functions but step() and
+  /// wait(). Returns false if there was nothing to do. Throws error if logits are not finite; the session does not
+  /// change. Events that were not reported because of an exception are reported by the next call.
   template <class Listener>
   bool step(Listener&& listener) {
     if (told_ == events_.size()) {
@@ -151,7 +150,7 @@ class session {
     report(listener);
     return true;
   }
-  /// Returns when there is something to do for step(), or after `longest`.
+  /// Waits until step() has work, at most `longest`.
   void wait(std::chrono::milliseconds longest) {
     std::unique_lock lock(mutex_);
     work_.wait_for(lock, longest, [&] {
@@ -159,7 +158,7 @@ class session {
     });
   }
 
-  /// The numbers of this moment.
+  /// Current statistics.
   session_statistics statistics() const {
     const std::lock_guard lock(mutex_);
     const page_pool& pool = memory_.pool;
@@ -188,7 +187,7 @@ class session {
   template <class Listener>
   void report(Listener& listener) {
     while (told_ < events_.size()) {
-      const event& e = events_[told_++];  // before the listener throws
+      const event& e = events_[told_++];  // the listener may throw
       if (const auto* prompt = std::get_if<prompt_token>(&e)) {
         listener.on_prompt(*prompt);
       } else if (const auto* token = std::get_if<drawn_token>(&e)) {
@@ -232,7 +231,7 @@ class session {
     return made;
   }
 
-  /// Checks the job outside of the lock.
+  /// Validates the job outside of the lock.
   std::unique_ptr<sequence> make_sequence(job asked) const {
     asked.sampling.validate();
     if (asked.rules && asked.rules->min_tokens > 0 && asked.rules->ending_ids.empty()) {
@@ -310,7 +309,7 @@ class session {
     return *found->second;
   }
 
-  /// A pass, if there is something to do. Returns true if it made one.
+  /// Runs a pass if there is work. Returns true if it ran one.
   bool make_pass() {
     if (!begin_pass()) return false;
     try {
@@ -365,11 +364,11 @@ class session {
   session_memory<Device>& memory_;
   session_ranks<Device> ranks_;
   schedule_limits limits_;
-  std::int64_t most_rows_ = 0;  ///< of the tower, for a prompt; unless a closed call has prepared the memory
+  std::int64_t most_rows_ = 0;  ///< tower rows per prompt; unless the caller prepared the memory
   bool share_prompts_ = true;
   std::optional<weight_format> weights_;
 
-  mutable std::mutex mutex_;  ///< held but for the work of the device and the calls of the listener
+  mutable std::mutex mutex_;  ///< not held during device work and listener calls
   std::condition_variable work_, between_passes_;
   bool in_pass_ = false;
   std::size_t pauses_ = 0, told_ = 0, pictures_read_ = 0;
@@ -379,7 +378,7 @@ class session {
   ticket last_ = 0;
   std::uint64_t last_group_ = 0;
 
-  std::vector<event> events_;  ///< told_ of them have been reported
+  std::vector<event> events_;  ///< the first told_ have been reported
 };
 
 }  // namespace rollout

@@ -1,4 +1,4 @@
-// The memory of a session: its limits, and how it is divided.
+// Session limits, KV cache and logits memory.
 #pragma once
 
 #include <algorithm>
@@ -20,36 +20,36 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// What a session may use, from its start to its end. No text depends on the settings before `weights`.
+/// The limits of a session, fixed at its start. No generated text depends on the settings before `weights`.
 struct session_limits {
-  std::int64_t max_sequences = 256;        ///< that run together (vLLM's --max-num-seqs)
+  std::int64_t max_sequences = 256;        ///< running at the same time (vLLM's --max-num-seqs)
   std::int64_t max_batched_tokens = 8192;  ///< of one forward pass (--max-num-batched-tokens)
-  /// Of these, tokens of prompts: texts go on meanwhile, and first prompts have their first tokens soon. 0: all of
-  /// them.
+  /// The prefill tokens among these: a limit keeps decoding running and shortens the time to first token of early
+  /// prompts. 0: all of them.
   std::int64_t max_prompt_tokens = 0;
-  /// Tokens of a prompt and what follows (--max-model-len). 0: the model's max_position_embeddings, or what the cache
-  /// holds if that is less.
+  /// Maximum sequence length, prompt included (--max-model-len). 0: the model's max_position_embeddings, or the cache
+  /// capacity if it is smaller.
   std::int64_t max_length = 0;
-  std::size_t max_cache_bytes = std::size_t{2} << 30;  ///< keys and values, rows of pictures
-  std::int64_t max_image_tokens = 0;                   ///< of a prompt; 0: max_batched_tokens
-  /// A sequence reads the pages of an earlier one that began alike (--enable-prefix-caching).
+  std::size_t max_cache_bytes = std::size_t{2} << 30;  ///< KV cache and image rows
+  std::int64_t max_image_tokens = 0;                   ///< per prompt; 0: max_batched_tokens
+  /// Reuse the pages of earlier sequences with a common prefix (--enable-prefix-caching).
   bool share_prefixes = true;
-  bool chunk_prompts = true;  ///< a prompt may be fed in pieces; otherwise a prompt longer than a pass goes alone
+  bool chunk_prompts = true;                  ///< chunked prefill; otherwise a prompt longer than a pass goes alone
   std::optional<weight_format> weights = {};  ///< as in rollout::generation
 };
 
-/// What a session does at the moment, and has done since its start.
+/// Current state of a session and its counters since the start.
 struct session_statistics {
   std::size_t running = 0, waiting = 0;
   std::size_t open = 0;  ///< jobs between two turns
   std::int32_t pages_used = 0, pages = 0;
   std::size_t passes = 0, tokens_fed = 0, tokens_drawn = 0;
-  std::size_t prefix_hits = 0;  ///< tokens that were not fed since their pages were found
+  std::size_t prefix_hits = 0;  ///< tokens served from the prefix cache
   std::size_t preemptions = 0;
   std::size_t pictures_read = 0;  ///< by the vision tower
 };
 
-/// Keys and values, rows of pictures, logits and what reads them. It may outlive a session and serve the next one.
+/// KV cache, image rows, logits and the sampler. It may outlive a session and serve the next one.
 template <rlcore::device Device>
 struct session_memory {
   page_pool pool;
@@ -58,15 +58,15 @@ struct session_memory {
   buffer<float, Device> logits;
   pass_results<Device> results;
 
-  /// Takes at least `pages` pages of keys and values, no more than `allowed` of them, and `rows` rows of logits, unless
-  /// it has them. Nobody uses a page then.
+  /// Allocates at least `pages` KV pages, at most `allowed`, and `rows` logits rows, unless it already has them. All
+  /// pages are free afterwards.
   void prepare(const nn::causal_lm<Device>& model, std::int64_t pages, std::int64_t allowed, std::int64_t rows) {
     const nn::config& c = model.settings();
     const std::size_t page_bytes = nn::kv_cache<Device>::page_bytes(c, model.part());
     const bool fits =
         cache && device_ == &model.device() && page_bytes_ == page_bytes && layers_ == c.num_hidden_layers;
     if (!fits || cache->pages() < pages || cache->pages() > allowed) {
-      cache.reset();  // before the new one is allocated
+      cache.reset();  // free it before allocating the new one
       cache = std::make_unique<nn::kv_cache<Device>>(model.device(), c, pages, model.part());
       device_ = &model.device(), page_bytes_ = page_bytes, layers_ = c.num_hidden_layers;
     }
@@ -76,24 +76,24 @@ struct session_memory {
     logits = {};
     logits = {model.device(), wanted};
   }
-  /// Feeds a pass: what it wants read of it is in `logits`. Products read weights of this format.
+  /// Runs the forward pass of the chunks; the requested rows are in `logits`. Linear layers use weights in this format.
   void feed(const nn::causal_lm<Device>& model, nn::workspace<Device>& space, const schedule& plan,
             std::optional<weight_format> format) {
     for (const page_copy& c : plan.copies_before()) cache->copy_page(c.to, c.from);
     nn::decode(model, space, *cache, pictures.show(model, space, plan, format), logits.data(), format);
     for (const page_copy& c : plan.copies_after()) cache->copy_page(c.to, c.from);
   }
-  /// Pages that fit into `bytes` beside the rows of pictures.
+  /// Pages that fit into `bytes` together with the image rows.
   std::int64_t pages_within(const nn::causal_lm<Device>& model, std::size_t bytes) const {
     const std::size_t page = nn::kv_cache<Device>::page_bytes(model.settings(), model.part());
     return static_cast<std::int64_t>(
         std::min<std::size_t>((bytes - std::min(pictures.bytes(), bytes)) / page, 0x7fffffff));
   }
-  /// Bytes of keys, values and rows of pictures.
+  /// Bytes of KV cache and image rows.
   std::size_t bytes() const noexcept { return (cache ? cache->bytes() : 0) + pictures.bytes(); }
 
  private:
-  Device* device_ = nullptr;  ///< with the next two: the device, page size and layers of the cache
+  Device* device_ = nullptr;  ///< this and the next two: device, page size and layers of the cache
   std::size_t page_bytes_ = 0;
   std::int64_t layers_ = 0;
 };

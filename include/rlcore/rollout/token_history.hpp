@@ -1,4 +1,4 @@
-// The tokens that a sequence has seen, for penalties.
+// Token counts of a sequence, for repetition, frequency and presence penalties.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// The distinct tokens of a sequence's prompt and of its text, with how often each was generated: a function of both,
-/// whatever happened in between. A hash table of 8 bytes a place, so one more token takes constant time.
+/// The distinct tokens of a sequence's prompt and text, with the number of times each was generated. A function of
+/// prompt and text only. A hash table with 8 bytes per slot: appending a token takes constant time.
 class token_history {
  public:
-  /// Begins anew with `prompt` and the text so far. Tokens are >= 0.
+  /// Resets to `prompt` and the text so far. Tokens are >= 0.
   void start(std::span<const std::int32_t> prompt, std::span<const std::int32_t> generated = {});
   /// Appends a generated token.
   void add(std::int32_t token) { ++place_of(token).generated; }
 
-  /// Has the token occurred, in the prompt or since?
+  /// Does the token occur in the prompt or the text?
   bool contains(std::int32_t token) const noexcept { return !places_.empty() && places_[find(token)].token == token; }
   /// How often the token was generated.
   std::int64_t generated(std::int32_t token) const noexcept {
@@ -30,7 +30,7 @@ class token_history {
   /// Distinct tokens.
   std::size_t size() const noexcept { return distinct_; }
 
-  /// Calls f(token, times generated) once for each distinct token, in no order that means anything.
+  /// Calls f(token, times generated) once for each distinct token, in unspecified order.
   template <class F>
   void for_each(F&& f) const {
     for (const place& p : places_)
@@ -44,7 +44,7 @@ class token_history {
     std::uint32_t generated = 0;
   };
 
-  /// Where the token is, or the empty place where it belongs. The number of places is a power of two.
+  /// The slot of the token, or the empty slot for it. The number of slots is a power of two.
   std::size_t find(std::int32_t token) const noexcept;
   place& place_of(std::int32_t token);
   void grow();

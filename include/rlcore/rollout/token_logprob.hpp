@@ -8,7 +8,7 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// A token and the log-prob that it had.
+/// A token and its log-prob.
 struct token_logprob {
   std::int32_t token = 0;
   float logp = 0;

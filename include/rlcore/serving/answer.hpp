@@ -1,4 +1,4 @@
-// The texts of a request as they grow.
+// Incremental output of a request.
 #pragma once
 
 #include <algorithm>
@@ -40,10 +40,10 @@ struct text_piece {
   std::optional<text_end> end{};
 };
 
-/// Submits the jobs of a request and follows their texts. What has not ended when it is destroyed is cancelled.
+/// Submits the jobs of a request and follows their texts. The destructor cancels unfinished jobs.
 class answer {
  public:
-  /// All arguments have to outlive it.
+  /// All arguments must outlive this object.
   answer(generator& engine, const served_model& model, const sampling_fields& fields, std::vector<rollout::job> jobs);
   answer(const answer&) = delete;
   answer& operator=(const answer&) = delete;
@@ -53,7 +53,7 @@ class answer {
   }
 
   /// The next piece that has text or an end; nothing after the end of the last choice. Calls still_there() while it
-  /// waits. Throws client_gone, and api_error 500 when the engine has broken.
+  /// waits. Throws client_gone, and api_error 500 when the engine has failed.
   template <class StillThere>
   std::optional<text_piece> next(StillThere&& still_there) {
     while (left_ > 0) {
@@ -134,7 +134,7 @@ RLCORE_INLINE std::optional<text_piece> answer::read(inbox::message& message) {
     if (g.ended) return std::nullopt;
     return ended(message.job, end->why);
   }
-  if (g.ended) return std::nullopt;  // what the engine drew behind a stop string
+  if (g.ended) return std::nullopt;  // drops tokens drawn after a stop string
   if (auto* report = std::get_if<inbox::prompt_report>(&message.what)) {
     g.prompt.push_back(std::move(report->token));
     return std::nullopt;

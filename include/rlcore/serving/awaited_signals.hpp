@@ -1,4 +1,4 @@
-// The signals that end a server.
+// Signal handling of the server (SIGINT, SIGTERM).
 #pragma once
 
 #include <signal.h>
@@ -12,8 +12,8 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// Holds SIGINT and SIGTERM back from this thread and from all that are started while it lives: one thread waits for
-/// them. Make it before the first thread, since a signal goes to whichever thread does not hold it back.
+/// Blocks SIGINT and SIGTERM in this thread and in all threads started during its lifetime; one thread waits for them.
+/// Create it before the first thread, since a signal is delivered to any thread that does not block it.
 class awaited_signals {
  public:
   awaited_signals() {
@@ -24,15 +24,16 @@ class awaited_signals {
   awaited_signals(const awaited_signals&) = delete;
   awaited_signals& operator=(const awaited_signals&) = delete;
   ~awaited_signals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  /// The signal that came, or 0 after so long.
+  /// The received signal, or 0 after the timeout.
   int wait(std::chrono::milliseconds longest) const {
     const timespec time{longest.count() / 1000, longest.count() % 1000 * 1000000};
     return std::max(sigtimedwait(&set_, nullptr, &time), 0);
   }
-  /// While one lives, a signal does to this thread what it did before: as a rule it ends the process at once.
+  /// Restores the previous signal handling of this thread for its lifetime: usually a signal then ends the process at
+  /// once.
   class let_through {
    public:
-    /// In the thread that made `from`.
+    /// Call in the thread that created `from`.
     explicit let_through(const awaited_signals& from) : from_(from) {
       pthread_sigmask(SIG_SETMASK, &from_.before_, nullptr);
     }

@@ -1,4 +1,4 @@
-// Memory that requests share: who wants more than is left waits.
+// Shared memory budget of requests; requests wait for free bytes.
 #pragma once
 
 #include <algorithm>
@@ -16,16 +16,16 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// Bytes that all holders together may have. Whoever asks for more than there are waits until he has all of them.
+/// The total bytes of all holders. A request for more than the total waits until it holds all of them.
 class byte_budget {
  public:
-  /// Of so many bytes.
+  /// A budget of `bytes` bytes.
   explicit byte_budget(std::size_t bytes) : all_(bytes), left_(bytes) {}
 
-  /// Waits for its turn and for `bytes`; the bytes taken. Calls `connected` while it waits, unless that is empty;
-  /// throws client_gone where it says no.
+  /// Waits for its turn and for `bytes`; returns the bytes taken. Calls `connected` (if not empty) while waiting;
+  /// throws client_gone if it returns false.
   std::size_t take(std::size_t bytes, const std::function<bool()>& connected = {});
-  /// What take() returned, or a part of it.
+  /// Returns the result of take(), or a part of it.
   void give_back(std::size_t bytes);
 
  private:
@@ -47,14 +47,14 @@ class byte_budget {
 /// A part of the budget for as long as it lives.
 class held_bytes {
  public:
-  /// Waits until it has `bytes`, or all that there are; see byte_budget::take(). The budget has to outlive it.
+  /// Waits until it has `bytes`, or the whole budget; see byte_budget::take(). The budget must outlive this object.
   held_bytes(byte_budget& budget, std::size_t bytes, const std::function<bool()>& connected = {})
       : budget_(budget), bytes_(budget.take(bytes, connected)) {}
   held_bytes(const held_bytes&) = delete;
   held_bytes& operator=(const held_bytes&) = delete;
   ~held_bytes() { budget_.give_back(bytes_); }
 
-  /// Gives back what is more than `bytes`.
+  /// Gives back everything above `bytes`.
   void keep(std::size_t bytes) {
     const std::size_t more = bytes_ - std::min(bytes, bytes_);
     bytes_ -= more;
@@ -76,7 +76,7 @@ namespace serving {
 RLCORE_INLINE std::size_t byte_budget::take(std::size_t bytes, const std::function<bool()>& connected) {
   bytes = std::min(bytes, all_);
   std::unique_lock lock(mutex_);
-  const auto turn = waiting_.insert(waiting_.end(), ++last_);  // a large one does not wait for ever behind small ones
+  const auto turn = waiting_.insert(waiting_.end(), ++last_);  // prevents starvation of large requests
   while (!freed_.wait_for(lock, std::chrono::milliseconds(50),
                           [&] { return turn == waiting_.begin() && left_ >= bytes; })) {
     lock.unlock();

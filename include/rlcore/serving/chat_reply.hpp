@@ -27,11 +27,11 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// Turns of the assistant: thoughts, content and calls of tools.
+/// Assistant messages: reasoning, content and tool calls.
 class chat_reply final : public reply {
  public:
-  /// The turns that `jobs` draw, one for each choice. `pictures` holds the memory of what they show, and
-  /// `pictures_hash` is a number that stands for it.
+  /// The messages drawn by `jobs`, one per choice. `pictures` holds the memory of their images, `pictures_hash` is a
+  /// hash of the images.
   chat_reply(context& shared, admission entered, const chat_request& request, std::vector<rollout::job> jobs,
              std::unique_ptr<held_bytes> pictures, std::uint64_t pictures_hash)
       : reply(shared, std::move(entered), request.fields, std::move(jobs), "chatcmpl-", pictures_hash),
@@ -50,7 +50,7 @@ class chat_reply final : public reply {
     std::vector<scored_token> held;  ///< tokens whose text is not shown yet
     std::size_t calls;
   };
-  /// What a piece adds to a message.
+  /// The delta of a piece.
   struct addition {
     std::string reasoning, content;
     json calls = json::array();

@@ -15,26 +15,26 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// Owns a socket. One thread waits for the headers of a request to be complete; then another one reads and writes,
-/// until a deadline however slowly bytes come.
+/// Owns a socket. One thread waits until the headers of a request are complete; a second one then reads and writes, up
+/// to a deadline independent of the client's speed.
 class connection {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// Closes `socket` in the end, and gives its `place` back. The settings have to outlive the connection.
+  /// The destructor closes `socket` and releases its `place`. The settings must outlive the connection.
   connection(int socket, const http_settings& settings, std::shared_ptr<const void> place);
   connection(const connection&) = delete;
   connection& operator=(const connection&) = delete;
   ~connection();
 
   int socket() const noexcept { return socket_; }
-  /// Takes what has come, without waiting; false at the end of the connection.
+  /// Receives available bytes without waiting; false at the end of the connection.
   bool receive();
-  /// Whether bytes are there that belong to the next request.
+  /// Whether bytes of the next request have been received.
   bool has_bytes() const noexcept { return begin_ < bytes_.size(); }
-  /// Whether these bytes begin so.
+  /// Whether these bytes start with `text`.
   bool begins_with(std::string_view text) const { return std::string_view(bytes_).substr(begin_).starts_with(text); }
-  /// Whether the headers of the next request are there, up to the empty line.
+  /// Whether the headers of the next request are complete, up to the empty line.
   bool has_headers() const;
   /// The line and the headers of the next request, where has_headers().
   std::string_view head() const;
@@ -50,19 +50,19 @@ class connection {
   /// Moves that moment.
   void postpone(clock::duration by) { deadline_ += by; }
   /// Reads at least a byte and at most `size`; 0 at the end of the connection, nothing after the deadline. While
-  /// `crowded()`, what does not come within the settings' stall_deadline does not come.
+  /// `crowded()`, the settings' stall_deadline applies as well.
   std::optional<std::size_t> read(char* to, std::size_t size, const std::function<bool()>& crowded);
-  /// Writes all of it; false when the client does not take it.
+  /// Writes all of it; false if the client does not accept it.
   bool write(std::string_view text);
   /// Whether the client can be written to before the settings' write_deadline.
   bool is_writable() const;
   /// Whether the client has not closed its end.
   bool connected() const;
 
-  /// Says no more than this, as far as that does not have to wait, and takes what the client is still sending, so that
-  /// it reads what it was told.
+  /// Sends `last` as far as possible without waiting, and drains what the client is still sending, so that it reads the
+  /// response.
   void say_goodbye(std::string_view last = {});
-  /// Ends reading and writing, in whichever thread. Safe to call while another thread uses the connection.
+  /// Shuts down reading and writing. Safe to call from any thread while the connection is in use.
   void drop() const;
 
  private:
@@ -73,7 +73,7 @@ class connection {
   std::shared_ptr<const void> place_;
   clock::time_point deadline_{};
   std::string bytes_;      // received
-  std::size_t begin_ = 0;  // of those not read yet
+  std::size_t begin_ = 0;  // start of the unread bytes
 };
 
 }  // namespace serving

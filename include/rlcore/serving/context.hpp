@@ -1,4 +1,4 @@
-// What all requests of a server share.
+// Shared state of all requests of a server.
 #pragma once
 
 #include <algorithm>
@@ -30,10 +30,10 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// The model, the engine, and what is counted over requests. Endpoints run in many threads at once.
+/// The model, the engine, and counters over requests. Endpoints run in many threads at once.
 class context {
  public:
-  /// `log` receives lines for the console; empty: nothing is logged. The arguments have to outlive the context.
+  /// `log` receives lines for the console; empty: no log. The arguments must outlive the context.
   context(const served_model& served, generator& source, std::function<void(const std::string&)> log = {})
       : model(served),
         own(std::make_shared<served_weights>(source, served.seed,
@@ -42,39 +42,39 @@ class context {
 
   const served_model& model;
   const std::shared_ptr<served_weights> own;  ///< those of all of the model's names
-  /// Brings the weights of a name back that are away, and lets the request enter; nothing if that cannot be now, or if
-  /// they are back already. Throws what admit() is to throw.
+  /// Reloads the evicted weights of a name and admits the request; empty if that is impossible now, or if they are
+  /// loaded already. Throws the exceptions of admit().
   std::function<std::optional<gate::passage>(const std::string&, served_weights&, const std::function<bool()>&)> fetch;
   metrics counts;
   std::atomic<std::size_t> requests{0};              ///< that are being answered
-  byte_budget picture_memory{std::size_t{2} << 30};  ///< for the pictures that requests show; others wait
+  byte_budget picture_memory{std::size_t{2} << 30};  ///< for the images of requests; further requests wait
 
-  /// The weights of a name, and under which name they answer: the empty one is the model's first. Throws api_error 404
-  /// for one that is not served.
+  /// The weights of a name, and the name used in responses: an empty name selects the model's first. Throws api_error
+  /// 404 for an unknown name.
   std::pair<std::string, std::shared_ptr<served_weights>> named(const std::string& name) const;
-  /// Lets a request enter, as soon as the weights of this name can be used. Throws as named() and gate::enter() do.
+  /// Admits a request as soon as the weights of this name are usable. Throws like named() and gate::enter().
   admission admit(const std::string& name, const std::function<bool()>& connected) const;
 
-  /// Is it a name of the model itself?
+  /// Whether it is a name of the model itself.
   bool is_own(const std::string& name) const {
     return std::find(model.names.begin(), model.names.end(), name) != model.names.end();
   }
-  /// The adapters of this moment by their names.
+  /// The current adapters by name.
   std::map<std::string, std::shared_ptr<served_weights>> adapters() const {
     const std::lock_guard lock(mutex_);
     return adapters_;
   }
-  /// From now on requests may name them.
+  /// Serves these weights as `name` from now on.
   void add_adapter(const std::string& name, std::shared_ptr<served_weights> weights) {
     const std::lock_guard lock(mutex_);
     adapters_[name] = std::move(weights);
   }
-  /// No further request may; those inside end as they would. Returns false if there is none of this name.
+  /// Stops serving the name; requests in progress finish normally. Returns false if the name does not exist.
   bool remove_adapter(const std::string& name);
-  /// What all engines do.
+  /// The load of all engines.
   engine_load load() const;
 
-  /// A number for an answer, unlike those of all others of this server and of its earlier starts.
+  /// A unique id for a response, across restarts of the server.
   std::string unique_id(const std::string& prefix, const std::string& asked);
 
   /// Logs a line.
@@ -83,13 +83,13 @@ class context {
   }
   /// Logs each unknown key of a body once, with the nearest known name.
   void note_unknown(const body_fields& fields);
-  /// Logs a line the first time that it is given.
+  /// Logs a line only once.
   void log_once(const std::string& line) {
     if (!line.empty() && is_new(notes_, line)) log(line);
   }
 
  private:
-  /// Whether a text comes for the first time; after the first thousand none does.
+  /// Whether a text is new; always false after the first thousand.
   bool is_new(std::set<std::string>& told, const std::string& text) {
     const std::lock_guard lock(mutex_);
     return told.size() < 1000 && told.insert(text).second;
@@ -97,7 +97,7 @@ class context {
 
   std::function<void(const std::string&)> log_;
   std::atomic<std::uint64_t> ids_{0};
-  std::uint64_t process_ = std::random_device{}();  // servers that start in the same second have other ids
+  std::uint64_t process_ = std::random_device{}();  // distinguishes servers started in the same second
   mutable std::atomic<std::uint64_t> clock_{0};     // counts requests
   mutable std::mutex mutex_;
   std::set<std::string> unknown_, notes_;
@@ -125,7 +125,7 @@ RLCORE_INLINE admission context::admit(const std::string& name, const std::funct
   std::optional<gate::passage> inside;
   while (!inside) {
     if (weights->away) inside = fetch(full_name, *weights, connected);
-    if (!inside)  // they are there, or others must come first
+    if (!inside)  // already loaded, or earlier requests come first
       inside = weights->door.enter([&] { return !connected || connected(); },
                                    [&away = weights->away] { return away.load(); });
   }

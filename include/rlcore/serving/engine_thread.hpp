@@ -1,4 +1,4 @@
-// The thread of a device: engines take turns in it, a pass each, and so does whatever else uses the device.
+// Device thread: engines take turns, one pass each, interleaved with tasks that use the device.
 #pragma once
 
 #include <algorithm>
@@ -16,21 +16,21 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// What has work from time to time.
+/// Interface of an engine that shares the thread.
 class turn_taker {
  public:
   virtual ~turn_taker() = default;
-  /// A pass, if there is work for one. Returns whether there was; does not throw.
+  /// Runs one pass if there is work. Returns whether there was; does not throw.
   virtual bool take_turn() = 0;
 };
 
-/// Gives turns while one of them finds work. Everything may be called from any thread.
+/// Gives turns while at least one finds work. Thread-safe.
 class engine_thread {
  public:
   engine_thread() : thread_([this] { give_turns(); }) {}
   engine_thread(const engine_thread&) = delete;
   engine_thread& operator=(const engine_thread&) = delete;
-  /// Ends after the task and the turn of this moment.
+  /// Ends after the current task and turn.
   ~engine_thread();
 
   /// From now on `one` gets turns.
@@ -41,7 +41,7 @@ class engine_thread {
   void remove(turn_taker& one) {
     run([&] { std::erase(all_, &one); });
   }
-  /// There is work.
+  /// Signals new work.
   void wake();
   /// Runs a task between two turns and waits for it; throws what it throws. A task may call this too.
   void run(const std::function<void()>& task);
@@ -54,7 +54,7 @@ class engine_thread {
   };
 
   void give_turns();
-  /// Waits unless somebody has `worked`, and runs the tasks that wait. Returns false at the end.
+  /// Waits unless `worked`, and runs pending tasks. Returns false on shutdown.
   bool await_work(bool worked);
 
   std::mutex mutex_;

@@ -14,17 +14,17 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// What came over a connection.
+/// A request received over a connection.
 struct http_request {
   std::string method, path, body{}, content_type{}, authorization{};
-  std::function<bool()> connected{};  ///< whether the client is still there; empty: it is
+  std::function<bool()> connected{};  ///< whether the client is still connected; empty: assumed connected
   std::vector<std::pair<std::string, std::string>> query{};
 };
 
-/// Sends a part of a streamed body; false when the client does not take it.
+/// Sends a part of a streamed body; false if the client does not accept it.
 using body_writer = std::function<bool(std::string_view)>;
 
-/// What goes back. A response with `stream` has no body: the function writes it piece by piece.
+/// A response. With `stream` it has no body: the function writes it piece by piece.
 struct http_response {
   int status = 200;
   std::string body{}, content_type = "application/json", reason{};
@@ -36,7 +36,7 @@ struct http_response {
 inline http_response json_response(const json& value, int status = 200) {
   return {.status = status, .body = text::json_text(value)};
 }
-/// An error as vLLM words it; its message also stands in the status line, since some clients show nothing else.
+/// An error in vLLM's format; the status line repeats the message, since some clients show only that.
 inline http_response error_response(const api_error& e) {
   http_response r = json_response(e.body(), e.status);
   r.reason = std::string(phrase_of(e.status)) + ": " + e.what();

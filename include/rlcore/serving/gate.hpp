@@ -1,4 +1,4 @@
-// Where requests enter: closed while weights are exchanged, so that an answer is of one set of weights.
+// Request gate: closed while weights are exchanged, so that a response uses one set of weights.
 #pragma once
 
 #include <chrono>
@@ -14,10 +14,10 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// Counts those inside. While it is closed others wait; nobody is turned away. It has to outlive its passages.
+/// Counts requests in progress. While closed, new requests wait; none is rejected. Must outlive its passages.
 class gate {
  public:
-  /// Being inside, as long as it lives.
+  /// RAII admission of one request.
   class passage {
    public:
     passage() = default;
@@ -36,13 +36,13 @@ class gate {
     gate* through_ = nullptr;
   };
 
-  /// Returns when the gate is open. Calls still_there() while it waits; throws client_gone where that says no, and
+  /// Returns when the gate is open. Calls still_there() while waiting; throws client_gone if it returns false, and
   /// api_error 503 after refuse().
   template <class StillThere>
   passage enter(StillThere&& still_there) {
     return *enter(still_there, [] { return false; });
   }
-  /// The same, or nothing if the gate is closed and gives_up() says so after a while.
+  /// The same, or empty if the gate is closed and gives_up() returns true.
   template <class StillThere, class GivesUp>
   std::optional<passage> enter(StillThere&& still_there, GivesUp&& gives_up) {
     std::unique_lock lock(mutex_);
@@ -54,18 +54,18 @@ class gate {
     ++inside_;
     return passage(*this);
   }
-  /// From now on requests wait; those inside go on.
+  /// From now on new requests wait; admitted ones continue.
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
   }
-  /// The same if nobody is inside; else nothing happens, and it returns false.
+  /// The same if no request is inside; otherwise does nothing and returns false.
   bool close_empty() {
     const std::lock_guard lock(mutex_);
     if (inside_ > 0) return false;
     return closed_ = true;
   }
-  /// Those who wait enter.
+  /// Admits waiting requests.
   void open() {
     {
       const std::lock_guard lock(mutex_);
@@ -73,13 +73,13 @@ class gate {
     }
     changed_.notify_all();
   }
-  /// Returns when nobody is inside. Throws client_gone as enter() does.
+  /// Waits until no request is inside. Throws client_gone like enter().
   template <class StillThere>
   void wait_empty(StillThere&& still_there) {
     std::unique_lock lock(mutex_);
     await(lock, still_there, [&] { return inside_ == 0; });
   }
-  /// From now on nobody waits for a closed gate any more.
+  /// From now on requests at a closed gate fail.
   void refuse() {
     {
       const std::lock_guard lock(mutex_);

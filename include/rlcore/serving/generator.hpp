@@ -1,4 +1,4 @@
-// What a server asks of an engine: jobs come and go, and a listener is told their tokens one by one.
+// Engine interface of the server: submits and cancels jobs, streams tokens to listeners.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,16 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// A token, its log-prob, and the most likely tokens at its place (most likely first).
+/// A token, its log-prob, and the most likely tokens at its position (most likely first).
 struct scored_token {
   std::int32_t id = 0;
   float logp = 0;
   std::vector<rollout::token_logprob> most_likely{};
-  std::int64_t rank = 0;  ///< its place among all tokens by probability, from 1; 0: unknown
+  std::int64_t rank = 0;  ///< rank among all tokens by probability, from 1; 0: unknown
 };
 
-/// Hears of the jobs of one submission, `job` being their place in it; each job's calls come in the order of its text.
-/// The engine's thread calls, and must not be kept waiting.
+/// Callbacks for the jobs of one submission; `job` is the index in it. Each job's calls come in the order of its text.
+/// Called on the engine's thread; must not block.
 class job_listener {
  public:
   virtual ~job_listener() = default;
@@ -33,18 +33,18 @@ class job_listener {
   virtual void on_token(std::size_t job, scored_token token) = 0;
   /// The last call of a job.
   virtual void on_end(std::size_t job, rollout::finish why) = 0;
-  /// The engine has broken, or a job could not go on. What else is told of these jobs does not matter any more.
+  /// The engine has failed, or a job could not continue. Later calls for these jobs are irrelevant.
   virtual void on_failure(const std::string& problem) = 0;
 };
 
-/// What an engine is doing, and what it has done since its start.
+/// Engine load: current state, and counters since the start.
 struct engine_load {
   std::size_t running = 0, waiting = 0;
   double cache_usage = 0;  ///< share of the cache's pages in use
   std::uint64_t tokens_fed = 0, tokens_drawn = 0, preemptions = 0, prefix_hits = 0;
   std::uint64_t pictures_read = 0;  ///< by the vision tower
-  std::size_t engines = 1;          ///< that these numbers are of
-  bool broken = false;              ///< it has failed, and answers nothing any more
+  std::size_t engines = 1;          ///< number of engines included
+  bool broken = false;              ///< it has failed and produces no more output
 
   /// Two engines together; their caches are equally large.
   engine_load& operator+=(const engine_load& other) {
@@ -65,12 +65,12 @@ class generator {
   virtual ~generator() = default;
   /// Throws config_error for a job that submit() would refuse.
   virtual void check(const rollout::job&) const {}
-  /// Takes jobs, which may wait without limit of time; their tickets in order. Throws config_error for a bad job.
+  /// Queues jobs, without a time limit; returns their tickets in order. Throws config_error for a bad job.
   virtual std::vector<rollout::ticket> submit(std::vector<rollout::job> jobs,
                                               std::shared_ptr<job_listener> listener) = 0;
   /// Ends a job within a pass, if it has not ended: rollout::finish::cancelled.
   virtual void cancel(rollout::ticket which) = 0;
-  /// May be asked at any time, also while a pass runs.
+  /// Safe to call at any time, even during a pass.
   virtual engine_load load() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// A client of a server. src/http_client.cpp defines it by cpp-httplib: link rlcore::server.
+// HTTP client. src/http_client.cpp defines it with cpp-httplib: link rlcore::server.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// What a server answered.
+/// A server's response.
 struct http_answer {
   int status = 0;
   std::string reason, body;
@@ -18,15 +18,14 @@ struct http_answer {
 /// One connection, kept open from request to request, for one thread.
 class http_client {
  public:
-  /// To `url`, http://host:port; a path behind it, such as /v1, is left out. Throws config_error for what is no such
-  /// URL.
+  /// Connects to `url`, http://host:port; a path such as /v1 is ignored. Throws config_error for an invalid URL.
   explicit http_client(const std::string& url);
   http_client(const http_client&) = delete;
   http_client& operator=(const http_client&) = delete;
   ~http_client();
 
-  /// Sends a JSON body with a bearer token, if there is one, and waits for the answer as long as it takes. Throws error
-  /// if there is none.
+  /// Sends a JSON body with a bearer token, if there is one, and waits for the response without a timeout. Throws error
+  /// if none arrives.
   http_answer post(const std::string& path, const std::string& body, const std::string& api_key = {});
 
  private:

@@ -1,4 +1,4 @@
-// The way from the engine's thread to the one that answers a request.
+// Message queue from the engine's thread to the request's thread.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// What a listener was told, in order. One thread waits, the engine's tells.
+/// Listener messages in order. One thread waits, the engine's thread pushes.
 class inbox final : public job_listener {
  public:
   /// From on_prompt().
@@ -28,7 +28,7 @@ class inbox final : public job_listener {
   struct token_report {
     scored_token token;
   };
-  /// From on_end() or on_failure(): `problem` is empty unless the engine has broken.
+  /// From on_end() or on_failure(): `problem` is empty unless the engine has failed.
   struct end_report {
     rollout::finish why = rollout::finish::cancelled;
     std::string problem{};

@@ -1,4 +1,4 @@
-// A line about the load every few seconds.
+// Periodic load log.
 #pragma once
 
 #include <chrono>
@@ -14,14 +14,14 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// Tokens a second since the line before, and what is being done; silent while nothing happens.
+/// Logs tokens per second since the previous line and the current load; nothing while idle.
 class load_log {
  public:
   /// `seconds` between two lines; 0: none.
   load_log(const context& shared, double seconds, std::function<void(const std::string&)> write)
       : shared_(shared), interval_(seconds), write_(std::move(write)) {}
 
-  /// Writes a line if it is time for one.
+  /// Writes a line if one is due.
   void tick() {
     const auto now = clock::now();
     const double passed = std::chrono::duration<double>(now - last_).count();

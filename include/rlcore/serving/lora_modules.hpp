@@ -1,4 +1,4 @@
-// The adapters that a command line names.
+// LoRA adapters named on the command line.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// An adapter's folder and the name that requests give it.
+/// An adapter's folder and its name in requests.
 struct lora_module {
   std::string name, path;
 };

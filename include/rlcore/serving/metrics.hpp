@@ -1,4 +1,4 @@
-// Counters of a server in the text format of Prometheus, under vLLM's names and our own.
+// Prometheus metrics of the server, under vLLM's names and additional ones.
 #pragma once
 
 #include <array>
@@ -38,32 +38,32 @@ class histogram {
   double sum_ = 0;
 };
 
-/// What the answers of a server add up to; many threads may count at once.
+/// Metrics over all responses of a server; thread-safe.
 class metrics {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// A prompt of so many tokens has been accepted.
+  /// Counts an accepted prompt of `tokens` tokens.
   void count_prompt(std::size_t tokens) {
     const std::lock_guard lock(mutex_);
     prompt_tokens_ += tokens;
   }
-  /// So many tokens belong to answers.
+  /// Counts generated tokens.
   void count_tokens(std::size_t tokens) {
     const std::lock_guard lock(mutex_);
     generated_tokens_ += tokens;
   }
-  /// An answer has begun, so long after its request came.
+  /// Records the time to first token.
   void count_first_token(double seconds) {
     const std::lock_guard lock(mutex_);
     first_token_.observe(seconds);
   }
-  /// So many choices have ended.
+  /// Counts finished choices.
   void count_end(const std::string& finish_reason, std::size_t choices = 1) {
     const std::lock_guard lock(mutex_);
     ends_[finish_reason] += choices;
   }
-  /// A request has been answered.
+  /// Records the latency of a finished request.
   void count_request(double seconds) {
     const std::lock_guard lock(mutex_);
     latency_.observe(seconds);

@@ -1,4 +1,4 @@
-// What a command line says of the model to serve.
+// Opens the model to serve from a command line.
 #pragma once
 
 #include <algorithm>
@@ -44,10 +44,10 @@ request_defaults read_request_defaults(const options& opt, const std::filesystem
 std::optional<text::chat_template> read_chat_template(const options& opt, const std::filesystem::path& folder,
                                                       std::string& why);
 
-/// How the model takes pictures. Throws config_error, format_error.
+/// Reads the image settings of the model. Throws config_error, format_error.
 void read_pictures(const options& opt, const std::filesystem::path& folder, const nn::config& config, served_model& m);
 
-/// Everything but what the engine decides (max_length, max_image_tokens) and what the weights give (fingerprint).
+/// Everything except the values set by the engine (max_length, max_image_tokens) and by the weights (fingerprint).
 /// Throws config_error, file_error, format_error.
 served_model open_served_model(const options& opt, const std::filesystem::path& folder, const nn::config& config);
 

@@ -1,4 +1,4 @@
-// The bytes of a picture that a request shows: in its URL, or in a file of this machine.
+// Reads the bytes of an image in a request: from a data URL or a local file.
 #pragma once
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ inline constexpr std::size_t picture_file_limit = std::size_t{64} << 20;
 
 namespace detail {
 
-/// Whether a URL begins so, in letters of any case.
+/// Case-insensitive prefix check of a URL.
 inline bool begins(std::string_view url, std::string_view lower) noexcept {
   const auto lowered = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
   return url.size() >= lower.size() &&
@@ -40,7 +40,7 @@ inline bool begins(std::string_view url, std::string_view lower) noexcept {
 /// A path with its %41 as A.
 std::string percent_decoded(std::string_view text);
 
-/// data:image/png;base64,... The bytes say what they are, whatever the URL calls them.
+/// data:image/png;base64,... The bytes determine the format, not the URL.
 std::vector<unsigned char> bytes_of_data(std::string_view url, const std::string& where);
 
 /// A file that is read once.
@@ -60,7 +60,7 @@ class opened_file {
     if (file_ < 0 || ::fstat(file_, &about) != 0 || !S_ISREG(about.st_mode)) return std::nullopt;
     return static_cast<std::size_t>(about.st_size);
   }
-  /// Where it lies now, links resolved.
+  /// Its current path, links resolved.
   std::filesystem::path place() const {
     std::error_code failure;
     return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file_), failure);
@@ -77,14 +77,14 @@ inline bool lies_below(const std::filesystem::path& path, const std::filesystem:
   return end == folder.end() && at != path.end();
 }
 
-/// file:///path, of a file below `folder` with all links followed. What lies elsewhere is not touched, nor is it said
-/// whether it is there.
+/// file:///path, of a file below `folder` with all links followed. Files elsewhere are not accessed, and errors do not
+/// reveal whether they exist.
 std::vector<unsigned char> bytes_of_file(std::string_view url, const std::string& where,
                                          const std::filesystem::path& folder);
 
 }  // namespace detail
 
-/// The bytes of a picture, as yet undecoded. Files are read below `folder`, an absolute path without links, or nowhere
+/// The undecoded bytes of an image. Files are read below `folder`, an absolute path without links, or nowhere
 /// if it is empty; nothing is downloaded. Throws api_error 400 that names the part.
 std::vector<unsigned char> bytes_of(const sent_picture& picture, const std::filesystem::path& folder);
 

@@ -1,4 +1,4 @@
-// From the fields of a request to the engine's jobs.
+// Converts request fields to engine jobs.
 #pragma once
 
 #include <algorithm>
@@ -22,14 +22,15 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// Cuts a prompt as asked for and holds it against the model's lengths. Returns how many tokens may be drawn.
+/// Truncates a prompt as requested and checks it against the model's lengths. Returns the number of tokens that may be
+/// drawn.
 std::int64_t fit_prompt(const served_model& model, const sampling_fields& f, model_prompt& sent);
 
 /// The token sequences that write a word: at the beginning of a text, and behind a space if that is written otherwise.
 std::vector<token_ids> bad_word_tokens(const served_model& model, const std::vector<std::string>& words);
 
-/// The jobs of all choices of all prompts, without their random keys: choice i of prompt p is number p n + i. Their
-/// pictures are still to be shown. Throws api_error 400.
+/// The jobs of all choices of all prompts, without their random keys: choice i of prompt p is number p n + i. Images
+/// are attached later. Throws api_error 400.
 std::vector<rollout::job> make_jobs(const served_model& model, const sampling_fields& f,
                                     std::vector<model_prompt> prompts);
 

@@ -1,4 +1,4 @@
-// From a conversation or a text to the tokens of a prompt, with the pictures that it shows.
+// Tokenizes prompts: conversation or text to tokens, with images.
 #pragma once
 
 #include <algorithm>
@@ -29,34 +29,35 @@ namespace serving {
 /// Tokens of a prompt or a word.
 using token_ids = std::vector<std::int32_t>;
 
-/// The tokens that a model reads, and its pictures, as yet undecoded, in the order of their places.
+/// The prompt tokens and the undecoded images, in the order of their placeholders.
 struct model_prompt {
   token_ids ids;
   std::vector<data::image_pointer> images{};
 
-  /// A number that stands for the pictures; 0 without one.
+  /// Hash of the images; 0 without any.
   std::uint64_t pictures_hash() const noexcept;
 };
 
-/// The tokens of a prompt as it was sent. Throws api_error 400 for ids outside of the vocabulary.
+/// The tokens of a prompt as sent. Throws api_error 400 for ids outside of the vocabulary.
 token_ids tokens_of(const served_model& model, const sent_prompt& prompt, bool add_special_tokens);
 
 namespace detail {
 
-/// Parts, where the template has a place for them; else each content as one text.
+/// Content parts if the template supports them; otherwise each content as one text.
 std::vector<text::message> messages_for(const text::chat_template& chat, const conversation& talk);
 
-/// A conversation whose last message does not end: all up to a mark behind its content. As in transformers, the blanks
-/// at its end stay unless the template strips them. Throws api_error 400 if the template does not write the content.
+/// A conversation with an open last message (continue_final_message): everything up to a mark after its content. As in
+/// transformers, trailing blanks stay unless the template strips them. Throws api_error 400 if the template does not
+/// write the content.
 std::string left_open(const text::chat_template& chat, std::vector<text::message> messages,
                       const text::render_options& options);
 
 }  // namespace detail
 
-/// A conversation as text. Throws api_error 400 where the template has no place for it.
+/// A conversation as text. Throws api_error 400 if the template does not support it.
 std::string rendered(const served_model& model, const conversation& talk);
 
-/// The prompt of a conversation. Of pictures only the headers are read. Throws api_error 400.
+/// The prompt of a conversation. Reads only the headers of images. Throws api_error 400.
 model_prompt prompt_of(const served_model& model, const conversation& talk, bool add_special_tokens);
 
 }  // namespace serving

@@ -15,7 +15,7 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// A number that stands for a prompt's tokens.
+/// Hash of a prompt's tokens.
 inline std::uint64_t hash_of(std::span<const std::int32_t> prompt) noexcept {
   std::uint64_t hash = 0x70726f6d7074;
   for (std::size_t i = 0; i < prompt.size(); i += 4) {
@@ -28,21 +28,21 @@ inline std::uint64_t hash_of(std::span<const std::int32_t> prompt) noexcept {
   return hash;
 }
 
-/// Gives the k-th request for a prompt, pictures included, a key of (server seed, prompt, k). The texts of k equal
-/// requests are then the same k texts whatever else was asked, and in whatever order they arrived. Nothing is
-/// forgotten, since that would change texts: each different prompt takes about 40 bytes.
+/// Gives the k-th request for a prompt, images included, a key of (server seed, prompt, k). The texts of k equal
+/// requests are then the same k texts, independent of other requests and of arrival order. Entries are never evicted,
+/// since that would change texts: each distinct prompt takes about 40 bytes.
 class prompt_counter {
  public:
-  /// Counts from nothing; `server` is the key of the server's seed.
+  /// Starts at 0; `server` is the key of the server's seed.
   explicit prompt_counter(random_key server) : server_(server) {}
 
-  /// Counts from nothing again.
+  /// Resets all counts.
   void restart() {
     const std::lock_guard lock(mutex_);
     asked_.clear();
   }
 
-  /// The key of the next request for this prompt; `pictures` is a number that stands for those it shows, 0 for none.
+  /// The key of the next request for this prompt; `pictures` is the hash of its images, 0 for none.
   random_key next(std::span<const std::int32_t> prompt, std::uint64_t pictures = 0) {
     const std::uint64_t hash = hash_of(prompt) ^ pictures;
     std::uint32_t times = 0;

@@ -1,4 +1,4 @@
-// An answer on its way to the client: as one body, or as a stream of events.
+// A response to the client: one body, or a stream of events.
 #pragma once
 
 #include <algorithm>
@@ -30,12 +30,12 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// The frame of both kinds of answers. A kind says how a piece of a choice looks; a body that is not streamed has all
-/// pieces of a choice joined to one, so that its text is that of the stream.
+/// Base of both kinds of responses. A derived class formats a piece of a choice; a non-streamed body joins all pieces
+/// of a choice, so its text equals the stream's.
 class reply {
  public:
-  /// `jobs` are the choices, those of a prompt in a row; the weights that were entered draw them. `pictures` is a
-  /// number that stands for those that they show.
+  /// `jobs` are the choices, consecutive per prompt; the admitted weights draw them. `pictures` is the hash of their
+  /// images.
   reply(context& shared, admission entered, sampling_fields fields, std::vector<rollout::job> jobs,
         const char* id_prefix, std::uint64_t pictures = 0);
   reply(const reply&) = delete;
@@ -48,21 +48,21 @@ class reply {
   /// Waits for the end and returns the body. Throws client_gone, api_error.
   json body(const std::function<bool()>& connected);
 
-  /// Writes the events. Returns early when the client does not take them; an error becomes the last event.
+  /// Writes the events. Returns early if the client does not accept them; an error becomes the last event.
   void stream(const body_writer& write, const std::function<bool()>& connected);
 
  protected:
   virtual const char* object() const = 0;
   virtual const char* event_object() const = 0;
-  /// What a choice's events begin with.
+  /// The first events of a choice.
   virtual std::vector<json> opening(std::size_t choice) = 0;
   /// A choice of a body, given all of its pieces as one.
   virtual json choice_body(text_piece& whole) = 0;
   /// A choice of an event; nothing if the piece is to be held back.
   virtual std::optional<json> choice_event(text_piece& piece) = 0;
-  /// What else a body has at its top.
+  /// Adds further top-level members to a body.
   virtual void add_to_body(json&) {}
-  /// What else an event has at its top; `opens` for the first one of a choice of opening().
+  /// Adds further top-level members to an event; `opens` for the first one of a choice of opening().
   virtual void add_to_event(json& event, std::size_t choice, bool opens) = 0;
 
   const served_model& model() const { return shared_.model; }
@@ -84,18 +84,18 @@ class reply {
 
   std::optional<text_piece> next(const std::function<bool()>& connected);
   double seconds() const { return std::chrono::duration<double>(clock::now() - began_).count(); }
-  /// The request has ended; choices that have not, for this reason.
+  /// Counts the finished request; unfinished choices end with this reason.
   void count_request(const std::string& reason) {
     if (ended_ < choices_) shared_.counts.count_end(reason, choices_ - ended_);
     shared_.counts.count_request(seconds());
   }
 
-  /// The last token of the prompt becomes the only one that may be drawn: a prompt of the full length has no room for
-  /// another, and the log-prob of a draw is that of the token in the prompt.
+  /// The last token of the prompt becomes the only one that may be drawn: a prompt of the full length has no room for a
+  /// further token, and the log-prob of the draw equals that of the prompt token.
   static void score_only(rollout::job& j);
-  /// Keys come last, so that a request that is refused does not change the texts of later ones.
+  /// Keys come last, so that a rejected request does not change the texts of later ones.
   void give_keys(std::vector<rollout::job>& jobs, std::uint64_t pictures);
-  /// max_tokens=0: what the engine draws behind the prompt is nobody's; each choice ends at once.
+  /// max_tokens=0: the token drawn after the prompt is discarded; each choice ends at once.
   std::optional<text_piece> next_without_text(const std::function<bool()>& still_there);
 
   json event(std::size_t choice, json content, bool opens);
@@ -113,7 +113,7 @@ class reply {
   bool answered_ = false, finished_ = false;
 };
 
-/// The response that a reply gives: its body, or its stream.
+/// The response of a reply: its body, or its stream.
 http_response respond(std::shared_ptr<reply> made, bool stream, const std::function<bool()>& connected);
 
 }  // namespace serving
@@ -225,7 +225,7 @@ RLCORE_INLINE void reply::score_only(rollout::job& j) {
   j.rules = std::move(rules);
   j.processed_logprobs = false;
   j.max_new_tokens = 1;
-  j.top_logprobs = std::max(j.prompt_logprobs.value_or(0), 1);  // with one at least the engine gives the rank
+  j.top_logprobs = std::max(j.prompt_logprobs.value_or(0), 1);  // the engine reports ranks only with at least one
 }
 
 RLCORE_INLINE void reply::give_keys(std::vector<rollout::job>& jobs, std::uint64_t pictures) {

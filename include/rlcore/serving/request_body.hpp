@@ -1,4 +1,4 @@
-// The bodies of requests: their framing, and the memory that they take together.
+// Request bodies: framing and memory budget.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// Bytes that all bodies together may have. They count as they come. The body that began first among those being read
-/// may take all that is left; the others leave it the room of a whole body. So one body can always be read to its end.
+/// Total bytes of all bodies, counted as received. The oldest body being read may take all remaining bytes; all later
+/// ones leave it room for a whole body. So one body can always be read to its end.
 class body_budget {
  public:
   /// `whole`: bytes of a body at most.
@@ -33,13 +33,13 @@ class body_budget {
   /// The bytes of one body, for as long as it lives.
   class share {
    public:
-    /// Of a body that begins now.
+    /// Starts a new body.
     explicit share(body_budget& budget) : budget_(budget), number_(budget.enter()) {}
     share(const share&) = delete;
     share& operator=(const share&) = delete;
     ~share() { budget_.leave(number_, held_); }
-    /// Waits for room for this many bytes more; false if `go_on` says so meanwhile. A body larger than the whole budget
-    /// holds all of it.
+    /// Waits for room for this many more bytes; false if `go_on` returns false meanwhile. A body larger than the whole
+    /// budget holds all of it.
     bool take(std::size_t bytes, const std::function<bool()>& go_on);
     /// The body has been read.
     void complete() { budget_.leave(number_, 0); }
@@ -66,7 +66,7 @@ class body_budget {
   std::set<std::uint64_t> being_read_;
 };
 
-/// What the headers of a request say of its body; without any of them it has none.
+/// Body framing from the headers of a request; without any of them there is no body.
 struct body_framing {
   std::size_t lengths = 0;    ///< headers Content-Length
   std::string length{};       ///< the first of them
@@ -77,7 +77,7 @@ struct body_framing {
 /// Reads one body.
 class body_reader {
  public:
-  /// All arguments have to outlive it.
+  /// All arguments must outlive this object.
   body_reader(connection& from, const http_settings& settings, body_budget::share& room,
               const std::function<bool()>& crowded)
       : from_(from), settings_(settings), room_(room), crowded_(crowded) {}
@@ -110,7 +110,7 @@ class body_reader {
     read_bytes(*length);
   }
   void read_chunks();
-  /// Beyond the limit bytes are read, so that the client hears the answer, and dropped.
+  /// Beyond the limit bytes are read, so that the client receives the response, and dropped.
   void read_bytes(std::uint64_t count);
   std::string read_line();
 

@@ -1,4 +1,4 @@
-// Requests and their answers, kept in a file.
+// Request log: requests and responses as JSON lines.
 #pragma once
 
 #include <cerrno>
@@ -30,18 +30,17 @@ namespace serving {
 /// stored ones. Keys and other headers are not kept. Any number of threads may call it at once.
 class request_record {
  public:
-  /// `log` hears once if the file cannot be written. Throws file_error if it cannot be opened.
+  /// `log` is called once if the file cannot be written. Throws file_error if it cannot be opened.
   request_record(const std::filesystem::path& file, std::function<void(const std::string&)> log)
       : name_(file.string()), log_(std::move(log)), file_(std::fopen(file.c_str(), "ab"), &std::fclose) {
     if (!file_) throw file_error("--rlcore-record " + name_ + ": " + std::strerror(errno));
   }
 
-  /// Keeps the request and what was `made` of it, which goes on to the client as it is. The record has to outlive the
-  /// response.
+  /// Records the request and its response `made`, which is passed on unchanged. The record must outlive the response.
   http_response keep(const http_request& request, http_response made);
 
  private:
-  /// A value, or the text where it is none.
+  /// A JSON value, or the text if it is not JSON.
   static json readable(std::string_view text) {
     json value = json::parse(text, nullptr, false);
     return value.is_discarded() ? json(std::string(text)) : value;
@@ -67,7 +66,7 @@ namespace serving {
 RLCORE_INLINE http_response request_record::keep(const http_request& request, http_response made) {
   if (request.body.empty()) return made;
   json line{{"path", request.path}, {"status", made.status}};
-  line["request"] = made.status == 200 ? readable(request.body) : json(request.body);  // or nobody knows how deep it is
+  line["request"] = made.status == 200 ? readable(request.body) : json(request.body);  // depth unknown otherwise
   if (!made.stream) {
     const json answer = readable(made.body);
     write(std::move(line), answer.is_object() ? std::vector{answer} : std::vector<json>{}, {"response", answer});

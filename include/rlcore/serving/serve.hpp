@@ -1,4 +1,4 @@
-// A whole server from a command line. server.hpp declares it.
+// Runs the server from a command line. server.hpp declares it.
 #pragma once
 
 #include <algorithm>
@@ -66,7 +66,7 @@ http_settings read_http_settings(const options& opt);
 
 std::vector<std::string> read_api_keys(const options& opt);
 
-/// Bytes that every rank has left beside the weights of all adapters that may come. Throws config_error if they do not
+/// Bytes left on every rank beside the weights of the maximum number of adapters. Throws config_error if they do not
 /// fit.
 template <class Device>
 std::optional<std::size_t> memory_beside(const ranked_model<Device>& model, std::size_t adapters) {
@@ -114,11 +114,11 @@ rollout::session_limits read_limits(const options& opt, const ranked_model<Devic
 
 void print_notes(const options& opt, int ranks);
 
-/// The config of a model that so many ranks have together. Throws config_error, with the numbers that are possible,
-/// unless they can.
+/// The config of a model partitioned over `ranks` ranks. Throws config_error with the possible numbers if it cannot be
+/// partitioned.
 nn::config read_ranked_config(const options& opt, const std::filesystem::path& folder, int ranks);
 
-/// Throws config_error if --max-model-len is beyond what the model was made for.
+/// Throws config_error if --max-model-len exceeds the model's length.
 void check_model_length(const options& opt, const nn::config& config);
 
 /// Every rank reads its part of the weights. Returns their fingerprint.
@@ -141,18 +141,18 @@ std::string describe_ranks(const served_ranks<Device>& ranks) {
   return ranks.size() == 1 ? each : std::to_string(ranks.size()) + " ranks, each " + each;
 }
 
-/// Lines about the model and what holds for its requests.
+/// Logs the model and the limits of its requests.
 void introduce(const served_model& m, double million_parameters, const std::string& device, std::int64_t cached);
 
-/// A note where a client in the same environment would ask a proxy for localhost.
+/// Notes if a client in the same environment would use a proxy for localhost.
 void note_proxy();
 
-/// The adapters of the command line, and a line about the room for them. Throws config_error.
+/// Loads the adapters of the command line, and logs the room for them. Throws config_error.
 void load_adapters(weight_control& keeper, const std::vector<lora_module>& modules, std::size_t places,
                    std::size_t bytes);
 
-/// Waits until all requests have been answered. After `longest` they are aborted, and hear of it; a moment later their
-/// connections end. A signal ends the process.
+/// Waits until all requests have been answered. After `longest` they are aborted with an error, and shortly afterwards
+/// their connections are closed. A signal ends the process.
 void finish_requests(http_server& server, const std::function<void()>& abort, const awaited_signals& signals,
                      std::chrono::milliseconds longest);
 

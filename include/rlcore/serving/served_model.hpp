@@ -1,4 +1,4 @@
-// A model that is served: its device and its weights.
+// Served model: devices and weights.
 #pragma once
 
 #include <atomic>
@@ -31,9 +31,9 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// One for each of --rlcore-ranks, as trainer::open_device() opens those of ranks. With --dtype auto and no
-/// rlcore.compute, products read what the model is stored as: bfloat16 if config.json says so, else the device's own
-/// format. Throws config_error, file_error, format_error too.
+/// Opens one device per rank of --rlcore-ranks, like trainer::open_device(). With --dtype auto and no rlcore.compute,
+/// matrix products use the stored type of the model: bfloat16 if config.json says so, else the device's own format.
+/// Throws config_error, file_error, format_error too.
 inline std::vector<std::unique_ptr<any_device>> open_served_devices(const trainer::options& opt) {
   device_settings s = trainer::read_device(opt);
   if (!opt.find<std::string>("rlcore.compute") &&
@@ -46,31 +46,30 @@ inline std::vector<std::unique_ptr<any_device>> open_served_devices(const traine
   return devices;
 }
 
-/// Where weights come from, and a number that changes with them and the build; an adapter's `base` is the folder of the
-/// model that it was added to.
+/// The origin of weights, and a fingerprint of weights and build; an adapter's `base` is its base model's folder.
 struct weights_origin {
   std::string folder, fingerprint, base = {};
 };
 
-/// An engine that has the weights, and what counts for their answers alone. A request enters by `door` before it takes
+/// An engine with its weights, and the state specific to these weights. A request enters by `door` before it takes
 /// a key or submits a job.
 class served_weights {
  public:
-  /// `seed` is the server's. `owner` keeps the engine alive; empty: it lives longer by itself.
+  /// `seed` is the server's. `owner` keeps the engine alive; empty: the caller does.
   served_weights(generator& source, random_key seed, weights_origin from, std::shared_ptr<void> owner = nullptr)
       : engine(source), counter(seed), owner_(std::move(owner)), origin_(std::move(from)) {}
 
   generator& engine;
   prompt_counter counter;
-  gate door;                           ///< closed while these are away
-  std::atomic<bool> away = false;      ///< from memory: the engine answers nothing
+  gate door;                           ///< closed while the weights are evicted
+  std::atomic<bool> away = false;      ///< evicted from memory: the engine cannot run
   std::atomic<std::uint64_t> used{0};  ///< the time when a request last asked for them, see context::admit()
 
   weights_origin origin() const {
     const std::lock_guard lock(mutex_);
     return origin_;
   }
-  /// Other weights are there: prompts are counted anew, as by a server that starts with them.
+  /// New weights: resets the prompt counts, as on a fresh server with these weights.
   void now_from(weights_origin from) {
     const std::lock_guard lock(mutex_);
     origin_ = std::move(from);
@@ -83,7 +82,7 @@ class served_weights {
   weights_origin origin_;
 };
 
-/// A request that has entered: under which name, and the weights that its answer is of.
+/// An admitted request: its model name, and the weights of its response.
 struct admission {
   std::string name;
   std::shared_ptr<served_weights> weights;
@@ -100,18 +99,18 @@ struct served_model {
   std::string without_chat{};  ///< why there is no template
   std::vector<std::int32_t> eos_ids{};
   std::int64_t max_length = 0, vocabulary = 0;
-  random_key seed{};          ///< of requests that bring none
+  random_key seed{};          ///< for requests without one
   std::string fingerprint{};  ///< of weights and build
   std::int64_t created = static_cast<std::int64_t>(std::time(nullptr));
   request_defaults defaults{};
   chat_features features{};
-  data::image_settings images{};        ///< how pictures become tokens; without a processor there are none
+  data::image_settings images{};        ///< image preprocessing; without a processor images are unsupported
   std::filesystem::path local_files{};  ///< file:// is read below it; empty: nowhere
   std::int64_t max_image_tokens = 0;    ///< of a request
   reasoning_form reasoning = reasoning_form::none;
   std::string response_role = "assistant";
-  bool raw_logprobs = true;         ///< of the model's own distribution; false: tempered as the draws are
-  bool processed_logprobs = false;  ///< of drawn tokens: of what rules and cuts leave
+  bool raw_logprobs = true;         ///< of the model's own distribution; false: with temperature as sampled
+  bool processed_logprobs = false;  ///< of drawn tokens, after sampling rules and truncation
 };
 
 }  // namespace serving

@@ -17,10 +17,10 @@ class options;
 
 namespace serving {
 
-/// Serves until SIGINT or SIGTERM, and returns its number. As many ranks as there are devices have the model together.
-/// While weights are read a signal ends the process at once.
-/// Requests then have --shutdown-timeout; a second signal ends the process. `signals` are made before the device, which
-/// starts threads. Throws config_error, file_error and format_error before the first request is accepted.
+/// Serves until SIGINT or SIGTERM, and returns its number. The devices' ranks share the model. While weights are read a
+/// signal ends the process at once. On shutdown requests have --shutdown-timeout; a second signal ends the process.
+/// Create `signals` before the device, which starts threads. Throws config_error, file_error and format_error before
+/// the first request is accepted.
 template <class Device>
 int serve(const std::vector<std::unique_ptr<Device>>& devices, const trainer::options& opt,
           const awaited_signals& signals);

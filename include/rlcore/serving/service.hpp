@@ -1,4 +1,4 @@
-// The endpoints of a server: from a request to its response.
+// HTTP endpoints of the server.
 #pragma once
 
 #include <algorithm>
@@ -27,10 +27,10 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// Whether two texts are equal, in a time that depends on the length of the first alone.
+/// Constant-time comparison: the time depends only on the length of the first text.
 bool equal_in_constant_time(std::string_view given, std::string_view secret) noexcept;
 
-/// Who changes the weights of a server, and by which endpoints. Without `control` there are neither.
+/// Endpoints that change the weights of a server; none without `control`.
 struct weight_endpoints {
   weight_control* control = nullptr;
   bool adapters = false, development = false;
@@ -39,12 +39,12 @@ struct weight_endpoints {
 /// Answers requests; any number of threads may call it at once.
 class service {
  public:
-  /// With `keys`, paths under /v1 need one of them as a bearer token. `page` is what / shows; empty: nothing.
+  /// With `keys`, paths under /v1 need one of them as a bearer token. `page` is the page at /; empty: none.
   explicit service(context& shared, std::vector<std::string> keys = {}, std::string_view page = {},
                    weight_endpoints weights = {})
       : shared_(shared), keys_(std::move(keys)), page_(page), weights_(weights) {}
 
-  /// The response to a request; never throws for what a client can do.
+  /// The response to a request; never throws on client errors.
   http_response operator()(const http_request& request);
 
  private:
@@ -80,7 +80,7 @@ class service {
   }
   static void check_content_type(const http_request& request);
 
-  /// Reads a body with `read`, which is given its fields, and answers with what it returns.
+  /// Parses a body, calls `read` with its fields, and responds with the result.
   template <class Read>
   http_response answer(const http_request& request, Read&& read) {
     const json body = parse_body(request.body);

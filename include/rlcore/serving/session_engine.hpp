@@ -22,14 +22,13 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// A rollout::session that takes its turns in an engine_thread and hands its tokens to the listeners of the jobs.
+/// A rollout::session that runs in an engine_thread and passes its tokens to the jobs' listeners.
 template <rlcore::device Device>
 class session_engine final : public generator, private turn_taker {
  public:
-  /// `failed` is called, by the engine's thread, if the engine breaks: all jobs are then told, and later ones refused.
-  /// Model, workspace, thread and the ranks that have the model together, if it is not whole, have to outlive the
-  /// engine; all but the thread are used in that thread only. Throws config_error for limits that leave no room for a
-  /// sequence.
+  /// The engine's thread calls `failed` if the engine fails: all jobs are then notified, and later ones rejected.
+  /// Model, workspace, thread and the ranks of a partitioned model must outlive the engine; all but the thread are used
+  /// only in that thread. Throws config_error for limits that leave no room for a sequence.
   session_engine(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                  const rollout::session_limits& limits, engine_thread& thread,
                  std::function<void(const std::string&)> failed, const rollout::rank_group<Device>* group = nullptr)
@@ -47,7 +46,7 @@ class session_engine final : public generator, private turn_taker {
     if (session_) session_->check(asked);
   }
   std::vector<rollout::ticket> submit(std::vector<rollout::job> jobs, std::shared_ptr<job_listener> listener) override {
-    const std::lock_guard lock(mutex_);  // held until the tickets are known to whoever hears of them
+    const std::lock_guard lock(mutex_);  // held until the tickets are registered with their listeners
     if (ending_) {
       for (std::size_t i = 0; i < jobs.size(); ++i) listener->on_end(i, rollout::finish::cancelled);
       return std::vector<rollout::ticket>(jobs.size());
@@ -80,7 +79,7 @@ class session_engine final : public generator, private turn_taker {
             .pictures_read = s.pictures_read,
             .broken = !problem_.empty()};
   }
-  /// Ends all jobs, and from now on those that come as soon as they come.
+  /// Cancels all jobs, and from now on new ones immediately.
   void cancel_all() {
     std::vector<rollout::ticket> all;
     {
@@ -90,27 +89,26 @@ class session_engine final : public generator, private turn_taker {
     }
     for (const rollout::ticket t : all) cancel(t);
   }
-  /// Tokens of a sequence at most.
+  /// Maximum tokens of a sequence.
   std::int64_t max_length() const noexcept { return max_length_; }
   /// Tokens that the cache holds.
   std::int64_t cache_tokens() const { return session_->statistics().pages * std::int64_t{kv_page}; }
 
   // In the engine's thread (engine_thread::run()).
 
-  /// All sequences are fed again, to the weights of now: keys and values of earlier ones are forgotten.
+  /// Prefills all sequences again with the current weights; drops the old KV cache.
   void forget_prefixes() {
     if (!session_) return;
     session_->pause();
     session_->resume();
   }
-  /// Gives the memory of keys and values back. There must be no job but those that were cancelled, and none may come
-  /// before build().
+  /// Frees the KV cache. Only cancelled jobs may exist, and none may be submitted before build().
   void release() {
     const std::lock_guard lock(mutex_);
     session_.reset();
-    listeners_.clear();  // of cancelled ones, whose tickets the next session gives to others
+    listeners_.clear();  // of cancelled jobs; the next session reuses their tickets
   }
-  /// Takes it again. Throws as the constructor does.
+  /// Allocates it again. Throws like the constructor.
   void build() {
     auto made = std::make_unique<rollout::session<Device>>(model_, space_, limits_, group_);
     const std::lock_guard lock(mutex_);
@@ -182,8 +180,8 @@ class session_engine final : public generator, private turn_taker {
   std::function<void(const std::string&)> failed_;
   const rollout::rank_group<Device>* const group_;
   std::int64_t max_length_ = 0;
-  bool broken_ = false;                                ///< known to the thread; problem_ is for others
-  std::unique_ptr<rollout::session<Device>> session_;  ///< changed by the thread alone, under the mutex
+  bool broken_ = false;                                ///< used in the engine's thread; problem_ is for all threads
+  std::unique_ptr<rollout::session<Device>> session_;  ///< changed only by the engine's thread, under the mutex
   mutable std::mutex mutex_;
   std::unordered_map<rollout::ticket, heard_by> listeners_;
   std::string problem_;

@@ -1,4 +1,4 @@
-// From the pictures of a prompt to what the vision tower reads, in a memory that requests share.
+// Decodes the images of a prompt into a memory budget shared by requests.
 #pragma once
 
 #include <algorithm>
@@ -22,17 +22,16 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// What the patches of pictures take in memory, and what decoding the largest of them takes while it lasts.
+/// Memory of the image patches, and the temporary memory of decoding the largest image.
 struct picture_memory {
   std::size_t patches = 0, decoding = 0;
 };
 
-/// That of a prompt's pictures, by their headers.
+/// The memory of a prompt's images, from their headers.
 picture_memory memory_of(const served_model& model, const model_prompt& prompt);
 
-/// Decodes the pictures of a prompt, as soon as there is room for them, and gives them to its jobs. Returns what has to
-/// be kept while the jobs are answered; nothing for a prompt without pictures. Throws client_gone, and api_error 400
-/// that names the part.
+/// Decodes the images of a prompt as soon as there is room, and attaches them to its jobs. Returns the memory to hold
+/// while the jobs run; empty for a prompt without images. Throws client_gone, and api_error 400 that names the part.
 std::unique_ptr<held_bytes> show_pictures(const served_model& model, const model_prompt& prompt, byte_budget& memory,
                                           std::vector<rollout::job>& jobs, const std::function<bool()>& connected = {});
 

@@ -1,4 +1,5 @@
-// A text as it grows token by token: whole characters only, and what may be the beginning of a stop string waits.
+// Incremental detokenizer with stop strings: emits whole characters only, and holds back a possible beginning of a stop
+// string.
 #pragma once
 
 #include <algorithm>
@@ -17,24 +18,24 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// The length of the longest end of `text` with which `mark` begins, the whole mark excluded.
+/// The length of the longest suffix of `text` that is a proper prefix of `mark`.
 inline std::size_t overlap(std::string_view text, std::string_view mark) noexcept {
   for (std::size_t n = std::min(text.size(), mark.empty() ? 0 : mark.size() - 1); n > 0; --n)
     if (text.substr(text.size() - n) == mark.substr(0, n)) return n;
   return 0;
 }
 
-/// All pieces together, finish() included, are the tokenizer's decoding of all ids at once, cut at the stop string that
-/// is complete first; of several that end at one place the longest counts. One that is complete within the text of the
-/// first `min_tokens` tokens does not count, as in vLLM.
+/// All pieces together, finish() included, are the tokenizer's decoding of all ids at once, cut at the first complete
+/// stop string; of several that end at the same position the longest counts. One that is complete within the text of
+/// the first `min_tokens` tokens does not count, as in vLLM.
 class text_stream {
  public:
-  /// `include_stop` leaves the stop string in the text. The stop strings have to outlive the stream.
+  /// `include_stop` leaves the stop string in the text. The stop strings must outlive the stream.
   text_stream(const text::tokenizer& tokenizer, std::span<const std::string> stops, bool include_stop,
               bool skip_special_tokens, std::int64_t min_tokens = 0)
       : decoder_(tokenizer, skip_special_tokens), stops_(stops), include_stop_(include_stop), early_(min_tokens) {}
 
-  /// The text that may be shown now. After a stop string there is none.
+  /// The text that can be emitted now; empty after a stop string.
   std::string push(std::int32_t id);
   /// The rest of the text.
   std::string finish();
@@ -48,7 +49,7 @@ class text_stream {
   text::stream_decoder decoder_;
   std::span<const std::string> stops_;
   bool include_stop_;
-  std::int64_t early_;         // tokens to come whose text no stop string ends
+  std::int64_t early_;         // remaining tokens whose text is exempt from stop strings
   std::size_t too_early_ = 0;  // characters of held_ that belong to such tokens
   std::string held_;
   std::optional<std::string> stop_;

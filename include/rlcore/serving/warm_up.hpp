@@ -1,4 +1,4 @@
-// The first pass of an engine.
+// Engine warm-up.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// Makes the first pass, which allocates what later ones use. Throws error if the engine breaks in it.
+/// Runs the first pass, which allocates the buffers of later ones. Throws error if the engine fails.
 inline void warm_up(generator& engine, const served_model& m) {
   rollout::job job;
   job.prompt = {m.eos_ids.front()}, job.max_new_tokens = 1;

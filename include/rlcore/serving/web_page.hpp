@@ -8,7 +8,7 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// One file of HTML that needs nothing else. Tokens have a colour between green (certain) and red (unlikely) and show
+/// One self-contained HTML file. Tokens have a colour between green (certain) and red (unlikely) and show
 /// their log-prob and the likely others. A second address, of a server started with --allowed-origins for this page,
 /// gives its answers beside those of this one.
 inline constexpr std::string_view web_page = R"html(<!doctype html>

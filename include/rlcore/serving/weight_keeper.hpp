@@ -1,4 +1,4 @@
-// The sets of weights of a server: the model's own, and with each adapter a model of its own.
+// Weight sets of a server: the base model, and one merged model per adapter.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// What an engine is built from. All engines of a server have the same; the thread outlives them.
+/// Shared parts of all engines of a server; the thread outlives them.
 struct engine_parts {
   engine_thread& thread;
   rollout::session_limits limits;
@@ -49,13 +49,13 @@ struct adapter_limits {
 };
 
 /// An adapter is added to a copy of the model's weights, which an engine of its own reads: its texts are those of the
-/// merged model to the bit, and no engine sees the keys and values of another. Engines take turns, a pass each.
-/// There may be more adapters than places: those that have not been asked for lately are away, and are read again from
-/// their folders when a request names them.
+/// merged model to the bit, and engines do not share a KV cache. Engines take turns, a pass each. There may be more
+/// adapters than places: the least recently used are evicted, and are read again from their folders when a request
+/// names them.
 template <class Device>
 class weight_keeper final : public weight_control {
  public:
-  /// Model and engine have to be those of shared.own. They and the context outlive the keeper, which outlives all
+  /// Model and engine must be those of shared.own. They and the context outlive the keeper, which outlives all
   /// requests.
   weight_keeper(context& shared, ranked_model<Device>& model, session_engine<Device>& engine, engine_parts parts,
                 adapter_limits limits)
@@ -158,7 +158,7 @@ class weight_keeper final : public weight_control {
       for (const auto& [name, weights] : shared_.adapters()) engine_of(*weights).forget_prefixes();
     });
   }
-  /// The server stops: what waits for weights is refused.
+  /// On shutdown: rejects calls that wait for weights.
   void refuse_waiting() {
     shared_.own->door.refuse();
     for (const auto& [name, weights] : shared_.adapters()) weights->door.refuse();
@@ -166,7 +166,7 @@ class weight_keeper final : public weight_control {
     for (const auto& one : asleep_) one->door.refuse();
   }
 
-  /// Ends all jobs of adapters of this moment.
+  /// Cancels all jobs of current adapters.
   void cancel_all() {
     const std::lock_guard lock(mutex_);
     for (holder* const one : living_) one->engine.cancel_all();
@@ -183,7 +183,7 @@ class weight_keeper final : public weight_control {
       if (!stays_closed) door.open();
     }
   };
-  /// Weights that a model is to have, see ranked_model::size().
+  /// New weights of a model, see ranked_model::size().
   struct new_weights {
     std::vector<float> values;
     bool bf16_embedding = false;
@@ -222,14 +222,14 @@ class weight_keeper final : public weight_control {
     }
   }
 
-  /// Sends adapters away until there is room for another one: of those without requests the one that was asked for the
-  /// longest time ago; if all have some, the one of all, when its requests have ended. Others for it wait meanwhile.
+  /// Evicts adapters until one more fits: the least recently used one without requests; if all have requests, the least
+  /// recently used of all once its requests have ended. New requests for it wait meanwhile.
   void make_room(const std::function<bool()>& connected) {
     while (present() >= limits_.places) {
       std::multimap<std::uint64_t, std::pair<std::string, std::shared_ptr<served_weights>>> all;  // by their last use
       for (const auto& one : shared_.adapters())
         if (!one.second->away) all.emplace(one.second->used, one);
-      if (all.empty()) {  // those that were unloaded still answer
+      if (all.empty()) {  // unloaded ones still answer
         if (connected && !connected()) throw client_gone();
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         continue;
@@ -255,7 +255,7 @@ class weight_keeper final : public weight_control {
     });
     held.away = true;
   }
-  /// What context::fetch promises.
+  /// Implements context::fetch.
   std::optional<gate::passage> fetch(const std::string& name, served_weights& served,
                                      const std::function<bool()>& connected) {
     const std::lock_guard lock(changing_);
@@ -311,8 +311,7 @@ class weight_keeper final : public weight_control {
     return &served == shared_.own.get() ? engine_ : holder_of(served).engine;
   }
 
-  /// Gives an engine other weights, when its requests have ended unless they are to be kept; those that come meanwhile
-  /// wait.
+  /// Replaces the weights of an engine once its requests have ended (unless they are kept); new requests wait.
   void exchange(ranked_model<Device>& model, session_engine<Device>& engine, served_weights& served,
                 const new_weights& weights, weights_origin origin, bool keep_running,
                 const std::function<bool()>& connected) {
@@ -333,7 +332,7 @@ class weight_keeper final : public weight_control {
   adapter_limits limits_;
   std::mutex changing_;  ///< one change at a time
   mutable std::mutex mutex_;
-  std::vector<holder*> living_;  ///< also those that are away, or were unloaded and still answer
+  std::vector<holder*> living_;  ///< including evicted ones, and unloaded ones that still answer
   std::vector<std::shared_ptr<served_weights>> asleep_;  // after living_, which their holders leave
 };
 

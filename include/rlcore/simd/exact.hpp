@@ -1,5 +1,5 @@
-// The vocabulary of token pieces for scalars, from core/elementary.hpp: float, double, and any type that overloads
-// these functions (dual numbers in tests).
+// Math functions of token pieces for scalars (exact_math), from core/elementary.hpp: float, double, and any type that
+// overloads these functions (dual numbers in tests).
 #pragma once
 
 #include <cmath>
@@ -58,10 +58,10 @@ struct exact_math {
     using std::sqrt;
     return sqrt(x);
   }
-  /// e^x - 1 - x >= 0 without the cancellation of writing it so: near 0 it is the series x^2/2 + x^3/6 + ...
+  /// e^x - 1 - x >= 0 without cancellation: near 0 it is the series x^2/2 + x^3/6 + ...
   template <class V>
   RLCORE_FN static V excess(const V& x) noexcept {
-    if (x > V(1e30f)) return expm1(x);  // infinity less infinity is no number
+    if (x > V(1e30f)) return expm1(x);  // inf - inf is NaN
     if (x > V(0.5f) || x < V(-0.5f) || x != x) return expm1(x) - x;
     V q = V(0);
     for (int k = 17; k >= 2; --k) q = (q * x + V(1)) / V(static_cast<float>(k));  // Horner of sum x^(k-2) 1/(2 3 ... k)

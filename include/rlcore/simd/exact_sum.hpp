@@ -1,4 +1,4 @@
-// A sum of doubles that is exact, hence independent of order: what makes reports equal to the bit for every split.
+// Exact, order-independent summation of doubles: makes reports bit-identical for every split.
 #pragma once
 
 #include <array>
@@ -17,14 +17,14 @@ class exact_sum;
 
 RLCORE_ALGORITHM_BEGIN
 
-/// The arithmetic of exact_sum. Out of line: it runs once per row, and inlining it is what reports would cost to
-/// compile.
+/// The arithmetic of exact_sum. Out of line: it runs once per row, and inlining it would dominate the compile time of
+/// reports.
 struct exact_arithmetic {
   /// Adds x.
   static void add(exact_sum& sum, double x) noexcept;
-  /// Adds what another sum holds.
+  /// Adds another sum.
   static void join(exact_sum& sum, const exact_sum& other) noexcept;
-  /// The sum, rounded to nearest even; infinite or NaN if one that was added is.
+  /// The sum, rounded to nearest even; infinite or NaN if an addend is.
   static double value(const exact_sum& sum) noexcept;
 
  private:
@@ -34,8 +34,8 @@ struct exact_arithmetic {
 RLCORE_ALGORITHM_END
 
 /// Sum of any number of doubles, rounded once at the end. Adding and merging are associative and commutative to the
-/// bit, so neither micro-batches nor threads nor ranks can be seen in the result. Infinities and NaN behave as in
-/// ordinary addition. About 3 ns per addition; 560 bytes.
+/// bit, so the result does not depend on micro-batches, threads or ranks. Infinities and NaN behave as in ordinary
+/// addition. About 3 ns per addition; 560 bytes.
 ///
 /// The value is sum_i digit[i] 2^(32 i - 1074); digits are signed and may exceed 32 bits until carries are propagated.
 class exact_sum {
@@ -44,7 +44,7 @@ class exact_sum {
 
   /// Adds x.
   RLCORE_FN void add(double x) noexcept { exact_arithmetic::add(*this, x); }
-  /// Adds what another sum holds.
+  /// Adds another sum.
   RLCORE_FN exact_sum& operator+=(const exact_sum& other) noexcept {
     exact_arithmetic::join(*this, other);
     return *this;
@@ -73,7 +73,7 @@ RLCORE_NOINLINE inline void exact_arithmetic::add(exact_sum& sum, double x) noex
   const std::uint64_t mantissa = (bits & ((std::uint64_t{1} << 52) - 1)) | (std::uint64_t{exponent != 0} << 52);
   const std::uint64_t position = exponent - (exponent != 0);
   const std::uint64_t shift = position & 31;
-  // Two's complement: 32 + 32 bits without a sign, the rest has it. No branch asks for the sign, which is random.
+  // Two's complement: 32 + 32 bits without a sign, the rest has it. No branch on the sign, which is random.
   const std::int64_t negative = -static_cast<std::int64_t>(bits >> 63);
   const std::int64_t m = (static_cast<std::int64_t>(mantissa) ^ negative) - negative;
   const std::uint64_t low = static_cast<std::uint64_t>(m) << shift;

@@ -1,4 +1,4 @@
-// The vocabulary of token pieces for packs. Branch-free polynomials; the errors stated here are the ones tested.
+// SIMD math functions of token pieces (fast_math): branch-free polynomials; the errors stated here are the ones tested.
 #pragma once
 
 #include <cmath>
@@ -129,7 +129,7 @@ struct fast_math {
     const auto tiny = near_zero(x);
     const auto [r, power] = reduce(x, tiny);
     const pack<T> square = r * r, q = horner(r, exp_constants<T>::wide);
-    // As in expm1, so that a piece which needs both pays once. Infinity less infinity is no number.
+    // As in expm1, so that a piece which needs both pays once. inf - inf is NaN.
     const pack<T> less_one = power.times_less_one(T(1) + multiply_add(square, q, r));
     return select(tiny, square * q, less_one - min(x, pack<T>(exp_constants<T>::highest)));
   }

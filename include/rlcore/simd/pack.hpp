@@ -1,8 +1,8 @@
-// A handful of lanes in one register: the type that token pieces are evaluated in.
+// SIMD register type pack<T>, in which token pieces are evaluated.
 //
-// Built on the compilers' vector extensions, so there is one text for every instruction set. The number of lanes
-// follows the predefined macros (wider packs than the machine's registers collapse), which is why everything here lives
-// in the namespace of the instruction set and never crosses a public boundary.
+// Built on the compilers' vector extensions, so one source serves every instruction set. The number of lanes follows
+// the predefined macros (packs wider than the machine's registers are slow), which is why everything here lives in the
+// namespace of the instruction set and never crosses a public boundary.
 #pragma once
 
 #include <cstddef>
@@ -82,8 +82,8 @@ struct pack {
   RLCORE_FN friend lane_mask<T> operator!=(pack a, pack b) noexcept { return {a.v != b.v}; }
 };
 
-/// a * b + c: one rounding in the namespaces avx512, avx2 and neon, two in base, whose machines may have no instruction
-/// for one. Spelled out, since nothing else between RLCORE_BEGIN and RLCORE_END is contracted.
+/// a * b + c: one rounding in the namespaces avx512, avx2 and neon, two in base, which may lack an FMA instruction.
+/// Spelled out, since nothing else between RLCORE_BEGIN and RLCORE_END is contracted.
 RLCORE_FN pack<float> multiply_add(pack<float> a, pack<float> b, pack<float> c) noexcept {
 #if defined(__clang__) && __has_builtin(__builtin_elementwise_fma) && \
     (RLCORE_REGISTER_BYTES > 16 || defined(__aarch64__))
@@ -134,7 +134,7 @@ RLCORE_FN void store(T* to, pack<T> p) noexcept {
   std::memcpy(to, &p.v, sizeof(p.v));
 }
 
-/// Values that lie `stride` elements apart: the slow road for transposed and interleaved storage.
+/// Values that lie `stride` elements apart: the slow path for transposed and interleaved storage.
 template <class T>
 RLCORE_FN pack<T> gather(const T* from, std::ptrdiff_t stride) noexcept {
   pack<T> p;
@@ -142,7 +142,7 @@ RLCORE_FN pack<T> gather(const T* from, std::ptrdiff_t stride) noexcept {
   return p;
 }
 
-/// a where the mask holds, else b, lane by lane; the other operand may be NaN or infinite.
+/// a where the mask holds, else b, lane by lane; the unselected operand may be NaN or infinite.
 template <class T>
 RLCORE_FN pack<T> choose(lane_mask<T> m, pack<T> a, pack<T> b) noexcept {
   return m.v ? a.v : b.v;

@@ -1,4 +1,4 @@
-// Sums of lanes in a fixed order.
+// Horizontal sums of SIMD lanes in a fixed order.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ RLCORE_FN pack<double> widen(HalfPack x) noexcept {
 #endif
 }
 
-/// The sum of all elements of a vector, the upper half onto the lower again and again.
+/// The sum of all elements of a vector, repeatedly adding the upper half to the lower.
 template <class V>
 RLCORE_FN auto sum_elements(V v) noexcept {
   constexpr std::size_t half = sizeof(v) / sizeof(v[0]) / 2;
@@ -40,7 +40,7 @@ RLCORE_FN auto sum_elements(V v) noexcept {
 
 /// The sum of all lanes in double.
 RLCORE_FN double sum_lanes(pack<double> p) noexcept { return sum_elements(p.v); }
-/// The same of floats.
+/// The same for floats.
 RLCORE_FN double sum_lanes(pack<float> p) noexcept {
   constexpr std::size_t half = pack<double>::lanes;
   return sum_lanes(widen(part_of<0>(p.v, std::make_index_sequence<half>{})) +

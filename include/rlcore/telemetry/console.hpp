@@ -1,4 +1,4 @@
-// What programs print. Of several ranks one speaks.
+// Console output; only rank 0 prints.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -21,17 +21,18 @@ inline bool& speaks() noexcept {
   thread_local bool yes = true;
   return yes;
 }
-/// From here on a failure is one rank's own, and parallel::launch() has chosen who tells it.
+/// True once ranks have started: a failure then belongs to one rank, and parallel::launch() selects the rank that
+/// reports it.
 inline bool& ranks_started() noexcept {
   static bool yes = false;
   return yes;
 }
 }  // namespace detail
 
-/// While it lives, say() prints nothing in this thread if `quiet`.
+/// Silences say() in this thread for the lifetime of the object if `quiet`.
 class silence {
  public:
-  /// Remembers whether this thread speaks; the destructor brings that back.
+  /// Saves the state of this thread; the destructor restores it.
   explicit silence(bool quiet = true) noexcept : before_(detail::speaks()) {
     if (quiet) detail::speaks() = false;
   }
@@ -46,24 +47,23 @@ class silence {
 /// Whether say() prints in this thread.
 inline bool speaks() noexcept { return detail::speaks(); }
 
-/// What messages of this process have in the place of keys: empty, or what the command line has. A program sets it
-/// before its ranks start.
+/// Option names used in messages: empty, or those of the command line. Set before the ranks start.
 inline typed_names& names_in_messages() {
   static typed_names names;
   return names;
 }
 
-/// The columns of the terminal that `out` is; 0 if it is none.
+/// The width of the terminal `out`; 0 if `out` is not a terminal.
 inline std::size_t terminal_columns(std::FILE* out) noexcept {
   winsize size{};
   return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-/// Lines that are longer than `columns` bytes are broken at blanks and go on behind two. Lines that begin with a blank
-/// stay as they are: tables, and commands that somebody copies. Fewer than 4 columns, as of no terminal, break nothing.
+/// Wraps lines longer than `columns` bytes at blanks, with an indent of two. Lines that begin with a blank (tables,
+/// commands to copy) are not wrapped. Fewer than 4 columns (no terminal): no wrapping.
 std::string fitted(std::string_view text, std::size_t columns);
 
-/// std::printf with names_in_messages(), in lines that fit the terminal, unless this thread is to be silent.
+/// std::printf with names_in_messages(), wrapped to the terminal; prints nothing in a silenced thread.
 [[gnu::format(printf, 1, 2)]] inline void say(const char* format, ...) {
   if (!speaks()) return;
   std::va_list arguments, again;

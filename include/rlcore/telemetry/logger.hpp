@@ -1,4 +1,4 @@
-// Where metrics go: the console, one JSON object per step in metrics.jsonl, TensorBoard's event files.
+// Metrics logger: the console, one JSON object per step in metrics.jsonl, TensorBoard event files.
 #pragma once
 
 #include <fcntl.h>
@@ -37,13 +37,13 @@ std::string json_line(std::int64_t step, const metrics& m);
 /// incomplete; any other damage throws format_error with the line. A file that does not exist has no rows.
 std::vector<metric_row> read_metric_rows(const std::filesystem::path& path);
 
-/// Takes the numbers of each step to the console, to metrics.jsonl and to event files.
+/// Writes the metrics of each step to the console, to metrics.jsonl and to event files.
 class logger {
  public:
   /// `names` as in trainer.logger: "console" prints, "tensorboard" writes event files (see tensorboard_folder()).
   /// Without "console", "file" and "tensorboard" everything goes to the console. folder/metrics.jsonl is always
   /// written, because the report needs it; an empty `folder` means no files. A run that continues after `resumed_step`
-  /// keeps the rows up to that step; a fresh run (negative) starts anew. The other rows stay in earlier(). A non-empty
+  /// keeps the rows up to that step; a fresh run (negative) starts anew. Dropped rows stay in earlier(). A non-empty
   /// `events_folder` also asks for event files. Throws file_error.
   logger(const std::vector<std::string>& names, const std::filesystem::path& folder, std::int64_t resumed_step = -1,
          const std::string& events_folder = {}, console_style style = console_style::automatic);
@@ -65,10 +65,10 @@ class logger {
   const std::filesystem::path& path() const noexcept { return path_; }
   /// The folder of the event files; empty if there are none.
   std::filesystem::path events() const { return tensorboard_ ? tensorboard_->folder() : std::filesystem::path(); }
-  /// Where the rows are that were in metrics.jsonl and are not of this run: those of an earlier run, or of steps behind
-  /// that from which this one goes on. metrics.1.jsonl, or the next number that is free; empty if there were none.
+  /// The file with rows moved out of metrics.jsonl: those of an earlier run, or of steps after the resumed one.
+  /// metrics.1.jsonl, or the next free number; empty if no rows were moved.
   const std::filesystem::path& earlier() const noexcept { return earlier_; }
-  /// Where the event files of an earlier run are; empty if there were none.
+  /// The folder of an earlier run's event files; empty if it had none.
   std::filesystem::path earlier_events() const {
     return tensorboard_ ? tensorboard_->earlier() : std::filesystem::path();
   }
@@ -89,7 +89,7 @@ class logger {
   void append(const std::string& text) {
     if (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0) fail("write");
   }
-  /// Writes the file anew with all rows.
+  /// Rewrites the file with all rows.
   void write_all();
   /// Overwrites the announced row in one call, so the file holds one of the two rows at every moment.
   void replace(std::string line);

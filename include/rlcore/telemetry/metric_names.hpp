@@ -10,7 +10,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// {a,b} stands for one of the words, <x> for any.
+/// In names, {a,b} matches one of the words, <x> any.
 struct metric_definition {
   std::string_view name, unit, definition;
 };
@@ -135,7 +135,7 @@ std::string metrics_markdown();
 
 namespace detail {
 
-/// How a text relates to a pattern; `never`: nor does what is left of it behind some of its characters.
+/// Result of matching a text with a pattern; `never`: no suffix of the text matches either.
 enum class covering { no, yes, never };
 
 /// Whether `pattern` covers `text`: <this> stands for one character or more, {this,that} for one of the words. The time
@@ -209,7 +209,7 @@ RLCORE_INLINE covering covers(std::string_view pattern, std::string_view text) {
   if (any) {
     for (std::size_t n = 1; n <= rest.size(); ++n)
       if (const covering c = covers(tail, rest.substr(n)); c != covering::no) return c;
-    return covering::never;  // a longer text in the place of an earlier <this> leaves this one fewer places
+    return covering::never;  // a longer match of an earlier <this> leaves less text for this one
   }
   std::string_view words = pattern.substr(open + 1, close - open - 1);
   while (!words.empty()) {

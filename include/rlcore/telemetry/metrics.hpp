@@ -1,4 +1,4 @@
-// The named numbers of one step, in the order in which they were set, and how lists of them become one.
+// Metrics of one step: named numbers in insertion order, and their reduction over micro-batches.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class metrics {
 
   /// Is there a number of this name?
   bool contains(std::string_view name) const noexcept { return find(name) != nullptr; }
-  /// The number as a double; NaN if there is none of this name.
+  /// The number as a double; NaN if it does not exist.
   double get(std::string_view name) const noexcept {
     const number* x = find(name);
     if (x == nullptr) return std::numeric_limits<double>::quiet_NaN();
@@ -65,7 +65,7 @@ class metrics {
   std::vector<std::pair<std::string, number>> entries_;
 };
 
-/// The numbers of one step as they stand in a log.
+/// The metrics of one step as logged.
 struct metric_row {
   std::int64_t step = 0;
   metrics values;
@@ -86,8 +86,8 @@ inline std::string console_line(std::int64_t step, const metrics& m) {
   return line;
 }
 
-/// Numbers of several micro-batches or updates as one: the largest if the name contains "max", the smallest if it
-/// contains "min", else the arithmetic mean in the given order (verl's rule). NaN for no number.
+/// Reduces the numbers of several micro-batches or updates: the largest if the name contains "max", the smallest if it
+/// contains "min", else the arithmetic mean in the given order (verl's rule). NaN for an empty list.
 double reduce_metric(std::string_view name, std::span<const double> xs);
 
 /// Tokens per second of a rank: perf/throughput.

@@ -10,7 +10,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Resident memory of this process in GiB; 0 where the system does not tell (/proc/self/statm).
+/// Resident memory of this process in GiB; 0 if the system does not report it (/proc/self/statm).
 inline double resident_memory_gib() {
   std::ifstream file("/proc/self/statm");
   long long total = 0, resident = 0;

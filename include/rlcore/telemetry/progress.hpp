@@ -1,4 +1,4 @@
-// A live line on the terminal: step, phase, time left. Silent where stderr is no terminal.
+// Progress line on the terminal: step, phase, time left. Prints nothing if stderr is not a terminal.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -24,7 +24,7 @@ std::string duration_text(double seconds);
 std::string progress_line(std::int64_t step, std::int64_t total, std::string_view phase, std::size_t done,
                           std::size_t of, double seconds_left);
 
-/// The line itself; it is drawn at most every 100 ms while a phase goes on.
+/// The progress line, drawn at most every 100 ms within a phase.
 class progress {
  public:
   /// Draws on `out`; by default only if it is a terminal.
@@ -41,11 +41,11 @@ class progress {
     total_ = total;
     started_ = clock::now();
   }
-  /// What is going on inside the current step; `of` = 0 if it cannot be counted.
+  /// Sets the phase of the current step; `of` = 0 if it cannot be counted.
   void phase(std::string_view name, std::size_t done, std::size_t of);
   /// Step `step` is done: the time left follows from the mean time of the steps since start().
   void step_done(std::int64_t step);
-  /// How far the run is, as the line shows it.
+  /// Progress of the run as shown by the line.
   run_pace pace() const { return {total_, step_ > first_ ? std::max(0.0, seconds_left(clock::now())) : -1}; }
   /// Wipes the line.
   void finish();
@@ -96,7 +96,7 @@ RLCORE_INLINE void progress::phase(std::string_view name, std::size_t done, std:
   if (!live_) return;
   const clock::time_point now = clock::now();
   const bool same = name == phase_;
-  if (same && done != of && now - drawn_ < std::chrono::milliseconds(100)) return;  // often enough for an eye
+  if (same && done != of && now - drawn_ < std::chrono::milliseconds(100)) return;  // fast enough for a display
   phase_ = name;
   draw(progress_line(std::min(step_ + 1, total_), total_, phase_, done, of, seconds_left(now)));
   drawn_ = now;

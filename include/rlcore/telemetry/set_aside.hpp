@@ -1,4 +1,4 @@
-// The files of an earlier run make room for those of the next one, and stay.
+// Moves the files of an earlier run aside.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What the console shows of a step: a table for a person at a terminal, verl's lines for programs that read them.
+// Console output of a step: a compact table on a terminal, verl's lines otherwise.
 #pragma once
 
 #include <unistd.h>
@@ -28,7 +28,7 @@ enum class console_style {
   verl        ///< one line with all metrics
 };
 
-/// The style that the words of rlcore.console name; automatic for none.
+/// The style named by rlcore.console; automatic for any other word.
 inline console_style named_console_style(std::string_view word) noexcept {
   return word == "short" ? console_style::brief : word == "verl" ? console_style::verl : console_style::automatic;
 }

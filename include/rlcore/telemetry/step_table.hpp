@@ -1,4 +1,4 @@
-// The steps of a run as a table for a person: one line of less than 80 columns for each.
+// Compact step table for the terminal: one line of less than 80 columns per step.
 #pragma once
 
 #include <algorithm>
@@ -16,34 +16,34 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// How far a run is: its steps, and the seconds until it ends (negative: not known yet).
+/// Progress of a run: its steps, and the seconds left (negative: not known yet).
 struct run_pace {
   std::int64_t total_steps = 0;
   double seconds_left = -1;
 };
 
 /// A real number in at most `width` letters: `decimals` digits behind the point, fewer if there is no room, and powers
-/// of ten for what would show as 0.
+/// of ten for values that would show as 0.
 std::string column_number(double x, int decimals, int width);
 
 /// Seconds in at most six letters: "0.42s", "12.3s", "5m07s", "3h20m", "5d03h", "120d".
 std::string column_seconds(double seconds);
 
-/// A count in at most six letters: "987", "1.23k", "45.6k", "1.23M"; "-" for what is none.
+/// A count in at most six letters: "987", "1.23k", "45.6k", "1.23M"; "-" if it is not a count.
 std::string column_count(double x);
 
-/// Headings stand above the first line, again after every 20 lines, and when a column comes or changes.
+/// Prints headings above the first line, after every 20 lines, and when a column is added or changes.
 class step_table {
  public:
-  /// The line of a step with its end, and below it what was validated. A row without a step (a validation before the
-  /// first) has the latter alone. Nothing for a row with neither.
+  /// The line of a step with its line end, followed by its validation lines. A row without a step (a validation before
+  /// the first) has only the latter. Empty for a row with neither.
   std::string lines(std::int64_t step, const metrics& m, const run_pace& pace) {
     return (m.contains("timing_s/step") ? step_lines(step, m, pace) : std::string()) + validation_lines(m);
   }
 
  private:
   enum class unit { real, count };
-  /// What a column may show: the first of these metrics that a row has.
+  /// Candidates of a column: the first of these metrics that a row has is shown.
   struct source {
     std::string_view heading, metric;
   };
@@ -75,7 +75,7 @@ class step_table {
     return std::string(1 + (width > text.size() ? width - text.size() : 0), ' ') + std::string(text);
   }
 
-  /// Takes the columns that the row has; true if one is new or shows something else than before.
+  /// Selects the columns present in the row; true if one is new or shows a different metric than before.
   bool find_columns(const metrics& m);
 
   std::string step_lines(std::int64_t step, const metrics& m, const run_pace& pace);

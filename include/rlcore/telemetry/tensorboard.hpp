@@ -101,8 +101,7 @@ inline std::string version_event(double wall_time) {
   return detail::message_writer().real(1, wall_time).bytes(3, "brain.Event:2").text();
 }
 
-/// Event{wall_time, step = 2, session_log = 7 {status = 1: START}}: what earlier files say of this step and of later
-/// ones no longer counts.
+/// Event{wall_time, step = 2, session_log = 7 {status = 1: START}}: revokes this and later steps of earlier files.
 std::string start_event(double wall_time, std::int64_t step);
 
 /// Event{wall_time, step, summary = 5 {value = 1 {tag = 1, simple_value = 2}, ...}}: all numbers of a step, as floats.

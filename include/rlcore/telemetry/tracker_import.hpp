@@ -1,4 +1,4 @@
-// Trackers that are not written to: the commands that send a run's metrics.jsonl there.
+// Experiment trackers without direct support: commands that import a run's metrics.jsonl.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ std::string shell_word(std::string_view text);
 }  // namespace detail
 
 /// A command that sends the rows of `metrics`, the path of a metrics.jsonl, to `tracker` as the run `name` of
-/// `project`; it needs the tracker's Python package. Empty for a tracker that it is not known for.
+/// `project`; it needs the tracker's Python package. Empty for an unknown tracker.
 std::string tracker_import(std::string_view tracker, std::string_view metrics, std::string_view project,
                            std::string_view name);
 

@@ -1,4 +1,4 @@
-// A view whose number of dimensions is known only when the program runs.
+// Tensor view whose rank is known only at run time.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 RLCORE_BEGIN
 
-/// What as_view makes of containers like xt::xarray. Converts to view<T, Rank> (or view<const T, Rank>); the conversion
+/// Result of as_view for containers like xt::xarray. Converts to view<T, Rank> (or view<const T, Rank>); the conversion
 /// throws std::invalid_argument unless the container has Rank dimensions. Up to 8 dimensions, never allocates.
 template <class T>
 struct any_rank_view {
@@ -25,7 +25,7 @@ struct any_rank_view {
   extents<most_dimensions> shape{};
   extents<most_dimensions> stride{};
 
-  /// The same elements with the number of dimensions in the type.
+  /// The same elements with the rank in the type.
   template <std::size_t Rank>
   view<T, Rank> as() const {
     if (dimension != Rank) {

@@ -1,4 +1,4 @@
-// Owning memory of a device: move-only, typed by the device it lives on.
+// Owning device buffer: move-only, typed by its device.
 #pragma once
 
 #include <concepts>
@@ -18,16 +18,16 @@
 
 RLCORE_BEGIN
 
-/// The memory of a device, as far as buffers need it. upload reads and download writes host memory.
+/// The memory interface of a device that buffers need. upload reads and download writes host memory.
 template <class D>
 concept memory_device = requires(D& d, void* p, const void* q, std::size_t bytes) {
   { D::host_readable } -> std::convertible_to<bool>;  // may the host dereference this memory?
-  { d.allocate(bytes) } -> std::same_as<void*>;       // aligned to 64 bytes or more; throws if there is none
+  { d.allocate(bytes) } -> std::same_as<void*>;       // aligned to 64 bytes or more; throws if out of memory
   d.release(p);                                       // throws nothing
   d.upload(p, q, bytes);
   d.download(p, q, bytes);
   d.fill_zero(p, bytes);
-  d.wait();  // until everything asked for so far is done
+  d.wait();  // until all queued work is done
 };
 
 /// `size` elements of trivially copyable type T in the memory of `device`, which must outlive the buffer; their values
@@ -50,7 +50,7 @@ class buffer {
       : device_(std::exchange(other.device_, nullptr)),
         data_(std::exchange(other.data_, nullptr)),
         size_(std::exchange(other.size_, 0)) {}
-  /// Frees what it held.
+  /// Frees the memory.
   buffer& operator=(buffer&& other) noexcept {
     buffer taken(std::move(other));
     std::swap(device_, taken.device_);

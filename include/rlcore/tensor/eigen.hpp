@@ -1,4 +1,4 @@
-// Eigen's dense objects as views: whatever has its elements in memory at regular distances, in either storage order.
+// Views of Eigen's dense objects: any with elements in memory at regular strides, in either storage order.
 #pragma once
 
 #include <Eigen/Core>
@@ -12,7 +12,7 @@
 
 RLCORE_BEGIN
 
-/// Takes what derives from Eigen's dense base, and nothing else.
+/// Accepts only types derived from Eigen::DenseBase.
 template <class Derived>
 void accept_eigen_dense(const Eigen::DenseBase<Derived>&);  // never defined
 
@@ -22,7 +22,7 @@ concept eigen_dense = requires(const X& x) {
   rlcore::accept_eigen_dense(x);
 };
 
-/// Matrix, Array, Map, Ref, Block, Diagonal, Transpose, ...: objects with elements of their own or somebody else's.
+/// Matrix, Array, Map, Ref, Block, Diagonal, Transpose, ...: objects that own or reference their elements.
 template <class X>
 concept eigen_strided = eigen_dense<X> &&(int{X::Flags} & int{Eigen::DirectAccessBit}) != 0;
 
@@ -55,7 +55,7 @@ struct tensor_traits<X> {
   RLCORE_FN static auto view_of(const X& x) noexcept { return view_at(x.data(), x); }
 };
 
-/// Sums, products, maps of functions: there is nothing to point to.
+/// Sums, products, maps of functions: expressions have no memory to point to.
 template <eigen_dense X>
 requires(!eigen_strided<X>) struct tensor_traits<X> {
   static constexpr bool borrowed = true;

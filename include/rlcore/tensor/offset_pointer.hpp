@@ -1,4 +1,4 @@
-// A pointer into an array of which only a part is in memory.
+// Pointer into an array that is only partly in memory.
 #pragma once
 
 #include <cstddef>

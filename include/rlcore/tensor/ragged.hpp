@@ -1,4 +1,4 @@
-// Rows of different length, one after the other: values and offsets, no padding.
+// Ragged (packed) rows: values and offsets (cu_seqlens), no padding.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct ragged {
   std::size_t rows() const noexcept { return offsets.size() - 1; }
   /// Number of values in all rows together.
   std::size_t size() const noexcept { return values.size(); }
-  /// True if there is no row; a ragged of rows without values is not empty.
+  /// True without rows; a ragged of rows without values is not empty.
   bool empty() const noexcept { return rows() == 0; }
   /// Row i; i is not checked.
   std::span<const T> row(std::size_t i) const noexcept { return std::span(values).subspan(begin(i), length(i)); }
@@ -46,7 +46,7 @@ struct ragged {
     values.insert(values.end(), row.begin(), row.end());
     offsets.push_back(static_cast<std::int32_t>(values.size()));
   }
-  /// Memory for so many rows and values.
+  /// Reserves memory for this many rows and values.
   void reserve(std::size_t rows, std::size_t values_in_all) {
     offsets.reserve(rows + 1);
     values.reserve(values_in_all);

@@ -1,4 +1,4 @@
-// The standard library's contiguous containers as views.
+// Views of std::span, std::vector and std::array.
 #pragma once
 
 #include <array>
@@ -58,7 +58,7 @@ struct tensor_traits<std::array<T, N>> {
   }
 };
 
-/// [rows, cols], row-major and contiguous, of memory that the caller vouches for.
+/// [rows, cols], row-major and contiguous, of raw memory; its size is not checked.
 template <class T>
 requires std::is_object_v<T> matrix_view<T> matrix(T* pointer, extent_t rows, extent_t cols) {
   if (rows < 0 || cols < 0)

@@ -1,4 +1,4 @@
-// A buffer with a shape.
+// Owning tensor: a device buffer with a shape.
 #pragma once
 
 #include <cstddef>

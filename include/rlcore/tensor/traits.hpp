@@ -51,8 +51,8 @@ RLCORE_FN auto as_view(X&& x) {
   }
 }
 
-/// The same for a known number of dimensions, which is checked: while compiling where the container's type tells its
-/// number of dimensions, with std::invalid_argument otherwise (xt::xarray).
+/// The same for a given rank, which is checked: at compile time if the container's type has a static rank, else it
+/// throws std::invalid_argument (xt::xarray).
 template <std::size_t Rank, class X>
 RLCORE_FN auto as_view(X&& x) {
   auto v = rlcore::as_view(static_cast<X&&>(x));
@@ -72,7 +72,7 @@ RLCORE_FN auto as_view(X&& x) {
 RLCORE_ALGORITHM_BEGIN
 namespace tensor_views {
 
-/// A view whose type tells its number of dimensions, as it is; any other as the vector that it has to be.
+/// A view with a static rank as it is; any other converted to a vector (rank 1).
 template <class V>
 RLCORE_FN auto vector_of(const V& v) {
   if constexpr (requires { V::rank; })
@@ -80,7 +80,7 @@ RLCORE_FN auto vector_of(const V& v) {
   else
     return v.template as<1>();
 }
-/// f(v); of a view that learns its number of dimensions at run time, as the vector or the matrix that it has to be.
+/// f(v); a view with a run-time rank is first converted to the vector or matrix that it must be.
 template <class V, class F>
 RLCORE_FN void with_vector_or_matrix(const V& v, F f) {
   if constexpr (requires { V::rank; })

@@ -1,4 +1,4 @@
-// The one tensor that every objective sees: pointer, extents and strides of host memory somebody else owns.
+// Non-owning strided tensor view, the input of every objective: pointer, extents and strides of host memory.
 #pragma once
 
 #include <array>
@@ -59,10 +59,10 @@ struct view {
   }
 };
 
-/// A vector [n] in memory that somebody else owns, with any stride.
+/// A non-owning vector [n] with any stride.
 template <class T>
 using vector_view = view<T, 1>;
-/// A matrix [rows, columns] in memory that somebody else owns, with any strides.
+/// A non-owning matrix [rows, columns] with any strides.
 template <class T>
 using matrix_view = view<T, 2>;
 

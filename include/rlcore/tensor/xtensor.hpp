@@ -1,4 +1,4 @@
-// xtensor's containers, adaptors and strided views as views.
+// Views of xtensor's containers, adaptors and strided views.
 #pragma once
 
 // Since 0.26 the headers lie in folders.
@@ -56,8 +56,8 @@ inline constexpr bool xtensor_borrowed<xt::xfixed_adaptor<EC, S, L, SH, Tag>> = 
 template <class P, class A>
 inline constexpr bool xtensor_borrowed<xt::xbuffer_adaptor<P, xt::no_ownership, A>> = true;
 
-/// Rank as in the type; any_rank_view for xt::xarray and other types that learn it at run time, whose conversion to a
-/// view checks it. Throws std::invalid_argument for mutable views that show one element several times (stride 0).
+/// Rank as in the type; any_rank_view for xt::xarray and other types with a run-time rank, whose conversion to a view
+/// checks it. Throws std::invalid_argument for mutable views that show one element several times (stride 0).
 template <xtensor_strided X>
 struct tensor_traits<X> {
  private:
@@ -94,7 +94,7 @@ struct tensor_traits<X> {
   static auto view_of(const X& x) { return view_at(x.data() + x.data_offset(), x); }
 };
 
-/// Functions of arrays, broadcasts, views by lists of indices: there is nothing regular to point to.
+/// Functions of arrays, broadcasts, views by lists of indices: they have no regularly strided memory.
 template <xtensor_expression X>
 requires(!xtensor_strided<X>) struct tensor_traits<X> {
   static constexpr bool borrowed = true;

@@ -1,4 +1,4 @@
-// Added tokens: whole strings that are cut out of a text before anything else happens to it.
+// Added tokens: strings that are split off before normalization and BPE.
 #pragma once
 
 #include <algorithm>
@@ -21,14 +21,14 @@ namespace text {
 struct added_token {
   std::int32_t id = 0;
   std::string content;
-  bool single_word = false;  ///< only between characters that are not of a word
-  bool lstrip = false;       ///< takes the white space to its left with it
-  bool rstrip = false;       ///< takes the white space to its right with it
-  bool normalized = true;    ///< searched in the normalised text instead of the raw one
-  bool special = false;      ///< a control token: skipped when decoding for people
+  bool single_word = false;  ///< matches only between non-word characters
+  bool lstrip = false;       ///< includes white space to its left
+  bool rstrip = false;       ///< includes white space to its right
+  bool normalized = true;    ///< matched in the normalised text instead of the raw one
+  bool special = false;      ///< a control token: skipped with skip_special_tokens
 };
 
-/// Finds added tokens in a text: leftmost first, of those the longest, as Hugging Face's tokenizers do.
+/// Finds added tokens in a text: leftmost-longest, as Hugging Face's tokenizers do.
 class added_token_finder {
  public:
   /// Adds a token that is written `spelling` in the text searched.

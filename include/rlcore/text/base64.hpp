@@ -1,4 +1,4 @@
-// Bytes as text: base64 (RFC 4648).
+// Base64 encoding and decoding (RFC 4648).
 #pragma once
 
 #include <array>
@@ -17,11 +17,11 @@ namespace text {
 
 inline constexpr std::string_view base64_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The text of bytes, with `=` at its end.
+/// Encodes bytes, with `=` padding.
 std::string to_base64(std::span<const unsigned char> bytes);
 
-/// The bytes of a text; white space counts for nothing and `=` may be missing. Unset for any other character, and where
-/// the text ends within a byte.
+/// Decodes a text; ignores white space, and `=` may be missing. Unset for any other character, and if the text ends
+/// within a byte.
 std::optional<std::vector<unsigned char>> from_base64(std::string_view text);
 
 }  // namespace text

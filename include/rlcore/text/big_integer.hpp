@@ -1,4 +1,4 @@
-// JSON integers that 64 bits do not hold: rows keep their digits, as Python does.
+// JSON integers beyond 64 bits; keeps their digits, as Python does.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ std::string integer_digits(const Json& value) {
 
 namespace detail {
 
-/// What nlohmann's parser makes of a text, an integer beyond 64 bits as its digits; false for what is not JSON.
+/// Parses a text with nlohmann's parser, keeping the digits of integers beyond 64 bits; false for invalid JSON.
 bool read_exact_json(std::string_view json, nlohmann::json& value);
 bool read_exact_json(std::string_view json, nlohmann::ordered_json& value);
 
@@ -52,10 +52,10 @@ Json parse_exact_json(std::string_view json, const std::string& where) {
   check_json_depth<Error>(json, where);
   Json value;
   if (detail::read_exact_json(json, value)) return value;
-  return parse_json<Error, Json>(json, where);  // which says what is wrong
+  return parse_json<Error, Json>(json, where);  // throws with the reason
 }
 
-/// The same for text that may be something else than JSON: a discarded value instead of an exception.
+/// The same for text that may not be JSON: returns a discarded value instead of throwing.
 template <class Json>
 Json try_parse_exact_json(std::string_view json) {
   Json value;

@@ -15,7 +15,7 @@ namespace text {
 /// Merge rules (left, right) -> merged, in order of rank: byte pair encoding (Gage 1994; Sennrich et al. 2016).
 class bpe_merges {
  public:
-  /// What a pair of symbols is merged to, and when.
+  /// The result and rank of a merge.
   struct rule {
     std::int32_t rank = -1;  ///< -1: no rule
     std::int32_t merged = -1;
@@ -34,7 +34,7 @@ class bpe_merges {
   /// The rule for a pair; rank -1 when there is none.
   rule find(std::int32_t left, std::int32_t right) const noexcept;
 
-  /// Merges `symbols` until no rule applies: always the lowest rank, of those the leftmost. O(n log n) for long words.
+  /// Merges `symbols` until no rule applies: always the lowest rank, ties leftmost. O(n log n) for long words.
   void apply(std::vector<std::int32_t>& symbols) const;
 
  private:

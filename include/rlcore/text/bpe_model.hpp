@@ -21,7 +21,7 @@
 RLCORE_BEGIN
 namespace text {
 
-/// Ids beyond this one are refused: tables have a place for each id, and no published vocabulary has a tenth of these.
+/// The largest accepted id: tables have an entry per id, and no published vocabulary has a tenth of this.
 inline constexpr std::int32_t largest_token_id = (1 << 22) - 1;
 
 /// Byte pair encoding of one word, over bytes (byte-level) or over characters with fallback to bytes <0xNN>.

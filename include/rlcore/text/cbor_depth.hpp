@@ -1,4 +1,4 @@
-// How deep a CBOR value nests, found without recursion.
+// CBOR nesting depth check without recursion.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ RLCORE_BEGIN
 namespace text {
 
 /// Whether the first CBOR value (RFC 8949) of `bytes` nests lists, maps and strings of pieces deeper than `limit`.
-/// Pieces count as well, though a piece may have none itself: a reader may find that out too late. What is no CBOR is
-/// walked as far as it goes. Linear.
+/// Nested string pieces count too, although they are invalid: a reader may detect this too late. Invalid CBOR is
+/// scanned as far as possible. Linear time.
 inline bool cbor_nests_deeper(std::string_view bytes, std::size_t limit) {
   constexpr std::uint64_t endless = std::numeric_limits<std::uint64_t>::max();  // until a break
   std::vector<std::uint64_t> left;                                              // values, in each that is open
@@ -44,7 +44,7 @@ inline bool cbor_nests_deeper(std::string_view bytes, std::size_t limit) {
       if (n > bytes.size() - at) return false;
       at += static_cast<std::size_t>(n);
     }
-    // A value has ended, and with it those whose last it was.
+    // A value has ended, and every container whose last value it was.
     while (!left.empty() && left.back() != endless && --left.back() == 0) left.pop_back();
     if (left.empty()) return false;
   }

@@ -1,4 +1,4 @@
-// Chat templates that are built in, in Jinja: for folders that we create, and for models without a template.
+// Built-in Jinja chat templates: for new model folders, and for models without a template.
 #pragma once
 
 #include <array>
@@ -42,10 +42,10 @@ inline constexpr std::string_view parted_content = R"({%- if turn.content is str
 {{- '<|vision_start|><|image_pad|><|vision_end|>' }}
 {%- elif 'text' in part %}{{- part.text }}{%- endif %}{%- endfor %}{%- endif %})";
 
-/// What parted_content counts by.
+/// The counters of parted_content.
 inline constexpr std::string_view count_pictures = "{%- set seen = namespace(pictures=0) %}";
 
-/// The turns with nothing but their frame.
+/// The turns with only their frame.
 inline std::string framed_turns(std::string_view content) {
   return R"({%- for turn in messages %}{{- '<|im_start|>' + turn.role + '\n' }})" + std::string(content) +
          R"({{- '<|im_end|>\n' }}{%- endfor %})";
@@ -56,7 +56,7 @@ std::string turns_with_tools(std::string_view assistant, std::string_view conten
 
 std::string assistant_without_thinking(std::string_view content = text_content);
 
-/// An assistant's turn whose thoughts stand in reasoning_content or in the content; `shown` is a Jinja condition.
+/// An assistant turn with thoughts in reasoning_content or in the content; `shown` is a Jinja condition.
 std::string assistant_with_thinking(std::string_view shown);
 
 /// Finds the last question: the last message of the user that is not a tool's answer; without one, the last message.
@@ -67,7 +67,7 @@ inline constexpr std::string_view last_question =
   and not (turn.content.startswith('<tool_response>') and turn.content.endswith('</tool_response>')) %}
 {%- set seen.found = true %}{%- set seen.last = messages | length - 1 - loop.index0 %}{%- endif %}{%- endfor %})";
 
-/// The open header of the assistant's next turn, with what stands behind it.
+/// The open header of the assistant's next turn and the text after it.
 inline std::string open_turn(std::string_view thoughts = "") {
   return "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}" + std::string(thoughts) + "{%- endif %}";
 }

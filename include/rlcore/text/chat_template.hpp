@@ -1,5 +1,5 @@
-// Conversations written as the text that a chat model was trained on. Jinja is slow to compile: with RLCORE_COMPILED it
-// is that of src/text.cpp.
+// Chat templates: render conversations as model input text. Jinja is slow to compile: with RLCORE_COMPILED it is that
+// of src/text.cpp.
 #pragma once
 
 #include <filesystem>
@@ -19,9 +19,9 @@
 RLCORE_BEGIN
 namespace text {
 
-/// Bytes [begin, end) of a rendered conversation that the assistant wrote: what stands inside {% generation %} tags,
-/// or, in a template without, what follows the open header of its turn (the text of add_generation_prompt) up to and
-/// including the end mark; the line end behind it is the template's.
+/// Bytes [begin, end) of a rendered conversation that the assistant wrote: the text inside {% generation %} tags, or,
+/// without such tags, the text after the open header of its turn (the text of add_generation_prompt) up to and
+/// including the end mark; the line end after it belongs to the template.
 using written_bytes = jinja::byte_range;
 
 /// A chat template in Jinja, rendered as transformers renders it. Cheap to copy, usable by many threads at once.
@@ -40,27 +40,27 @@ class chat_template {
   /// A family by name, as its models were published. Throws config_error for an unknown name.
   static chat_template named(std::string_view family);
 
-  /// What a setting asks for: the folder's own template if it is empty, else Jinja text, the path of a file with it, or
+  /// The template of a setting: the folder's own template if it is empty, else Jinja text, the path of a Jinja file, or
   /// a family. `key` names the setting in messages. Throws file_error, format_error, config_error.
   static chat_template chosen(const std::string& setting, const std::filesystem::path& folder, const std::string& key);
 
   /// The Jinja text.
   const std::string& source() const noexcept;
 
-  /// Whether tools have a place in this template.
+  /// Does the template use tools?
   bool has_tools() const;
 
-  /// Whether enable_thinking means something to this template.
+  /// Does the template use enable_thinking?
   bool has_thinking() const;
 
-  /// Whether a content may stand in parts: one that is a single text is then written as the text alone is.
+  /// Does the template accept content in parts? A single text part is then rendered like plain text.
   bool takes_parts() const;
 
-  /// The conversation as text. Throws std::invalid_argument without messages; data_error for a message, a tool call or
-  /// reasoning that the template would drop, and for what it refuses itself; config_error for such options.
+  /// The conversation as text. Throws std::invalid_argument without messages; data_error for a message, tool call or
+  /// reasoning that the template would drop or rejects; config_error for such options.
   std::string render(std::span<const message> messages, const render_options& options = {}) const;
-  /// The same; `written` receives where the assistant's turns stand, in order. Throws data_error where that cannot be
-  /// told.
+  /// The same; `written` receives the byte ranges of the assistant's turns, in order. Throws data_error if they cannot
+  /// be determined.
   std::string render(std::span<const message> messages, const render_options& options,
                      std::vector<written_bytes>& written) const;
 

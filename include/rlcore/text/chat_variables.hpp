@@ -1,4 +1,4 @@
-// What a chat template sees: messages, tools, options and special tokens as values of Jinja.
+// Jinja variables of a chat template: messages, tools, options and special tokens.
 #pragma once
 
 #include <filesystem>
@@ -26,7 +26,7 @@ jinja::dictionary special_token_texts(const std::filesystem::path& folder);
 /// A content in parts: [{"type": "image"}, {"type": "text", "text": ...}].
 jinja::value parts_value(std::span<const message_part> parts);
 
-/// A message as transformers hands it over: reasoning_content is also called thinking, which some templates read.
+/// A message as transformers passes it; reasoning_content is also available as thinking, which some templates read.
 jinja::value message_value(const message& m);
 
 /// All variables of a rendering.

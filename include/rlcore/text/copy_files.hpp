@@ -1,4 +1,4 @@
-// Files of a model folder about texts and pictures, copied without looking into them.
+// Copies tokenizer, chat template and processor files of a model folder unchanged.
 #pragma once
 
 #include <filesystem>

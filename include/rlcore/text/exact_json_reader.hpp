@@ -37,7 +37,7 @@ class exact_json_reader final : public nlohmann::json_sax<Json> {
   bool end_array() override { return open_.pop_back(), true; }
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
 
-  /// The whole value, after the text has been read.
+  /// The parsed value.
   Json take() { return std::move(root_); }
 
  private:

@@ -1,4 +1,4 @@
-// What may stand where a file is to be read.
+// Checks that an input path is a regular file.
 #pragma once
 
 #include <sys/stat.h>
@@ -12,9 +12,9 @@
 RLCORE_BEGIN
 namespace text {
 
-/// Throws file_error if `path` is a named pipe, a device or a socket: to read one may wait without end, or never end.
-/// A pipe that this process was given open may be read: /dev/stdin, and /dev/fd/N of the shell's `<(command)`. Opens
-/// nothing; what does not exist, and a folder, is for the opener to refuse.
+/// Throws file_error if `path` is a named pipe, a device or a socket: reading may block forever or never end. Accepts
+/// pipes that this process inherited: /dev/stdin, and /dev/fd/N of the shell's `<(command)`. Opens nothing; missing
+/// files and folders fail when opened.
 inline void check_input_kind(const std::filesystem::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) return;

@@ -1,4 +1,4 @@
-// Messages of a conversation.
+// Chat messages.
 #pragma once
 
 #include <algorithm>
@@ -22,16 +22,16 @@ namespace text {
 struct tool_call {
   std::string name;
   nlohmann::ordered_json arguments;  ///< usually an object; a string is JSON text already
-  nlohmann::ordered_json further{};  ///< an object of what else the call has, such as its id, or null
+  nlohmann::ordered_json further{};  ///< an object with further fields of the call, such as its id, or null
 };
 
-/// A part of a message: a text, or the place of a picture.
+/// A part of a message: a text or an image placeholder.
 struct message_part {
   std::string text;
   bool image = false;
 };
 
-/// How a picture's place is written in a text.
+/// The image placeholder in a text.
 inline constexpr std::string_view image_mark = "<image>";
 
 /// One turn of a conversation.
@@ -40,21 +40,21 @@ struct message {
   std::string content;
   std::optional<std::string> reasoning_content{};  ///< without it, a <think> block in `content` is taken apart
   std::vector<tool_call> tool_calls{};
-  nlohmann::ordered_json further{};   ///< an object of what else the message has, such as a name, or null
-  std::vector<message_part> parts{};  ///< what a template is given for the content, unless it is a mere text
+  nlohmann::ordered_json further{};   ///< an object with further fields of the message, such as a name, or null
+  std::vector<message_part> parts{};  ///< content parts for the template, unless it is plain text
 
-  /// How many pictures the parts have places for.
+  /// The number of image parts.
   std::size_t images() const noexcept {
     return static_cast<std::size_t>(
         std::count_if(parts.begin(), parts.end(), [](const message_part& p) { return p.image; }));
   }
 };
 
-/// How many marks of pictures a text has.
+/// The number of image placeholders in a text.
 std::size_t count_image_marks(std::string_view text) noexcept;
 
-/// Cuts a content that is a text at its image marks; what is left without a character is dropped. `strip` takes white
-/// space from both ends of what is left, as OpenRLHF does. A content without marks stays a text.
+/// Splits a text content at its image marks; drops empty parts. `strip` removes white space from both ends of the
+/// parts, as OpenRLHF does. A content without marks stays a text.
 void cut_at_image_marks(message& m, bool strip = false);
 
 namespace detail {
@@ -75,7 +75,7 @@ inline std::string joined(const std::vector<message_part>& parts) {
 
 }  // namespace detail
 
-/// What a content may be: a text alone, or also a list of parts with places for pictures.
+/// Accepted content forms: only text, or also a list of parts with images.
 enum class content_form { text, parts };
 
 /// Messages from their usual JSON form: [{"role", "content", "reasoning_content", "tool_calls": [{"function":

@@ -1,4 +1,4 @@
-// What of nlohmann's parser and writer is slow to compile.
+// Precompiled parts of nlohmann's parser and writer.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
-// The one place where JSON enters: nlohmann's parser behind a limit on nesting. It is slow to compile: with
-// RLCORE_COMPILED it is that of src/json.cpp.
+// JSON parsing: nlohmann's parser with a nesting limit. It is slow to compile: with RLCORE_COMPILED it is that of
+// src/json.cpp.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 RLCORE_BEGIN
 namespace text {
 
-/// How many lists and objects may stand inside each other. Whatever walks a value later (copies, writers, templates)
-/// recurses once per level; Python's json module stops at about the same depth.
+/// The maximum nesting depth of lists and objects. Later traversals of a value (copies, writers, templates) recurse
+/// once per level; Python's json module stops at about the same depth.
 inline constexpr std::size_t json_depth_limit = 1000;
 
 /// The byte, counted from 1, of the bracket that opens a level too many; 0 if there is none. Linear, without recursion;
@@ -46,8 +46,8 @@ void check_json_depth(std::string_view json, const std::string& where) {
 
 namespace detail {
 
-/// What nlohmann's parser and writer make of a text and a value; `strict`: broken JSON is an exception of theirs
-/// instead of a discarded value.
+/// Calls nlohmann's parser and writer; `strict`: invalid JSON throws nlohmann's exception instead of returning a
+/// discarded value.
 void read_json(std::string_view json, nlohmann::json& value, bool strict);
 void read_json(std::string_view json, nlohmann::ordered_json& value, bool strict);
 std::string write_json(const nlohmann::json& value, int indent);
@@ -74,7 +74,7 @@ Json parse_json(std::string_view json, const std::string& where) {
   return value;
 }
 
-/// The same for text that may be something else than JSON: a discarded value instead of an exception.
+/// The same for text that may not be JSON: returns a discarded value instead of throwing.
 template <class Json = nlohmann::json>
 Json try_parse_json(std::string_view json) {
   Json value(nlohmann::json::value_t::discarded);

@@ -1,4 +1,4 @@
-// What a chat template is made of, and how it renders.
+// Chat template implementation.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +70,7 @@ struct chat_template::parts {
     throw data_error("messages[" + std::to_string(i) + "]: " + part + " has no place in " + name);
   }
 
-  /// Refuses what no expression of the template reads.
+  /// Throws for input that no expression of the template reads.
   void check(std::span<const message> messages, const render_options& options) const {
     require(!messages.empty(), "chat_template::render: no messages");
     if (!options.tools.empty() && !has_tools())
@@ -101,7 +101,7 @@ struct chat_template::parts {
           name + ": " + e.what() +
           (pictures ? "; for messages with pictures choose a template that takes them, such as qwen2.5-vl" : ""));
     }
-    for (std::size_t i = 0; i < messages.size(); ++i) {  // what no loop wrote may stand elsewhere, or was dropped
+    for (std::size_t i = 0; i < messages.size(); ++i) {  // not written by a loop: elsewhere or dropped
       const bool visited = std::any_of(r.visits.begin(), r.visits.end(), [&](const auto& v) { return v.element == i; });
       const auto dropped = [&](std::string_view content) {
         return r.text.find(jinja::strip(content, nullptr, true, true)) == r.text.npos;
@@ -114,7 +114,7 @@ struct chat_template::parts {
     return r;
   }
 
-  /// What add_generation_prompt writes behind the messages before number `i`, which is the assistant's.
+  /// The add_generation_prompt text after the messages before message `i` of the assistant.
   std::string open_header(std::span<const message> messages, std::size_t i, const render_options& options) const {
     const std::vector<message> question{{"user", "x"}};
     const std::span<const message> before = i == 0 ? std::span<const message>(question) : messages.first(i);
@@ -128,7 +128,7 @@ struct chat_template::parts {
     if (open.compare(0, end, closed.text, 0, end) != 0) cannot_tell(i);
     return open.substr(end);
   }
-  /// Throws data_error: it does not show what the assistant wrote in message number `i`.
+  /// Throws data_error: the assistant's text in message number `i` cannot be located.
   [[noreturn]] void cannot_tell(std::size_t i) const {
     throw data_error("messages[" + std::to_string(i) + "]: " + name +
                      " does not show which text the assistant wrote; put {% generation %} and {% endgeneration %} "
@@ -136,7 +136,7 @@ struct chat_template::parts {
                      how_to_choose());
   }
 
-  /// What a loop of the template wrote for each message of the assistant, without the header that opens its turn.
+  /// The loop output for each message of the assistant, without the header that opens its turn.
   std::vector<written_bytes> turns_of_assistant(std::span<const message> messages, const render_options& options,
                                                 const jinja::rendering& r) const {
     std::vector<written_bytes> written;

@@ -1,4 +1,4 @@
-// How a conversation is to be written.
+// Chat template rendering options.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,10 +10,10 @@
 RLCORE_BEGIN
 namespace text {
 
-/// What a rendering is asked for beside the messages.
+/// Rendering options.
 struct render_options {
   bool add_generation_prompt = false;     ///< open the assistant's next turn at the end
-  std::optional<bool> enable_thinking{};  ///< unset: as the template does when nobody says anything
+  std::optional<bool> enable_thinking{};  ///< unset: the template's default
   std::vector<nlohmann::ordered_json> tools{};
   bool add_vision_id = false;  ///< "Picture 1: " and so on in front of pictures
 };

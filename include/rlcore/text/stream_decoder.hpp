@@ -1,4 +1,4 @@
-// Decodes an answer while the model generates it.
+// Streaming detokenizer: decodes tokens while the model generates.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ RLCORE_BEGIN
 namespace text {
 
 /// Decodes one token after the other and returns only whole characters. All pieces together, including finish(), are
-/// the text of tokenizer::decode() for all ids at once. Where a decoder looks at more than neighbours, as that of no
-/// published model does, finish() returns everything.
+/// the text of tokenizer::decode() for all ids at once. If a decoder needs more than adjacent tokens (no published
+/// model does), finish() returns everything.
 class stream_decoder {
  public:
   /// Decodes with `t`; special tokens have no text if `skip_special_tokens`.

@@ -1,5 +1,5 @@
-// Text to token ids and back, as a Hugging Face tokenizer.json says. How is slow to compile: with RLCORE_COMPILED it is
-// that of src/text.cpp.
+// Hugging Face tokenizer (tokenizer.json): text to token ids and back. Slow to compile: with RLCORE_COMPILED the
+// implementation is in src/text.cpp.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ class tokenizer {
   static tokenizer parse(std::string json, std::string_view config, const std::string& where = "tokenizer.json");
 
   /// Ids of `utf8`. `parse_special`: whether the text of special tokens (<|im_end|>, ...) becomes their id; false for
-  /// text that must not be able to forge them. Adds no token of its own: add_special_tokens=False of transformers,
-  /// which is how rendered chat templates are read. Throws data_error for broken UTF-8.
+  /// text that must not be able to forge them. Adds no special tokens: add_special_tokens=False of transformers, as for
+  /// rendered chat templates. Throws data_error for broken UTF-8.
   std::vector<std::int32_t> encode(std::string_view utf8, bool parse_special = true) const;
 
   /// encode() with the tokens that the tokenizer puts around a whole text, such as Llama 3's <|begin_of_text|> in
@@ -65,7 +65,7 @@ class tokenizer {
 
   /// Whether decoding is the bytes of the tokens in a row (see stream_decoder).
   bool decodes_bytes() const noexcept;
-  /// Whether tokens can be decoded one after the other, each beside the one before it (see stream_decoder).
+  /// Can tokens be decoded one by one, given only the previous token? See stream_decoder.
   bool decodes_in_order() const;
 
   /// The text of the tokenizer.json this was read from.

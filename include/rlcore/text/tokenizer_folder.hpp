@@ -16,7 +16,7 @@
 RLCORE_BEGIN
 namespace text {
 
-/// What a tokenizer_config.json says beside the tokenizer itself.
+/// Fields of tokenizer_config.json.
 struct tokenizer_settings {
   std::string eos_token = "<|im_end|>";
   std::string pad_token = "<|endoftext|>";

@@ -1,4 +1,4 @@
-// What a tokenizer is made of, and how it encodes and decodes.
+// Tokenizer implementation: stages, encoding and decoding.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +49,7 @@ struct tokenizer::parts {
   std::optional<std::int32_t> eos, pad;
   mutable word_cache cache;
 
-  /// Takes what a tokenizer.json says. Throws format_error.
+  /// Reads tokenizer.json. Throws format_error.
   void read(const nlohmann::json& j) {
     const auto model_json = j.find("model");
     if (!j.is_object() || model_json == j.end()) throw format_error("model: expected an object, found none");
@@ -62,7 +62,7 @@ struct tokenizer::parts {
       add(a, integer_field(a, "id", "added_tokens"), "added_tokens");
   }
 
-  /// Takes what a tokenizer_config.json says besides. Throws format_error.
+  /// Reads the additional fields of tokenizer_config.json. Throws format_error.
   void read_config(const nlohmann::json& c) {
     const auto name = [&](const char* key) -> std::string {
       const nlohmann::json& value = field(c, key, "tokenizer_config.json");
@@ -81,7 +81,7 @@ struct tokenizer::parts {
     }
   }
 
-  /// Takes one added token. Throws format_error; `where` names the list that has it.
+  /// Adds one added token. Throws format_error; `where` names the list that has it.
   void add(const nlohmann::json& j, long long id, const std::string& where) {
     added_token a;
     a.content = string_field(j, "content", where);
@@ -127,7 +127,7 @@ struct tokenizer::parts {
     pad = named(pad_name, "pad_token");
   }
 
-  /// The id of the token that `key` names; none if it names none. Throws format_error for a token that is not there.
+  /// The id of the token that `key` names; none if it names none. Throws format_error for an unknown token.
   std::optional<std::int32_t> named(const std::string& name, const char* key) const {
     if (name.empty()) return std::nullopt;
     for (const auto& a : added)

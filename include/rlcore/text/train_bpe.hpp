@@ -1,4 +1,4 @@
-// A small byte-level BPE tokenizer learnt from a corpus.
+// BPE trainer: learns a byte-level BPE tokenizer from a corpus.
 #pragma once
 
 #include <algorithm>
@@ -35,8 +35,8 @@ enum class split_style : std::uint8_t {
   qwen2,  ///< Qwen2's, after NFC: every digit is a word
 };
 
-/// Learns merge rules: the most frequent pair of neighbours first, of equally frequent ones the pair of lowest ids
-/// (Sennrich et al. 2016; ties as in the `tokenizers` library). Symbols 0..255 are the bytes in alphabet order.
+/// Learns merge rules: the most frequent adjacent pair first, ties by lowest ids (Sennrich et al. 2016; ties as in the
+/// `tokenizers` library). Symbols 0..255 are the bytes in alphabet order.
 class bpe_trainer {
  public:
   /// Counts `times` occurrences of a word given as symbols.
@@ -130,7 +130,7 @@ RLCORE_INLINE auto bpe_trainer::train(std::vector<std::string> tokens, std::size
   while (result.tokens.size() < size && !queue_.empty()) {
     const candidate best = queue_.top();
     queue_.pop();
-    if (counts_[best.pair] != best.count) continue;  // stale: the present count has an entry of its own
+    if (counts_[best.pair] != best.count) continue;  // stale: the current count has its own entry
     const auto [left, right] = best.pair;
     const std::string token =
         result.tokens[static_cast<std::size_t>(left)] + result.tokens[static_cast<std::size_t>(right)];

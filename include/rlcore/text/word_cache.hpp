@@ -17,7 +17,7 @@
 RLCORE_BEGIN
 namespace text {
 
-/// A bounded map word -> ids that many threads may use. It only saves time: what it returns is what was put in.
+/// A bounded map word -> ids that many threads may use. It only saves time and never changes results.
 class word_cache {
  public:
   /// Appends the ids of `word` to `out`, from the cache or else from compute(word, ids).

@@ -1,4 +1,4 @@
-// model_merger: from a checkpoint's folder to a Hugging Face folder, or a comparison with one.
+// model_merger: converts a checkpoint to a Hugging Face folder, or compares it with one.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What model_merger is told.
+/// Settings of model_merger.
 struct merger_settings {
   std::filesystem::path local_dir, target_dir, test_hf_dir;  ///< test_hf_dir is empty for merge
   checkpoint::stream_settings output;
@@ -36,7 +36,7 @@ struct merger_settings {
   std::optional<std::string> base_model;
 };
 
-/// `operation` is merge or test. Throws config_error for what is missing or refused.
+/// `operation` is merge or test. Throws config_error for missing or rejected settings.
 merger_settings read_merger_settings(const std::string& operation, const options& o);
 
 namespace detail {
@@ -49,14 +49,14 @@ inline bool is_weight_file(const std::string& name) {
          name.ends_with(".pt") || name.ends_with(".pth");
 }
 
-/// Everything of a model folder but its weights and config.json.
+/// Copies all files of a model folder except weights and config.json.
 void copy_other_files(const std::filesystem::path& from, const std::filesystem::path& to);
 
 /// The same, and config.json with the new type.
 void copy_model_files(const std::filesystem::path& from, const std::filesystem::path& to, checkpoint::stored_type type);
 
-/// lora_adapter/ as peft reads it, with the names and the alpha that verl's own merger loses. Of a model that reads
-/// pictures the names are those in memory, whatever the shards have, and target_modules are whole ones.
+/// lora_adapter/ as peft reads it, with the names and the alpha that verl's own merger loses. For a vision-language
+/// model the names are those in memory, independent of the shards, and target_modules are full names.
 void write_adapter(checkpoint::weight_source& from, const checkpoint::merged_weights& merged,
                    const checkpoint::adapter_scale& scale, const std::filesystem::path& folder);
 
@@ -64,7 +64,7 @@ void write_adapter(checkpoint::weight_source& from, const checkpoint::merged_wei
 
 namespace detail {
 
-/// Creates the target folder; throws config_error when it is one of those that are read.
+/// Creates the target folder; throws config_error if it is one of the input folders.
 void make_target(const std::filesystem::path& target, std::initializer_list<std::filesystem::path> sources);
 
 /// local_dir is an adapter: it and its base become one model.
@@ -81,18 +81,18 @@ inline bool holds_adapter_alone(const std::filesystem::path& local_dir) {
          !there("huggingface/model.safetensors") && !there("huggingface/model.safetensors.index.json");
 }
 
-/// The weights of a checkpoint: shards of torch.save, or the safetensors in `files`. Prints what they are. Throws
+/// The weights of a checkpoint: shards of torch.save, or the safetensors in `files`. Prints their kind. Throws
 /// config_error for a Megatron checkpoint.
 std::unique_ptr<checkpoint::weight_source> open_weights(const std::filesystem::path& local_dir,
                                                         const std::filesystem::path& files);
 
-/// Rank and alpha of the adapter that `weights` hold apart; unset if they hold none. Throws config_error where nothing
-/// says the alpha, or the settings another rank.
+/// Rank and alpha of the adapter that `weights` hold apart; unset if they hold none. Throws config_error if the alpha
+/// is unknown, or the settings have a different rank.
 std::optional<checkpoint::adapter_scale> scale_of(const checkpoint::merged_weights& weights, const merger_settings& s);
 
 }  // namespace detail
 
-/// Merges or compares as `s` says, in the memory of a few blocks, and prints what was done.
+/// Merges or compares according to `s`, with memory for a few blocks, and prints the result.
 void merge_model(const merger_settings& s);
 
 }  // namespace trainer

@@ -1,4 +1,4 @@
-// The frame of every program: an error becomes one line and exit code 1.
+// Main wrapper of every program: errors become one line and exit code 1.
 #pragma once
 
 #include <signal.h>
@@ -19,11 +19,11 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Runs f and returns the exit code of main: 0; 128 and the number of a signal that stopped it, or of SIGPIPE if nobody
-/// reads what it prints; or 1 after printing "<program>: <message>" to stderr. When all processes of mpirun fail on the
-/// same command line, the first of them prints the message. The others wait 20 seconds for that before they print
-/// theirs. A file that grows beyond `ulimit -f` is an error of its write; the signal would end the process without a
-/// word.
+/// Runs f and returns the exit code of main: 0; 128 and the number of a signal that stopped it, or of SIGPIPE if its
+/// output pipe is closed; or 1 after printing "<program>: <message>" to stderr. When all processes of mpirun fail on
+/// the same command line, the first of them prints the message. The remaining processes wait 20 seconds before they
+/// print theirs. A file that grows beyond `ulimit -f` is an error of its write; the signal would end the process
+/// without a word.
 template <class F>
 int run_program(const char* program, F&& f) noexcept {
   ::signal(SIGXFSZ, SIG_IGN);

@@ -14,7 +14,7 @@ class options;
 class registry;
 class team;
 
-/// What every rank of a trainer runs.
+/// The function that every rank of a trainer runs.
 using trainer_function = std::function<void(any_device&, const options&, const team&)>;
 
 /// Reads the command line by `known`, answers --help and the like, opens the device on every rank of this process, and

@@ -1,4 +1,4 @@
-// From a command line to the ranks of a trainer.
+// Starts the ranks of a trainer from a command line.
 #pragma once
 
 #include <cstdio>

@@ -41,7 +41,7 @@ std::optional<double> train_policy(Device& device, const options& opt, parallel:
 template <class Device>
 void evaluate(Device* device, const options& opt, parallel::any_communicator* ranks = nullptr);
 /// The same with the responses of the server at `server`, which have the bits of evaluate() with its model. Throws
-/// config_error, data_error, and error for what the server says. Link rlcore::server.
+/// config_error, data_error, and error for the server's errors. Link rlcore::server.
 void evaluate_by_server(const options& opt);
 
 #if defined(RLCORE_COMPILED)

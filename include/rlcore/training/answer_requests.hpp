@@ -1,4 +1,4 @@
-// Responses to rows of a data set, with their pictures.
+// Generates responses to rows of a data set, with their images.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Gives the first of `requests` the pictures of their prompts, those of row prompt_number of `prompts`; neighbours
-/// with one prompt share them. Stops at a prompt when the patches fill the cache; returns how many requests have
-/// theirs.
+/// Attaches images to the first of `requests`: those of row prompt_number of `prompts`; neighbours with the same prompt
+/// share them. Stops at a prompt when the patches fill the cache; returns the number of requests with images attached.
 inline std::size_t show_pictures(std::span<rollout::request> requests, const data::prompt_dataset& prompts,
                                  shown_pictures& pictures) {
   if (!prompts.cache) return requests.size();
@@ -38,8 +37,8 @@ inline std::size_t show_pictures(std::span<rollout::request> requests, const dat
   return count;
 }
 
-/// As engine.generate() for requests whose prompt_number is a row of `prompts`. Prompts whose pictures fill the cache
-/// are answered before the next ones are decoded; no response depends on that.
+/// As engine.generate() for requests whose prompt_number is a row of `prompts`. If the images fill the cache, their
+/// prompts are answered before the next images are decoded; no response depends on that.
 template <class Device, class Progress>
 std::vector<rollout::response> answer_requests(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model,
                                                nn::workspace<Device>& space, std::vector<rollout::request> requests,

@@ -1,4 +1,4 @@
-// A device by its settings.
+// Opens a device from its settings.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What a run says about a folder that an earlier run has used.
+// Messages about an earlier run in the same folder, printed on start and resume.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,25 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Whether the run was told what to do by OpenRLHF's flags: the program knows no others, or a policy run was given
-/// --pretrain.
+/// Whether the command line uses OpenRLHF's flags: the program has no other options, or a policy run has --pretrain.
 inline bool uses_openrlhf_flags(const options& opt) {
   const registry& known = opt.known();
   return known.find("load_checkpoint") != nullptr &&
          (known.find("trainer.resume_mode") == nullptr || opt.is_set("pretrain"));
 }
 
-/// "run the same command again", with what has to be added to it if the run is `not_resumed` as it stands.
+/// "run the same command again", with the options to add if the command as is does not resume (`not_resumed`).
 inline std::string resuming_text(const options& opt, bool not_resumed) {
   const char* more = uses_openrlhf_flags(opt) ? "--load_checkpoint" : "trainer.resume_mode=auto";
   return "run the same command again" + (not_resumed ? " with " + std::string(more) : std::string());
 }
 
-/// What a run of `total` steps says that goes on after `step` from the checkpoint in `folder`.
+/// Message printed on resume: after `step` of `total`, from the checkpoint in `folder`.
 std::string resumed_text(const options& opt, std::int64_t step, std::int64_t total, const std::string& folder);
 
-/// A line that says where the earlier run's metrics are now, and how to go on from its checkpoint instead; "" if there
-/// was no earlier run. `root` is the folder of the run, whose first checkpoint is yet to come. Of a run that goes on
-/// after `resumed_step` (a fresh one: negative): where the rows of later steps are.
+/// The note about an earlier run: where its metrics are now, and how to resume from its checkpoint instead; "" without
+/// an earlier run. `root` is the folder of the run, before its first checkpoint. After a resume from `resumed_step`
+/// (negative: fresh run): where the rows of later steps are.
 std::string earlier_run_note(const options& opt, const logger& log, const std::filesystem::path& root,
                              std::int64_t resumed_step);
 

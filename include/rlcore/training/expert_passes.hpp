@@ -1,4 +1,4 @@
-// Passes of a model whose experts are divided among ranks.
+// Expert parallelism: passes of a model with experts distributed over ranks.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Expert parallelism: in a training pass each rank of world.expert() computes a part of the experts, for the rows of
-/// all these ranks. All of them make the same number of passes. If the model holds that part alone, the sums over ranks
-/// and the checkpoints have to know (expert_shards.hpp). If it holds all experts in shards (zero 3), the gradients of
-/// experts return to the leaf of their rows, and nothing else has to know.
+/// In a training pass each rank of world.expert() computes a part of the experts, for the rows of all these ranks. All
+/// of them make the same number of passes. If the model holds only that part, the sums over ranks and the checkpoints
+/// handle it (expert_shards.hpp). If it holds all experts in shards (zero 3), the gradients of experts return to the
+/// leaf of their rows, and nothing else changes.
 template <class Device>
 class expert_passes {
  public:
-  /// `gradient` is the gradient of all weights. Throws config_error if the model has no experts or fewer than there are
-  /// ranks. All arguments have to outlive this object. `together`: see nn::gradients::divide_experts.
+  /// `gradient` is the gradient of all weights. Throws config_error if the model has no experts or fewer experts than
+  /// ranks. All arguments must outlive this object. `together`: see nn::gradients::divide_experts.
   expert_passes(parallel::world& w, const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                 nn::gradients<Device>& gradient, bool together)
       : model_(&model), space_(&space), gradient_(&gradient), group_(w.expert()) {

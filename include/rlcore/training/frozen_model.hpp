@@ -1,4 +1,4 @@
-// A model that is not trained, such as a reference, between ranks.
+// Frozen model, such as a reference, distributed over ranks.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Ranks have as much of it as of a model that they train: tensor parallel ranks their parts, with zero 3 a shard,
-/// expert parallel ranks their experts, and in passes the rest is collected unit by unit; else all of it.
+/// Distributed like a trained model: tensor parallel ranks hold their parts, with zero 3 a shard, expert parallel ranks
+/// their experts, and passes collect the rest unit by unit; otherwise each rank holds all of it.
 template <class Device, class Strategy = any_strategy>
 class frozen_model {
   using held_type = typename Strategy::template frozen<Device>;
@@ -28,7 +28,7 @@ class frozen_model {
   frozen_model(const frozen_model&) = delete;
   frozen_model& operator=(const frozen_model&) = delete;
 
-  /// The weights of a Hugging Face folder. A rank with a shard reads that alone.
+  /// The weights of a Hugging Face folder. A rank with a shard reads only the shard.
   void load(const std::filesystem::path& folder, std::uint64_t seed = 1) { held_.load(folder, seed); }
 
  private:

@@ -1,5 +1,5 @@
-// What Ctrl-C, SIGTERM and a terminal that closes do to a run: the first signal asks it to stop where it can go on
-// later, the second ends it at once.
+// Graceful shutdown on SIGINT (Ctrl-C), SIGTERM and SIGHUP: the first signal stops the run at a resumable point, the
+// second ends it at once.
 #pragma once
 
 #include <signal.h>
@@ -29,9 +29,9 @@ inline volatile std::sig_atomic_t& asked_signal() noexcept {
   return number;
 }
 
-/// Only what a signal handler may do. `timeout` and shells that end send a signal to the process and to its group: what
-/// comes within a quarter of a second of the first is its copy. SIGHUP comes from the terminal and from the shell in
-/// it, however late, and is never the second.
+/// Async-signal-safe. `timeout` and exiting shells signal both the process and its group: a signal within a quarter of
+/// a second of the first is a duplicate. SIGHUP comes from the terminal and from its shell, at any delay, and never
+/// counts as the second.
 extern "C" inline void rlcore_ask_to_stop(int number) {
   static std::atomic<std::int64_t> first{0};
   static_assert(std::atomic<std::int64_t>::is_always_lock_free);
@@ -45,7 +45,7 @@ extern "C" inline void rlcore_ask_to_stop(int number) {
   asked_signal() = number;
   const int problem = errno;
   termios unused{};
-  const bool live = tcgetattr(STDERR_FILENO, &unused) == 0;  // a line of progress is there, and ^C in it
+  const bool live = tcgetattr(STDERR_FILENO, &unused) == 0;  // a terminal may show a progress line with ^C
   constexpr std::string_view wiped = "\r\033[2K", below = "\n",
                              text = "rlcore: stopping after this step; once more ends at once, without a checkpoint\n";
   [[maybe_unused]] auto written =
@@ -56,7 +56,7 @@ extern "C" inline void rlcore_ask_to_stop(int number) {
 
 }  // namespace detail
 
-/// The signal that asked the run to stop, SIGINT, SIGTERM or SIGHUP; 0 if there was none. The exit code is 128 more.
+/// The signal that asked the run to stop, SIGINT, SIGTERM or SIGHUP; 0 if none. The exit code is 128 more.
 inline int asked_to_stop() noexcept { return detail::asked_signal(); }
 
 /// "SIGINT (Ctrl-C)", "SIGTERM" or "SIGHUP (the terminal closed)".
@@ -66,9 +66,8 @@ inline const char* name_of_stop() noexcept {
                                      : "SIGTERM";
 }
 
-/// While one lives, in any thread, the signals ask instead of ending the process. A signal that the process was started
-/// to ignore stays ignored (nohup). A pipe that nobody reads any more does not end the process either: Ctrl-C ends the
-/// `tee` behind a run as well.
+/// While an object lives, in any thread, signals request a stop instead of ending the process. Signals ignored at start
+/// stay ignored (nohup). SIGPIPE is ignored, since Ctrl-C also ends a `tee` behind the run.
 class stop_signals {
  public:
   stop_signals() {
@@ -109,7 +108,7 @@ class stop_signals {
   }
 };
 
-/// Thrown out of sampling, which changes nothing that a checkpoint holds, when the run is asked to stop.
+/// Thrown out of sampling when the run is asked to stop; sampling changes no checkpointed state.
 struct sampling_interrupted : std::exception {
   const char* what() const noexcept override { return "sampling was interrupted"; }
 };

@@ -1,4 +1,4 @@
-// The rows of an optimizer step as leaves, and each leaf as passes through the model.
+// Splits the rows of an optimizer step into leaves, and each leaf into passes (micro-batches).
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The plan depends on the lengths of all rows, so every rank knows the passes of every other.
+/// The plan depends on the lengths of all rows, so every rank knows the passes of all ranks.
 class leaf_plan {
  public:
   /// Row i has tokens[i] tokens. A pass has at most `max_rows` rows and `max_tokens` tokens (0: no limit); a single

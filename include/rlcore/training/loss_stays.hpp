@@ -1,4 +1,4 @@
-// Where the losses of a model in training are computed.
+// Selects where losses are computed: on the device or on the host.
 #pragma once
 
 #include "rlcore/device/losses/loss_device.hpp"
@@ -7,9 +7,9 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Whether losses of `m` may be computed in the memory of its device, so that neither log-probs nor slopes cross to the
-/// host: the device runs losses, the host does not read its memory anyway, and this rank has the log-probs of its rows,
-/// which under context parallelism lie on several.
+/// Whether losses of `m` can be computed in device memory, without copying log-probs or slopes to the host: the device
+/// can run losses, its memory is not host memory, and this rank holds all log-probs of its rows (not the case under
+/// context parallelism).
 template <class Device>
 bool loss_stays_on_device(const trainable_model<Device>& m) {
   if constexpr (loss_device<Device> && !Device::host_readable) {

@@ -1,4 +1,4 @@
-// How a model takes the pictures of its rows: its processor, as the command line changes it.
+// Image processor settings of a model, with command-line overrides.
 #pragma once
 
 #include <filesystem>
@@ -16,18 +16,17 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// For a model without a vision tower, settings that refuse rows with pictures. Says what preprocessor_config.json
-/// lacks. Throws format_error for a file that asks for other pictures than the tower reads, config_error if no size
-/// fits.
+/// For a model without a vision tower, settings that reject rows with images. Reports what preprocessor_config.json
+/// lacks. Throws format_error for a file that does not match the tower, config_error if no size fits.
 data::image_settings model_images(const image_options& asked, const nn::config& model,
                                   const std::filesystem::path& folder);
 
-/// "images 3136 to 1003520 pixels each, resampled as torchvision does it (...)": what runs, for the log. Empty without
-/// pictures.
+/// "images 3136 to 1003520 pixels each, resampled as torchvision does it (...)": the settings in use, for the log.
+/// Empty without images.
 std::string image_text(const data::image_settings& images);
 
 /// "; 480 of them have pictures, the largest of 1316 x 728 pixels and 1222 tokens (20 rows with pictures left out)".
-/// Empty without pictures.
+/// Empty without images.
 std::string image_text(const data::image_counts& counts);
 
 }  // namespace trainer

@@ -1,4 +1,4 @@
-// The model that a setting names; messages say which setting.
+// Resolves the model folder named by a setting.
 #pragma once
 
 #include <filesystem>

@@ -17,14 +17,14 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What a run logs to.
+/// Log destinations of a run.
 struct log_settings {
-  std::vector<std::string> names;  ///< console, file, tensorboard, and trackers that are not written to
-  std::string events_folder;       ///< of event files; empty: none, or as `names` say
+  std::vector<std::string> names;  ///< console, file, tensorboard, and unsupported trackers
+  std::string events_folder;       ///< folder of event files; empty: none, or set by `names`
   console_style style = console_style::automatic;
 };
 
-/// The word of rlcore.console; automatic where the program does not have the key.
+/// The style set by rlcore.console; automatic if the program lacks the key.
 inline console_style console_style_of(const options& opt) {
   if (opt.known().find("rlcore.console") == nullptr) return console_style::automatic;
   return named_console_style(opt.find<std::string>("rlcore.console").value_or(""));
@@ -32,14 +32,13 @@ inline console_style console_style_of(const options& opt) {
 
 namespace detail {
 
-/// Says which files hold the run, and how to get it into the trackers of trainer.logger that are not written to.
+/// Prints the run's files, and the commands to import it into unsupported trackers of trainer.logger.
 void describe_log(const options& opt, const log_settings& settings, const logger& log);
 
 }  // namespace detail
 
-/// Opens the log of a run in `root` that goes on after `resumed_step` (negative: that begins), and says where it is and
-/// what became of an earlier run there. Ranks other than the `first` keep the rows and write nothing. Throws
-/// file_error.
+/// Opens the log of a run in `root`, resumed after `resumed_step` (negative: fresh run); prints its location and the
+/// note about an earlier run. Ranks other than the `first` keep the rows and write nothing. Throws file_error.
 void open_log(std::optional<logger>& log, const options& opt, const log_settings& settings,
               const std::filesystem::path& root, std::int64_t resumed_step, bool first);
 

@@ -1,4 +1,4 @@
-// How many parameters a model in training has, and how many of them this rank.
+// Parameter counts of a model in training, in total and on this rank.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What a rank's place among all ranks says about its model.
+// Rank-dependent model configuration and partition.
 #pragma once
 
 #include "rlcore/nn/config.hpp"
@@ -14,18 +14,18 @@ inline nn::config config_of(nn::config config, const parallel::world* world) {
   return config;
 }
 
-/// The tensors that this rank has, of all experts.
+/// This rank's tensors, including all experts.
 inline nn::partition part_of(parallel::world* world) {
   if (!world) return {};
   return {world->tensor().rank(), world->tensor().size(), 0, 1};
 }
 
-/// Do ranks have shards of weights (zero 3)? Then passes go unit by unit.
+/// Whether ranks hold shards of weights (zero 3); passes then run unit by unit.
 inline bool has_shards(parallel::world* world) {
   return world && world->settings().zero == 3 && world->place().shard_size > 1;
 }
 
-/// Do ranks have experts of their own? With shards of weights they have shards of all experts.
+/// Whether each rank holds only its own experts. With sharded weights ranks hold shards of all experts.
 inline bool divides_experts(parallel::world* world) {
   return world && world->expert().size() > 1 && !has_shards(world);
 }

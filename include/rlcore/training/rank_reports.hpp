@@ -1,4 +1,4 @@
-// The reports of all ranks, added up.
+// Sums reports over all ranks.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ row_range own_rows(const trainable_model<Device, Strategy>& model, std::size_t c
   return model.strategy().rows(tokens);
 }
 
-/// Gathers the numbers that each rank has for its own_rows(), in the order of all rows.
+/// Gathers each rank's numbers for its own_rows(), in the order of all rows.
 template <class Device, class Strategy, class T>
 void gather_rows(const trainable_model<Device, Strategy>& model, std::vector<T>& numbers) {
   model.strategy().gather(numbers);

@@ -1,4 +1,4 @@
-// The device as the options describe it.
+// Opens the device selected by the options.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,14 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What trainer.device, rlcore.compute and the keys of the devices say.
+/// Reads trainer.device, rlcore.compute and the device-specific keys.
 device_settings read_device(const options& opt);
 
 /// The device of one of several ranks of a machine: its share of the cores, unless rlcore.threads sets their number,
 /// and the NPU of its number.
 device_settings place_device(device_settings s, local_place place);
 
-/// The device that `s` describes. Throws device_error, in one line, if this machine has none; nothing
-/// is put in its place.
+/// The device that `s` describes. Throws a one-line device_error if this machine has none; no fallback.
 std::unique_ptr<any_device> open_device_or_explain(const device_settings& s);
 /// Opens the device that the options name. Throws device_error, which names trainer.device, if this machine has none.
 inline std::unique_ptr<any_device> open_device(const options& opt) { return open_device_or_explain(read_device(opt)); }
@@ -42,7 +41,7 @@ RLCORE_INLINE device_settings read_device(const options& opt) {
   const std::string name = opt.get<std::string>("trainer.device");
   s.kind = name == "npu"            ? device_kind::npu
            : name == "npu_emulator" ? device_kind::npu_emulator
-                                    : device_kind::cpu;  // cuda as well: there is a note
+                                    : device_kind::cpu;  // cuda as well, with a note
   if (const auto type = opt.find<std::string>("rlcore.compute"))
     s.type = *type == "bfloat16" ? compute::bfloat16 : *type == "hf32" ? compute::hf32 : compute::float32;
   s.threads = number("rlcore.threads");

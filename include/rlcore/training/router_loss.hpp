@@ -20,7 +20,8 @@ inline nn::config with_router_loss(nn::config config, double coefficient) {
 inline bool balances(const nn::config& c) {
   return c.output_router_logits && c.router_aux_loss_coef > 0 && c.sparse_layers() > 0;
 }
-/// The gradient of the step's load-balancing loss in each expert's probability (nn::load_balancing_slopes).
+/// The gradient of the step's load-balancing loss with respect to each expert's probability
+/// (nn::load_balancing_slopes).
 inline std::vector<float> balance_slopes(const nn::config& c, const nn::router_counts& step) {
   return nn::load_balancing_slopes(step, c.router_aux_loss_coef);
 }

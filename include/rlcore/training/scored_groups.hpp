@@ -1,4 +1,4 @@
-// Rows in groups that go through a model together, and how ranks keep step where no rank has all of the model.
+// Scoring in groups of rows; ranks stay in step if the model is sharded.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Calls f(first, last) for consecutive groups of `count` rows that go through the model together: at most `max_rows`
-/// of them (0: no limit) and, except for a single longer one, at most `max_tokens` tokens (0: no limit); tokens_of(i)
-/// is the length of row i. The split never changes a bit.
+/// Calls f(first, last) for consecutive groups of `count` rows, one forward each: at most `max_rows` rows (0: no limit)
+/// and, except for a single longer row, at most `max_tokens` tokens (0: no limit); tokens_of(i) is the length of row i.
+/// The split never changes a bit.
 template <class TokensOf, class F>
 void for_each_group(std::size_t count, std::int64_t max_rows, std::int64_t max_tokens, TokensOf&& tokens_of, F&& f) {
   for (std::size_t first = 0; first < count;) {
@@ -32,10 +32,9 @@ void for_each_group(std::size_t count, std::int64_t max_rows, std::int64_t max_t
   }
 }
 
-/// The same for rows of this rank that f scores with `models` (causal_lm::units()), once with each in every call. Where
-/// their weights are in shards, f is also called with (count, count), as often as another rank has more groups: passes
-/// over nothing (log_probs, values, most_likely) make the collectives of a pass. Every rank calls this, also without
-/// rows.
+/// The same for this rank's rows; f scores them with each of `models` (causal_lm::units()) once per call. With sharded
+/// weights f is also called with (count, count) for each group that a different rank has in excess: empty passes
+/// (log_probs, values, most_likely) take part in the collectives. Every rank calls this, even without rows.
 template <class TokensOf, class F>
 void for_each_scored_group(std::initializer_list<nn::unit_source*> models, std::size_t count, std::int64_t max_rows,
                            std::int64_t max_tokens, TokensOf&& tokens_of, F&& f) {

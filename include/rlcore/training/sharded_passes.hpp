@@ -1,4 +1,4 @@
-// Passes of a model whose weights are in shards: what ranks do in step, whether they have rows or not.
+// Passes of a model with sharded weights (ZeRO 3); ranks without rows take part in the collectives.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The collectives of a pass without rows; done(unit) where a unit's gradient would be complete.
+/// Runs the collectives of a pass without rows; calls done(unit) where a unit's gradient would be complete.
 template <class Device, class Done>
 void idle_pass(const nn::causal_lm<Device>& model, Done&& done) {
   const std::size_t layers = model.blocks().size();
@@ -23,8 +23,8 @@ void idle_pass(const nn::causal_lm<Device>& model, Done&& done) {
   nn::idle_backward(*model.units(), layers, tied, model.trains_tower(), done);
 }
 
-/// A round in which no leaf has more than one pass: f(rows) for that of this rank's leaf, if it has rows. Gradients go
-/// to their owners unit by unit, so that no rank ever has all of one.
+/// A round in which no leaf has more than one pass: calls f(rows) for the pass of this rank's leaf, if it has rows.
+/// Gradients are sent to their owners unit by unit, so no rank ever holds a full gradient.
 template <class Device, class F>
 void unit_round(const nn::causal_lm<Device>& model, nn::gradients<Device>& gradient,
                 parallel::gradient_sums<Device>& sums, const leaf_plan& plan, std::size_t leaf, std::size_t round,

@@ -1,4 +1,4 @@
-// The pictures of packed sequences, from files to what a pass reads.
+// Images of packed sequences, decoded for a pass.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// One row of pictures for each sequence, in the order in which they were added. The patches stay in memory while the
-/// object lives, whatever the cache forgets.
+/// One row of images per sequence, in the order of insertion. The object keeps the patches in memory, independent of
+/// cache eviction.
 class shown_pictures {
  public:
-  /// Appends the pictures of the next sequence. Throws data_error for one that cannot be decoded; `cache` may be null
-  /// where there are none.
+  /// Appends the images of the next sequence. Throws data_error for one that cannot be decoded; `cache` may be null
+  /// without images.
   void push_back(std::span<const data::image_pointer> images, data::image_cache* cache) {
     std::vector<nn::picture> row;
     for (const data::image_pointer& file : images) {
@@ -37,11 +37,11 @@ class shown_pictures {
     bytes_ = 0;
   }
 
-  /// The pictures of sequence i. Valid until the next push_back().
+  /// The images of sequence i. Valid until the next push_back().
   std::span<const nn::picture> row(std::size_t i) const noexcept { return rows_.row(i); }
   /// Bytes of the patches.
   std::size_t bytes() const noexcept { return bytes_; }
-  /// `tokens` with these pictures, a row for each sequence.
+  /// `tokens` with these images, one row per sequence.
   nn::input with(const ragged<std::int32_t>& tokens) const noexcept {
     return rows_.size() == 0 ? nn::input(tokens) : nn::input(tokens, rows_);
   }
@@ -52,8 +52,7 @@ class shown_pictures {
   std::size_t bytes_ = 0;
 };
 
-/// The grids of pictures that each of so many `sequences` shows, without their patches: what they cost is known from
-/// their headers.
+/// The grids of the images of each of `sequences`, without patches: headers are enough to compute the cost.
 inline std::vector<nn::picture> grids_of(std::span<const data::image_pointer> images, const data::image_cache* cache,
                                          std::size_t sequences = 1) {
   std::vector<nn::picture> grids;

@@ -1,9 +1,9 @@
-// The model in training: a model or its adapters, their gradient, AdamW, and how all of it is saved and restored.
+// Trainable model: weights or LoRA adapters, gradient, AdamW, checkpoint save and restore.
 //
 //   huggingface/         full weights (F32), with adapters merged, config, tokenizer: loads in transformers
 //   lora_adapter/        with LoRA: the adapters, as PEFT writes them
 //   optim.safetensors    exp_avg.<parameter>, exp_avg_sq.<parameter> of what is trained
-//   extra_state.json     optimizer steps, with LoRA the fingerprint of the base, and what the caller adds
+//   extra_state.json     optimizer steps, with LoRA the fingerprint of the base, and the caller's entries
 //   fsdp_config.json     {"FSDP_version": 1, "world_size": 1}
 //
 // Several ranks write the folders of sharded_state.hpp instead of huggingface/*.safetensors and optim.safetensors. Any
@@ -51,8 +51,8 @@ namespace trainer {
 /// One optimizer step is begin_update(), any number of forward_backward() or value_forward_backward(), apply(). LoRA
 /// trains only the adapters and the head of a score model; `model` has them merged at all times.
 ///
-/// `Strategy` says what this rank holds and what ranks do together. Every rank has a trainable_model and makes the same
-/// calls with the same rows; for_micro_batches() picks this rank's. With strategy::alone nothing of that is left.
+/// `Strategy` defines what this rank holds and the collectives. Every rank has a trainable_model and makes the same
+/// calls with the same rows; for_micro_batches() selects this rank's. strategy::alone compiles to single-rank code.
 template <class Device, class Strategy = any_strategy>
 class trainable_model {
   static_assert(training_strategy<Strategy, Device>,
@@ -65,7 +65,7 @@ class trainable_model {
   nn::workspace<Device> space;
   bool recompute;
 
-  /// Throws config_error for bad LoRA settings (nn::check_lora), or for ranks that the model cannot be cut for.
+  /// Throws config_error for bad LoRA settings (nn::check_lora), or if the model cannot be partitioned for these ranks.
   trainable_model(Device& device, const nn::config& config, const training_settings& s, Strategy strategy = {})
       : model(
             share_type::make_model(strategy, device, with_router_loss(config, s.router_aux_loss), s.lora.has_value())),
@@ -107,9 +107,9 @@ class trainable_model {
   std::vector<optim::adamw_piece> pieces() const { return share_.pieces(); }
 
   const Strategy& strategy() const noexcept { return strategy_; }
-  /// What this rank holds.
+  /// This rank's share.
   const share_type& share() const noexcept { return share_; }
-  /// The process groups of a strategy that has some. (A template, since clang before 16 instantiates constrained
+  /// The process groups of a multi-rank strategy. (A template, since clang before 16 instantiates constrained
   /// members of an explicitly instantiated class.)
   template <std::derived_from<any_strategy> S = Strategy>
   parallel::world* world() const noexcept {
@@ -117,7 +117,7 @@ class trainable_model {
   }
   /// The experts of all tokens of the last optimizer step; empty without a load-balancing loss.
   const nn::router_counts& routed() const noexcept { return routed_; }
-  /// A line worth printing after restore(), or empty.
+  /// A line to print after restore(), or empty.
   const std::string& notice() const noexcept { return notice_; }
 
   /// Loads the weights of a Hugging Face folder, with LoRA the base of the adapters. A score model may load a causal
@@ -131,8 +131,8 @@ class trainable_model {
     adapter_->attach(model);
   }
   /// While the returned object lives, model.weights() are whole on every rank. Ranks may change them if all make the
-  /// same change. All ranks have to call it. Passes do not need it: they collect the weights unit by unit, and every
-  /// rank makes the same number of them (scored_groups.hpp).
+  /// same change. Collective: all ranks call it. Passes do not need it: they gather the weights unit by unit, with the
+  /// same number of passes on every rank (scored_groups.hpp).
   [[nodiscard]] auto gather_full_params() { return share_.gather_full_params(); }
 
   /// Sets the gradient to 0.
@@ -141,20 +141,20 @@ class trainable_model {
     share_.begin_update();
   }
 
-  /// Deals the rows 0 .. count - 1 of an optimizer step to leaves, then calls f(rows) for every micro-batch of this
-  /// rank. `rows` (std::span<const std::uint32_t>, ascending) belong to one leaf. A micro-batch has at most `max_rows`
-  /// rows and `max_tokens` tokens (0: no limit), tokens_of(row) each; a single longer row goes alone. f calls
-  /// forward_backward() or value_forward_backward() once. Every rank calls this with the same numbers, once between
-  /// begin_update() and apply(). With a load-balancing loss f runs twice for each micro-batch; the first time
-  /// forward_backward() only counts the experts that tokens are sent to. The gradient does not depend on the
-  /// micro-batches, nor, if the settings say so, on the ranks.
+  /// Splits the rows 0 .. count - 1 of an optimizer step into leaves and micro-batches; calls f(rows) for every
+  /// micro-batch of this rank. `rows` (std::span<const std::uint32_t>, ascending) belong to one leaf. A micro-batch has
+  /// at most `max_rows` rows and `max_tokens` tokens (0: no limit), tokens_of(row) each; a single longer row goes
+  /// alone. f calls forward_backward() or value_forward_backward() once. Every rank calls this with the same numbers,
+  /// once between begin_update() and apply(). With a load-balancing loss f runs twice for each micro-batch; the first
+  /// time forward_backward() only counts tokens per expert. The gradient does not depend on the micro-batches, nor,
+  /// with the corresponding settings, on the ranks.
   template <class TokensOf, class F>
   void for_micro_batches(std::size_t count, std::int64_t max_rows, std::int64_t max_tokens, TokensOf&& tokens_of,
                          F&& f) {
     for_micro_batches(
         count, max_rows, max_tokens, tokens_of, [](std::uint32_t) { return std::span<const nn::picture>(); }, f);
   }
-  /// The same for rows with pictures, pictures_of(row) each: what the tower costs counts where rows are balanced.
+  /// The same for rows with images, pictures_of(row) each: row balancing includes the cost of the tower.
   template <class TokensOf, class PicturesOf, class F>
   void for_micro_batches(std::size_t count, std::int64_t max_rows, std::int64_t max_tokens, TokensOf&& tokens_of,
                          PicturesOf&& pictures_of, F&& f) {
@@ -172,7 +172,7 @@ class trainable_model {
     if (balances(model.settings())) balance_experts(plan, f);
     share_.micro_batches(plan, gradient_, recompute, f);
   }
-  /// As nn::forward_backward: slopes(logp, entropy, dlogp, dentropy). Sequences are words, or words and pictures.
+  /// As nn::forward_backward: slopes(logp, entropy, dlogp, dentropy). Sequences are text, or text and images.
   template <class Slopes>
   void forward_backward(const nn::input& sequences, const nn::targets& wanted, float temperature, Slopes&& slopes) {
     if (counting_) return nn::count_routes(passing(), space, sequences, routed_);
@@ -215,8 +215,8 @@ class trainable_model {
     share_.save(folder, {model, adapter(), optimizer_, base_name_, tokenizer_folder, state, save_whole_});
   }
 
-  /// Restores what save() wrote, to the same bits; returns extra_state.json. With LoRA the base has to be loaded
-  /// before. Throws format_error for another model, config_error for other LoRA settings or another base.
+  /// Restores what save() wrote, to the same bits; returns extra_state.json. With LoRA the base must be loaded before.
+  /// Throws format_error for a different model, config_error for different LoRA settings or a different base.
   checkpoint::json_file restore(const std::filesystem::path& folder) {
     checkpoint::json_file extra(folder / "extra_state.json");
     const std::int64_t steps = extra.integer("optimizer_steps", 0);
@@ -245,7 +245,7 @@ class trainable_model {
       };
     return lora;
   }
-  /// With adapters the tower takes part where it has some.
+  /// With adapters the tower is trained if it has adapters.
   void freeze_tower(bool asked) {
     if (asked && !model.settings().vision)
       throw config_error("freeze_vision_tower: the model has no vision tower (no vision_config in config.json)");

@@ -1,4 +1,4 @@
-// How something is trained, and what became of a step.
+// Training settings and the outcome of an optimizer step.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What a trainable_model is told.
+/// Settings of a trainable_model.
 struct training_settings {
   optim::adamw_settings adamw = {};
   std::size_t logits_bytes = 0;        ///< as of nn::workspace
@@ -21,13 +21,13 @@ struct training_settings {
   std::uint64_t seed = 1;              ///< of a score head that the loaded folder does not have
   bool decay_norms_and_biases = true;  ///< false: weight decay is for matrices alone (OpenRLHF)
   std::optional<nn::lora_settings> lora = {};
-  bool freeze_vision_tower = false;  ///< visual.*, the merger too: no gradient, no update, no share of the norm
-  std::string base_name = {};        ///< what adapter folders call the base; empty: the folder that was loaded
-  double router_aux_loss = 0;        ///< above 0: a load-balancing loss of experts, whatever config.json says
+  bool freeze_vision_tower = false;  ///< visual.*, including the merger: no gradient, no update, not part of the norm
+  std::string base_name = {};        ///< name of the base in adapter folders; empty: the loaded folder
+  double router_aux_loss = 0;        ///< above 0: adds a load-balancing loss of experts, overriding config.json
   bool save_whole = false;           ///< several ranks save the weights of huggingface/ too (verl's hf_model)
 };
 
-/// What one optimizer step did to the parameters.
+/// The outcome of one optimizer step.
 struct step_outcome {
   double gradient_norm = 0;  ///< global L2 norm before clipping
   bool skipped = false;      ///< the norm was not finite: parameters and optimizer state are untouched

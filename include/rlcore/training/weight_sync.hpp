@@ -1,4 +1,5 @@
-// Copies weights from the layout of training to the layout of generation, without a whole model anywhere.
+// Weight synchronization: reshards weights from the training layout to the rollout layout, without a full copy on any
+// rank.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +18,13 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// A piece of the model's weights and where a rank has it.
+/// A piece of the model's weights and its location on a rank.
 struct held_weights {
   checkpoint::shard_piece piece;
   const float* values = nullptr;
 };
 
-/// The weights that this rank holds without asking others: its shard, or all of its parameters.
+/// The weights this rank holds locally: its shard, or all of its parameters.
 template <class Device>
 std::vector<held_weights> weights_held(const trainable_model<Device>& t) {
   std::vector<held_weights> held;
@@ -35,21 +36,21 @@ std::vector<held_weights> weights_held(const trainable_model<Device>& t) {
   return held;
 }
 
-/// Fills a model of any partition on every rank from a trained model of any other partition, such as tensor parallel
-/// rollout models from fully sharded training (verl's hybrid engine). Every rank receives the weights that it lacks
-/// straight from their owners, in buckets: 2 M / r bytes in bf16 for M parameters and r tensor parallel ranks, where a
-/// broadcast takes 2 M.
+/// Fills a model of any partition on every rank from a trained model of any partition, such as tensor parallel rollout
+/// models from fully sharded training (verl's hybrid engine). Every rank receives missing weights directly from their
+/// owners, in buckets: 2 M / r bytes in bf16 for M parameters and r tensor parallel ranks, where a broadcast takes 2 M.
 template <class Device>
 class weight_sync {
  public:
-  /// Made once by all ranks of the trained model's world. Throws std::invalid_argument when the models differ.
+  /// Collective: created once by all ranks of the trained model's world. Throws std::invalid_argument when the models
+  /// differ.
   weight_sync(const trainable_model<Device>& from, const nn::causal_lm<Device>& to) : plan_(make(from, to)) {}
 
   /// The transfers of a run().
   const parallel::reshard_plan& plan() const noexcept { return plan_; }
 
-  /// Copies the current weights. Floats travel as `Wire`: float, or bf16, which rounds. At most `bucket` values come in
-  /// and go out at a time. All ranks call it together.
+  /// Copies the current weights. Values are sent as `Wire`: float, or bf16, which rounds. At most `bucket` values come
+  /// in and go out at a time. All ranks call it together.
   template <class Wire = float>
   void run(const trainable_model<Device>& from, nn::causal_lm<Device>& to,
            std::size_t bucket = std::size_t{1} << 24) const {

@@ -1,4 +1,4 @@
-// Finds the rule that scores a row's responses by its data_source.
+// Reward dispatch: selects the scoring rule of a row by its data_source.
 #pragma once
 
 #include <array>
@@ -22,12 +22,12 @@
 RLCORE_BEGIN
 namespace verify {
 
-/// The rules, each in its header. `code` has none: verl runs it in a sandbox, and scorer_of() refuses it.
+/// The scoring rules. `code` is not implemented: verl runs it in a sandbox, and scorer_of() refuses it.
 enum class scorer { gsm8k, math, math_dapo, prime_math, geo3k, search, code, last_number };
 
 /// A data source and the rule of its rows.
 struct scored_source {
-  std::string_view name;  ///< a '*' at the end stands for anything
+  std::string_view name;  ///< a '*' at the end matches anything
   scorer rule;
   verl::version since = verl::version::august_2025;  ///< the first version that scores it
 };
@@ -63,7 +63,7 @@ struct rule_settings {
   prime_math_settings prime_math{};
   geo3k_settings geo3k{};
   search_settings search{};
-  verl::version version = verl::newest;  ///< whose data sources have rules
+  verl::version version = verl::newest;  ///< the version of verl whose data sources are supported
 };
 
 /// The settings of a version of verl: which data sources have a rule, and whether math_dapo falls back to the last box.
@@ -74,8 +74,8 @@ constexpr rule_settings rules_of(verl::version version) {
   return rules;
 }
 
-/// The rule of a source in a version of verl. Throws data_error for a source without a rule: for an unsupported rule it
-/// says why, for an unknown source it lists the nearest names. Call it for all rows before training starts.
+/// The rule of a source in a version of verl. Throws data_error for a source without a rule: the message has the reason
+/// for an unsupported rule, the nearest names for an unknown source. Call it for all rows before training starts.
 scorer scorer_of(std::string_view data_source, verl::version version = verl::newest);
 
 /// Scores a response by a rule.

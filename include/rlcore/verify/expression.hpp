@@ -1,4 +1,4 @@
-// Whether two short formulas are the same, decided by their values at random complex points.
+// Equality test of short formulas by their values at random complex points.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@
 RLCORE_BEGIN
 namespace verify {
 
-/// What compare_formulas() finds.
+/// Result of compare_formulas().
 enum class sameness { equal, different, undecided };
 
 namespace detail {
@@ -28,7 +28,7 @@ class formula {
  public:
   using number = std::complex<double>;
 
-  /// The value with variables set by `point`; nothing where the text is not such a formula.
+  /// The value with variables set by `point`; nothing if the text is not such a formula.
   static std::optional<number> value(std::string_view text, std::uint32_t point);
 
  private:
@@ -72,8 +72,8 @@ class formula {
 }  // namespace detail
 
 /// Compares values at 6 points: equal when all agree to 1e-12 of their size, different when one differs by 1e-8,
-/// undecided in between and where a text is no formula. With decimal fractions computer algebra calculates in rounded
-/// numbers: then only the same value of rational formulas is equal, and what is merely close is undecided. Texts beyond
+/// undecided in between and if a text is no formula. With decimal fractions, computer algebra uses rounded numbers:
+/// then only rational formulas of the same value are equal, and close values are undecided. Texts beyond
 /// 1000 bytes are undecided.
 sameness compare_formulas(std::string_view a, std::string_view b);
 
@@ -156,7 +156,7 @@ RLCORE_INLINE auto formula::factorial(number x) -> std::optional<number> {
 
 RLCORE_INLINE auto formula::power(number base, number exponent) -> number {
   const double n = exponent.real();
-  if (exponent.imag() == 0 && n == std::floor(n) && std::abs(n) <= 64) {  // exact where it can be
+  if (exponent.imag() == 0 && n == std::floor(n) && std::abs(n) <= 64) {  // exact if possible
     number result = 1;
     for (int i = 0; i < static_cast<int>(std::abs(n)); ++i) result *= base;
     return n < 0 ? 1.0 / result : result;
@@ -207,7 +207,7 @@ RLCORE_INLINE auto formula::name() -> std::optional<number> {
       (end < text_.size() && (is_digit(text_[end]) || text_[end] == '_')))
     return std::nullopt;
   if (word == "pi") return at_ = end, number(std::numbers::pi);
-  // One letter; the next ones are further factors, so that a power belongs to the last of them.
+  // One letter; the following letters are further factors, so that a power applies to the last one.
   const std::size_t bytes = static_cast<unsigned char>(word[0]) >= 0x80 ? 2 : 1;
   std::uint32_t letter = 0;
   for (const char c : word.substr(0, bytes)) letter = letter << 8 | static_cast<unsigned char>(c);

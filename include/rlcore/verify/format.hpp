@@ -1,4 +1,4 @@
-// Rewards for the form of a response: reasoning and answer in tags.
+// Format rewards: reasoning and answer in tags.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ RLCORE_BEGIN
 namespace verify {
 
 /// Whether a response begins with <think>, has no second <think>, and has a </think> after it: TRL's
-/// think_format_reward. Linear; what follows </think> is free.
+/// think_format_reward. Linear; any text may follow </think>.
 constexpr bool has_think_format(std::string_view response) noexcept {
   constexpr std::string_view open = "<think>", close = "</think>";
   if (!response.starts_with(open)) return false;

@@ -1,4 +1,4 @@
-// The reward of Geometry3K in verl: nine tenths for the answer in the last box, one tenth for the form.
+// Geometry3K reward as in verl: 0.9 for the answer in the last box, 0.1 for the format.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,16 @@
 RLCORE_BEGIN
 namespace verify {
 
-/// How score_geo3k() scores.
+/// Settings of score_geo3k().
 struct geo3k_settings {
-  double format_score = 0.1;                     ///< of the form; the answer has the rest
-  std::size_t max_bytes = std::size_t{1} << 20;  ///< longer responses are not looked at; 0: no limit
+  double format_score = 0.1;                     ///< weight of the format; the answer has the rest
+  std::size_t max_bytes = std::size_t{1} << 20;  ///< longer responses are not scored; 0: no limit
 };
 
 /// Whether the text is <think>...</think>...\boxed{...}...
 bool has_geo3k_format(std::string_view response);
 
-/// `why` is about the answer: a response can be right and lack the form, or have it and be wrong. Thread safe.
+/// Scores one response. `why` is the reason for the answer only, independent of the format. Thread-safe.
 verdict score_geo3k(std::string_view response, std::string_view ground_truth, const geo3k_settings& settings = {});
 
 }  // namespace verify
@@ -45,7 +45,7 @@ RLCORE_INLINE verdict score_geo3k(std::string_view response, std::string_view gr
   constexpr std::string_view box = "\\boxed{";
   const std::size_t at = response.rfind(box);
   verdict v;
-  std::string_view answer = "None";  // what the original compares where there is no box
+  std::string_view answer = "None";  // the original compares this if no box is found
   if (at != std::string_view::npos) {
     const std::size_t end = detail::closing_brace(response, at);
     v.why = end == std::string_view::npos ? reason::malformed : reason::wrong;

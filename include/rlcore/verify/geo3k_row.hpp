@@ -1,4 +1,4 @@
-// A problem of Geometry3K in verl's columns.
+// Conversion of Geometry3K problems to verl's columns.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 RLCORE_BEGIN
 namespace verify {
 
-/// What the prompt asks for after the problem, word for word as verl has it.
+/// The instruction after the problem, identical to verl's.
 inline constexpr std::string_view geo3k_instruction =
     R"(You FIRST think about the reasoning process as an internal monologue and then provide the final answer. )"
     R"(The reasoning process MUST BE enclosed within <think> </think> tags. The final answer MUST BE put in \boxed{}.)";
 
 /// data_source, prompt, images, ability, reward_model {style, ground_truth} and extra_info {split, index, answer,
-/// question} of a row of the hub (images, problem, answer). Pictures are passed on as they are. Throws data_error
-/// starting with `where` for another row, and for a problem with another number of <image> marks than pictures.
+/// question} of a row of the hub (images, problem, answer). Images are copied unchanged. Throws data_error starting
+/// with `where` for another row, and for a problem with another number of <image> marks than images.
 inline data::row geo3k_row(const data::row& from, const std::string& split, std::size_t index,
                            const std::string& where) {
   const std::string& problem = data::string_column(from, "problem", where);

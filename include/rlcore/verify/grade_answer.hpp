@@ -1,4 +1,4 @@
-// Equality of mathematical answers as PRM800K grades them (Lightman et al., "Let's Verify Step by Step", 2023).
+// Math answer grading of PRM800K (Lightman et al., "Let's Verify Step by Step", 2023).
 #pragma once
 
 #include <algorithm>
@@ -22,13 +22,13 @@ namespace verify {
 
 /// The differences between verl's prime_math and mathruler, which grade alike otherwise.
 struct grade_settings {
-  bool liters = true;  ///< "liter" is a unit as well (verl's prime_math; mathruler has it not)
-  bool bare = false;   ///< spaces and braces are dropped in the end (mathruler)
+  bool liters = true;  ///< "liter" is a unit (in verl's prime_math, not in mathruler)
+  bool bare = false;   ///< spaces and braces are dropped at the end (mathruler)
 };
 
 namespace detail {
 
-/// Python's float(text); empty where that raises ValueError.
+/// Python's float(text); empty if that raises ValueError.
 std::optional<double> python_float(std::string_view text);
 inline bool is_near_integer(std::optional<double> x) {
   return x && std::isfinite(*x) && std::abs(*x - std::nearbyint(*x)) <= 1e-7;
@@ -39,7 +39,7 @@ inline std::string integer_text(double x) {
   return text.data();
 }
 
-/// The text inside \text{...} where that is the whole answer.
+/// The text inside \text{...} if that is the whole answer.
 std::string_view whole_text(std::string_view s);
 
 /// "1,234,567" -> "1234567": a comma between a digit and three that are not followed by a fourth.
@@ -64,7 +64,7 @@ inline bool is_integer_text(std::string_view s) { return is_near_integer(python_
 
 std::vector<std::string> tuple_parts(std::string_view text);
 
-/// True if the original would hand the difference to computer algebra.
+/// True if the original would pass the difference to computer algebra.
 bool allows_formula(std::string text);
 
 /// True for text that no parser of formulas accepts; the original then finds the answers different. Commas make tuples,

@@ -1,4 +1,4 @@
-// The reward of GSM8K (Cobbe et al., "Training verifiers to solve math word problems", 2021) as verl computes it.
+// GSM8K reward (Cobbe et al., "Training verifiers to solve math word problems", 2021) as verl computes it.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@ namespace verify {
 /// strict: the last "#### " that a number follows; flexible: the last number of any kind.
 enum class gsm8k_method { strict, flexible };
 
-/// How score_gsm8k() looks for the answer, and what it gives.
+/// Settings of score_gsm8k(): answer extraction and scores.
 struct gsm8k_settings {
   gsm8k_method method = gsm8k_method::strict;
-  std::size_t window = 300;  ///< only so many Unicode code points at the end are looked at; 0: all
+  std::size_t window = 300;  ///< searches only the last `window` Unicode code points; 0: all
   double score = 1;          ///< of a correct answer
   double format_score = 0;   ///< of an answer that is found but wrong
 };
@@ -29,7 +29,7 @@ namespace detail {
 
 constexpr bool is_number_character(char c) noexcept { return (c >= '0' && c <= '9') || c == '.' || c == ','; }
 
-/// Optional minus and a run of digits, dots and commas at `at`; empty if there is none.
+/// Optional minus and a run of digits, dots and commas at `at`; empty if `at` has none.
 constexpr std::string_view number_at(std::string_view text, std::size_t at) noexcept {
   const std::size_t digits = at + (at < text.size() && text[at] == '-' ? 1 : 0);
   std::size_t end = digits;
@@ -37,7 +37,7 @@ constexpr std::string_view number_at(std::string_view text, std::size_t at) noex
   return end == digits ? std::string_view{} : text.substr(at, end - at);
 }
 
-/// The last answer after the marker; empty if there is none. Linear: each byte is looked at a bounded number of times.
+/// The last answer after the marker; empty if none. Linear: reads each byte a bounded number of times.
 constexpr std::string_view last_marked_number(std::string_view text) noexcept {
   constexpr std::string_view marker = "#### ";
   for (std::size_t end = text.size();;) {
@@ -48,7 +48,7 @@ constexpr std::string_view last_marked_number(std::string_view text) noexcept {
   }
 }
 
-/// The last number that is more than a single dot; empty if there is none.
+/// The last number that is more than a single dot; empty if none.
 constexpr std::string_view last_number(std::string_view text) noexcept {
   for (std::size_t end = text.size(); end > 0;) {
     while (end > 0 && !is_number_character(text[end - 1])) --end;
@@ -61,7 +61,7 @@ constexpr std::string_view last_number(std::string_view text) noexcept {
   return {};
 }
 
-/// Equality of strings after the commas of `number` have been taken out.
+/// Equality of strings after removing the commas of `number`.
 constexpr bool equal_without_commas(std::string_view number, std::string_view truth) noexcept {
   std::size_t at = 0;
   for (const char c : number) {
@@ -79,8 +79,8 @@ constexpr bool equal_without_commas(std::string_view number, std::string_view tr
 /// accepted; linear time, thread safe.
 verdict score_gsm8k(std::string_view response, std::string_view ground_truth, const gsm8k_settings& settings = {});
 
-/// The ground truth of a raw GSM8K row: the number after the first "#### " of its solution, commas removed; nothing
-/// when there is none.
+/// The ground truth of a raw GSM8K row: the number after the first "#### " of its solution, commas removed; nothing if
+/// it has none.
 std::optional<std::string> gsm8k_ground_truth(std::string_view solution);
 
 }  // namespace verify

@@ -1,4 +1,4 @@
-// A raw GSM8K problem in verl's columns.
+// Conversion of raw GSM8K problems to verl's columns.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 RLCORE_BEGIN
 namespace verify {
 
-/// What the prompt asks for after the question, word for word as verl has it.
+/// The instruction after the question, identical to verl's.
 inline constexpr std::string_view gsm8k_instruction =
     "Let's think step by step and output the final answer after \"####\".";
 

@@ -1,4 +1,4 @@
-// GSM8K's example_model_solutions.jsonl: a question and several models' solutions, each judged right or wrong.
+// GSM8K's example_model_solutions.jsonl: questions with several models' solutions, each labelled right or wrong.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct judged_solution {
 /// One line of the file; equal solutions once.
 struct solved_question {
   std::string question;
-  std::vector<std::string> results;  ///< what the calculator marks <<...=x>> and the answer of the true solution say
+  std::vector<std::string> results;  ///< the calculator results <<...=x>> and the answer of the reference solution
   std::vector<judged_solution> solutions;
 };
 
@@ -40,9 +40,9 @@ std::string with_answer_mark(std::string text);
 /// Throws data_error, starting with `where`, for a row of another form.
 solved_question read_solved_question(const data::row& from, const std::string& where);
 
-/// What each step of a solution is worth. The data judges whole solutions only, so: every step of a right one is good;
-/// in a wrong one, the steps before the first whose calculator result does not occur in the true solution, and the last
-/// line, which holds the answer, never is.
+/// Labels each step of a solution. The data labels whole solutions only, so: all steps of a right solution are good; in
+/// a wrong solution, the steps before the first one whose calculator result does not occur in the reference solution
+/// are good, and the last line, which holds the answer, never is.
 std::vector<bool> good_steps(const solved_question& q, const judged_solution& s);
 
 }  // namespace verify

@@ -1,4 +1,4 @@
-// The judgement of few-shot GSM8K in OpenCompass and AISBench: the last number of the text.
+// Few-shot GSM8K scoring of OpenCompass and AISBench: the last number of the text.
 #pragma once
 
 #include <cmath>
@@ -12,8 +12,8 @@
 RLCORE_BEGIN
 namespace verify {
 
-/// The last number (digits, perhaps a minus before and a fraction after) of what stands before the next "Question:",
-/// commas dropped, against an integer: correct when the texts are equal or the values differ by less than 1e-6. Linear.
+/// The last number (digits, optionally a minus before and a fraction after) before the next "Question:", without
+/// commas, compared with an integer: correct when the texts are equal or the values differ by less than 1e-6. Linear.
 verdict score_last_number(std::string_view response, std::string_view ground_truth);
 
 }  // namespace verify

@@ -1,4 +1,4 @@
-// The LaTeX of short answers as plain text, as pylatexenc writes it: \frac{1}{2} -> 1/2, \sqrt{3} -> √(3), \pi -> π.
+// LaTeX to plain text for short answers, as pylatexenc writes it: \frac{1}{2} -> 1/2, \sqrt{3} -> √(3), \pi -> π.
 #pragma once
 
 #include <array>
@@ -12,11 +12,11 @@
 RLCORE_BEGIN
 namespace verify::detail {
 
-/// Knows fractions, roots, text commands, spaces and common symbols; anything else makes it give up.
+/// Knows fractions, roots, text commands, spaces and common symbols; fails on anything else.
 class latex_reader {
  public:
   explicit latex_reader(std::string_view text) : text_(text) {}
-  /// Nothing for commands that are not known, and for dashes or quotes that LaTeX would join.
+  /// Nothing for unknown commands, and for dashes or quotes that LaTeX would join.
   std::optional<std::string> run() {
     std::string out;
     if (!read(out, false, 0) || at_ != text_.size()) return std::nullopt;
@@ -53,7 +53,7 @@ RLCORE_INLINE bool latex_reader::read(std::string& out, bool group, int depth) {
     const char c = text_[at_];
     if (c == '}') {
       if (group) return true;
-      ++at_;  // one that closes nothing is dropped
+      ++at_;  // an unmatched one is dropped
       continue;
     }
     if (c == '{') {

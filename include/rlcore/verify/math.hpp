@@ -1,4 +1,4 @@
-// The reward of MATH (Hendrycks et al. 2021) as verl computes it: the last box, normalised, compared as a string.
+// MATH reward (Hendrycks et al. 2021) as verl computes it: the last box, normalised, compared as a string.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 RLCORE_BEGIN
 namespace verify {
 
-/// What score_math() gives.
+/// Settings of score_math().
 struct math_settings {
   double score = 1, wrong_score = 0;
-  std::size_t max_bytes = std::size_t{1} << 20;  ///< longer responses are not looked at; 0: no limit
+  std::size_t max_bytes = std::size_t{1} << 20;  ///< longer responses are not scored; 0: no limit
 };
 
-/// Scores one response: what stands in its last \boxed{...} (or, if "\boxed " occurs, after the last of those up to the
-/// next `$`) against the ground truth, both normalised. \fbox and a box that is not closed are malformed. Any bytes
-/// are accepted; linear time, thread safe.
+/// Scores one response: compares the content of its last \boxed{...} (or, if "\boxed " occurs, the text after the last
+/// of those up to the next `$`) with the ground truth, both normalised. \fbox and an unclosed box are malformed. Any
+/// bytes are accepted; linear time, thread safe.
 verdict score_math(std::string_view response, std::string_view ground_truth, const math_settings& settings = {});
 
 }  // namespace verify

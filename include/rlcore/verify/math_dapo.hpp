@@ -1,5 +1,5 @@
-// The reward of DAPO's mathematics (Yu et al., "DAPO", 2025) as verl computes it: the last "Answer: ...", normalised as
-// in Lewkowycz et al., "Solving Quantitative Reasoning Problems with Language Models" (2022), and compared as a string.
+// DAPO math reward (Yu et al., "DAPO", 2025) as verl computes it: the last "Answer: ...", normalised as in Lewkowycz et
+// al., "Solving Quantitative Reasoning Problems with Language Models" (2022), and compared as a string.
 #pragma once
 
 #include <array>
@@ -15,18 +15,18 @@
 RLCORE_BEGIN
 namespace verify {
 
-/// How score_math_dapo() looks for the answer, and what it gives.
+/// Settings of score_math_dapo(): answer extraction and scores.
 struct math_dapo_settings {
-  std::size_t window = 300;  ///< only so many Unicode code points at the end are looked at; 0: all
+  std::size_t window = 300;  ///< searches only the last `window` Unicode code points; 0: all
   bool strict_box = false;   ///< the answer is the last \boxed{...} of the last 100 code points, taken literally
   bool box_fallback =
-      false;  ///< without "Answer:" the strict box counts, as in verl 0.9; when DAPO came out it did not
+      false;  ///< without "Answer:" the strict box counts, as in verl 0.9; not in the original DAPO release
   double score = 1, wrong_score = -1;
 };
 
 namespace detail {
 
-/// Replaces `command`...} by what is between, once per occurrence and within one line, as `command(.*?)}` matches.
+/// Replaces `command`...} by the text in between, once per occurrence and within one line, as `command(.*?)}` matches.
 void unwrap(std::string& text, std::string_view command);
 
 /// Calls f(line) -> std::string for each line; the line breaks stay.
@@ -43,20 +43,20 @@ void for_each_line(std::string& text, F&& f) {
   text = std::move(out);
 }
 
-/// frac ab -> frac{a}{b} (two arguments) or sqrt a -> sqrt{a} (one), where no brace follows the word.
+/// frac ab -> frac{a}{b} (two arguments) or sqrt a -> sqrt{a} (one), if no brace follows the word.
 void brace_arguments(std::string& text, std::string_view word, bool two);
 
-/// The rest of the line after the last `Answer`, blanks, `:`, blanks and line breaks, in any case of letters; nothing
-/// when there is none. As the leftmost matches of a regular expression follow one another, a match begins only after
-/// the line that the previous one took.
+/// The rest of the line after the last `Answer`, blanks, `:`, blanks and line breaks, case-insensitive; nothing if no
+/// line matches. As with successive leftmost matches of a regular expression, a match begins only after the line of the
+/// previous match.
 std::optional<std::string_view> last_answer_line(std::string_view text);
 
-/// What stands in the last closed \boxed{...}; nothing if the last one is not closed or there is none.
+/// The content of the last \boxed{...}; nothing if it is missing or not closed.
 std::optional<std::string_view> last_strict_box(std::string_view text);
 
 }  // namespace detail
 
-/// The normal form of an answer: what is right of the last "=", without units, spaces and TeX dress.
+/// The normal form of an answer: the part after the last "=", without units, spaces and TeX markup.
 std::string normalize_math_dapo(std::string_view answer);
 
 /// Scores one response: +1 if the normal forms of its answer and of `ground_truth` are equal, else -1, with `acc` and
@@ -132,7 +132,7 @@ RLCORE_INLINE std::optional<std::string_view> last_answer_line(std::string_view 
     if (!is_word(at)) continue;
     const std::size_t colon = skip(at + word.size());
     if (colon == text.size() || text[colon] != ':') continue;
-    // At the end of the text there is nothing left to take: then the last blank that is no line break is the answer.
+    // At the end of the text no character is left: then the last blank that is no line break is the answer.
     std::size_t blank = text.size(), begin = skip(colon + 1, &blank);
     if (begin == text.size()) begin = blank;
     if (begin == text.size()) continue;

@@ -1,5 +1,5 @@
-// How the MATH evaluation (Hendrycks et al., "Measuring Mathematical Problem Solving With the MATH Dataset", 2021)
-// makes two spellings of an answer one.
+// Answer normalisation of the MATH evaluation (Hendrycks et al., "Measuring Mathematical Problem Solving With the MATH
+// Dataset", 2021).
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ std::optional<std::string> brace_roots(std::string_view text);
 /// short; nothing when one has no argument at all.
 std::optional<std::string> brace_fractions(std::string_view text);
 
-/// Whether `text` is an integer as Python prints it (at most the 4300 digits that it converts).
+/// Whether `text` is an integer as Python prints it (at most 4300 digits, Python's limit).
 constexpr bool is_plain_integer(std::string_view text) noexcept {
   const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
   if (digits.empty() || digits.size() > 4300 || (digits[0] == '0' && text.size() > 1)) return false;
@@ -28,12 +28,12 @@ constexpr bool is_plain_integer(std::string_view text) noexcept {
 
 }  // namespace detail
 
-/// The normal form of an answer; nothing where the original raises an exception (two `\text` with a blank behind the
-/// brace, a root or fraction without argument). The answer `3 \text{ cm}` becomes `3`, `x = .5` becomes `\frac{1}{2}`,
-/// `10\%` becomes `10`.
+/// The normal form of an answer; nothing if the original raises an exception (two `\text` with a blank after the brace,
+/// a root or fraction without argument). The answer `3 \text{ cm}` becomes `3`, `x = .5` becomes `\frac{1}{2}`, `10\%`
+/// becomes `10`.
 std::optional<std::string> normalize_math(std::string_view answer);
 
-/// Equality of normal forms; of the strings themselves where one has no normal form.
+/// Equality of normal forms; of the strings themselves if one has no normal form.
 inline bool equal_math(std::string_view a, std::string_view b) {
   const auto x = normalize_math(a), y = normalize_math(b);
   return x && y ? *x == *y : a == b;

@@ -1,5 +1,4 @@
-// verl's version of PRIME's reward for mathematics (Cui et al., "Process Reinforcement through Implicit Rewards",
-// 2025).
+// PRIME math reward (Cui et al., "Process Reinforcement through Implicit Rewards", 2025), verl's version.
 #pragma once
 
 #include <array>
@@ -17,21 +16,21 @@
 RLCORE_BEGIN
 namespace verify {
 
-/// What score_prime_math() gives.
+/// Settings of score_prime_math().
 struct prime_math_settings {
   double score = 1, wrong_score = 0;
-  std::size_t max_bytes = std::size_t{1} << 20;  ///< longer responses are not looked at; 0: no limit
+  std::size_t max_bytes = std::size_t{1} << 20;  ///< longer responses are not scored; 0: no limit
 };
 
-/// What the response gives as its answer: after the last "answer is" and its like, in the last box, up to the last ".
-/// ", after the last "is", "=" and their like. `matched` is whether any of the marks was there and a digit in the
-/// answer.
+/// The extracted answer of a response: after the last "answer is" or a similar phrase, in the last box, up to the last
+/// ". ", after the last "is", "=" or a similar mark. `matched` is whether any of the marks was found and the answer has
+/// a digit.
 struct prime_math_answer {
   std::string text;
   bool matched = false;
 };
 
-/// The answer of a response, as prime_math_answer says.
+/// Extracts the answer of a response, see prime_math_answer.
 prime_math_answer extract_prime_math(std::string_view response);
 
 namespace detail {
@@ -42,10 +41,10 @@ struct numeric_text {
   std::optional<double> number;
 };
 
-/// `x` as a float, commas or {,} left out.
+/// `x` as a float, without commas or {,}.
 std::optional<double> digits_of(const numeric_text& x);
 
-/// $5 and 5% lose their sign, 10_2 its base; with \pi as a number the text is calculated. Nothing where the original
+/// $5 and 5% lose their sign, 10_2 its base; with \pi as a number the text is calculated. Nothing if the original
 /// raises an exception.
 std::optional<numeric_text> prepare_numeric(const std::string& answer, double pi);
 

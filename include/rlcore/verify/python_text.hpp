@@ -28,7 +28,7 @@ constexpr std::size_t count_code_points(std::string_view text, std::size_t limit
   return count;
 }
 
-/// What the last `count` code points are; in bytes that are not UTF-8 every byte but 10xxxxxx counts as one.
+/// The last `count` code points; in bytes that are not UTF-8 every byte but 10xxxxxx counts as one.
 constexpr std::string_view last_code_points(std::string_view text, std::size_t count) noexcept {
   std::size_t at = text.size();
   for (; at > 0 && count > 0; --at)
@@ -83,8 +83,8 @@ std::string lower(std::string_view text);
 
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
-/// Where the brace closes that balances the first one at or after `from`; npos when none does. A closing brace
-/// before any opening one has to be made up for first, as the loop of the MATH evaluation has it.
+/// The position of the brace that closes the first one at or after `from`; npos if none does. A closing brace before
+/// any opening one must be balanced first, as in the loop of the MATH evaluation.
 constexpr std::size_t closing_brace(std::string_view text, std::size_t from) noexcept {
   std::ptrdiff_t open = 0;
   for (std::size_t i = from; i < text.size(); ++i) {

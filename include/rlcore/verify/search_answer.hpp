@@ -1,4 +1,4 @@
-// Exact match of short answers as Search-R1 (Jin et al. 2025) has it, after SQuAD's normalisation.
+// Exact match of short answers as in Search-R1 (Jin et al. 2025), after SQuAD's normalisation.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@
 RLCORE_BEGIN
 namespace verify {
 
-/// What score_search_answer() gives.
+/// Settings of score_search_answer().
 struct search_settings {
   double score = 1, format_score = 0;            ///< of a right answer, of a wrong one
-  std::size_t max_bytes = std::size_t{1} << 20;  ///< longer responses are not looked at; 0: no limit
+  std::size_t max_bytes = std::size_t{1} << 20;  ///< longer responses are not scored; 0: no limit
 };
 
 namespace detail {
@@ -30,7 +30,7 @@ std::string lower_letters(std::string_view text);
 /// Whether a code point is a letter, a digit or an underscore; of those outside ASCII all but signs and spaces.
 bool is_word_at(std::string_view text, std::size_t at);
 
-/// The articles a, an, the as whole words become spaces; then words are parted by one space each.
+/// The articles a, an, the as whole words become spaces; then words are separated by single spaces.
 std::string without_articles(std::string_view text);
 
 inline std::size_t count_of(std::string_view text, std::string_view part) {
@@ -45,8 +45,8 @@ inline std::size_t count_of(std::string_view text, std::string_view part) {
 std::string normalize_answer(std::string_view answer);
 
 /// Scores the last <answer>...</answer> against the accepted answers: `ground_truth` is a text, or JSON: a list of
-/// texts, or {"target": text or list}. More than ten tags of one kind quarter the score of a right answer. Linear,
-/// thread safe.
+/// texts, or {"target": text or list}. With more than ten tags of one kind the score of a right answer is divided by 4.
+/// Linear, thread safe.
 verdict score_search_answer(std::string_view response, std::string_view ground_truth,
                             const search_settings& settings = {});
 

@@ -1,4 +1,4 @@
-// What a rule-based reward says about one response.
+// Result of a rule-based reward for one response.
 #pragma once
 
 #include <array>
@@ -12,30 +12,30 @@
 RLCORE_BEGIN
 namespace verify {
 
-/// Why a response got its score; trainers count these, so that a reward of zero is never a riddle.
+/// The reason for a score; trainers count the reasons to explain zero rewards.
 enum class reason {
   correct,
   wrong,           ///< an answer was found and differs
-  no_match,        ///< nothing that looks like an answer
-  outside_window,  ///< an answer stands only before the part of the text that is looked at
-  malformed,       ///< an answer is announced but not finished: a box that is not closed, \fbox, a cut command
-  too_long,        ///< more bytes than the rule looks at
-  undecided,       ///< an answer was found whose equality this library cannot decide; scored as wrong
+  no_match,        ///< no answer was found
+  outside_window,  ///< an answer was found only before the searched window
+  malformed,       ///< an answer starts but does not end: an unclosed box, \fbox, a cut command
+  too_long,        ///< more bytes than the rule scores
+  undecided,       ///< an answer was found, but its equality cannot be decided; scored as wrong
 };
 
 inline constexpr std::array<std::string_view, 7> reason_names{"correct",   "wrong",    "no_match", "outside_window",
                                                               "malformed", "too_long", "undecided"};
 
-/// The word under which trainers count the reason.
+/// The name of the reason in trainers' counts.
 constexpr std::string_view name_of(reason why) noexcept { return reason_names[static_cast<std::size_t>(why)]; }
 
-/// `acc` and `pred` are what verl's rules return beside the score; the validation names its metrics by what is there.
+/// `acc` and `pred` are returned by verl's rules in addition to the score; validation names its metrics by the fields
+/// that are set.
 struct verdict {
   double score = 0;
   reason why = reason::no_match;
-  std::optional<bool> acc = std::nullopt;  ///< of rules that report an accuracy
-  std::optional<std::string> pred =
-      std::nullopt;  ///< the answer that was found, as the rule compares it: maj@k votes by it
+  std::optional<bool> acc = std::nullopt;          ///< for rules that report an accuracy
+  std::optional<std::string> pred = std::nullopt;  ///< the extracted answer, as the rule compares it: maj@k votes by it
 
   bool correct() const noexcept { return why == reason::correct; }
 };

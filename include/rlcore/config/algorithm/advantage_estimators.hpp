@@ -1,4 +1,4 @@
-// algorithm.adv_estimator: verl's estimators of advantages, a row per word.
+// verl's advantage estimators (algorithm.adv_estimator), one row per name.
 #pragma once
 
 #include <string_view>
@@ -24,7 +24,7 @@ struct estimator_settings {
   verl::version version = verl::newest;
 };
 
-/// Which of these settings a row reads: the others are said to be without effect.
+/// Which of these settings a row reads; a note lists the unused ones.
 struct estimator_uses {
   bool gamma = false, lambda = false, normalize_by_std = false;
 };
@@ -46,7 +46,7 @@ struct grpo {
   static constexpr estimator_uses uses{.normalize_by_std = true};
   static auto compose(const estimator_settings& s) { return group_relative{.normalize_by_std = s.normalize_by_std}; }
 };
-/// What follows a token, whitened over the batch.
+/// Discounted return of each token, whitened over the batch.
 struct reinforce_plus_plus {
   static constexpr std::string_view word = "reinforce_plus_plus";
   static constexpr estimator_uses uses{.gamma = true};
@@ -54,43 +54,43 @@ struct reinforce_plus_plus {
     return rlcore::reinforce_plus_plus{.gamma = s.gamma, .turns = verl::turns_of_returns(s.version)};
   }
 };
-/// The reward less its group's mean, whitened over the batch.
+/// Reward minus the group mean, whitened over the batch.
 struct reinforce_plus_plus_baseline {
   static constexpr std::string_view word = "reinforce_plus_plus_baseline";
   static constexpr estimator_uses uses{};
   static auto compose(const estimator_settings&) { return rlcore::reinforce_plus_plus_baseline{}; }
 };
-/// What follows a token less the score of the greedy answer.
+/// Return of each token minus the score of the greedy response.
 struct remax {
   static constexpr std::string_view word = "remax";
   static constexpr estimator_uses uses{};
   static auto compose(const estimator_settings&) { return rlcore::remax{}; }
 };
-/// The reward less the mean of the others; a single answer keeps its reward.
+/// Reward minus the mean of the group's remaining responses (leave-one-out); a single response keeps its reward.
 struct rloo {
   static constexpr std::string_view word = "rloo";
   static constexpr estimator_uses uses{};
   static auto compose(const estimator_settings&) { return rlcore::rloo{.singleton = singleton_group::reward}; }
 };
-/// The reward less the length-weighted mean of its group.
+/// Reward minus the length-weighted group mean.
 struct opo {
   static constexpr std::string_view word = "opo";
   static constexpr estimator_uses uses{};
   static auto compose(const estimator_settings&) { return rlcore::opo{}; }
 };
-/// The best answer of a group against the second best.
+/// The best response of a group against the second best.
 struct grpo_passk {
   static constexpr std::string_view word = "grpo_passk";
   static constexpr estimator_uses uses{.normalize_by_std = true};
   static auto compose(const estimator_settings& s) { return pass_at_k{.normalize_by_std = s.normalize_by_std}; }
 };
-/// The reward less its group's mean, scaled by the share of rewards that are not zero.
+/// Reward minus the group mean, scaled by the share of nonzero rewards.
 struct gpg {
   static constexpr std::string_view word = "gpg";
   static constexpr estimator_uses uses{};
   static auto compose(const estimator_settings&) { return rlcore::gpg{.count = gpg_count::nonzero_rewards}; }
 };
-/// grpo under another word.
+/// Alias of grpo.
 struct grpo_vectorized : grpo {
   static constexpr std::string_view word = "grpo_vectorized";
   static constexpr verl::version since = verl::version::v0_6_1;
@@ -102,7 +102,7 @@ struct rloo_vectorized {
   static constexpr estimator_uses uses{};
   static auto compose(const estimator_settings&) { return rlcore::rloo{}; }
 };
-/// What follows a token less a baseline per position.
+/// Return of each token minus a baseline per position.
 struct optimal_token_baseline {
   static constexpr std::string_view word = "optimal_token_baseline";
   static constexpr verl::version since = verl::version::v0_8_0;
@@ -110,7 +110,7 @@ struct optimal_token_baseline {
   static auto compose(const estimator_settings&) { return rlcore::optimal_token_baseline{}; }
 };
 
-/// The same, compared by actions; for tools, which are refused by name.
+/// The same per action, for multi-turn tool use; rejected by name.
 struct tir_optimal_token_baseline {
   static constexpr std::string_view word = "tir_optimal_token_baseline";
   static constexpr verl::version since = verl::version::v0_8_0;
@@ -120,26 +120,26 @@ struct tir_optimal_token_baseline {
   }
 };
 
-/// What the row's compose() returns.
+/// Return type of the row's compose().
 template <class Row>
 using estimator_of = decltype(Row::compose(estimator_settings{}));
 
 }  // namespace named
 
-/// The words of algorithm.adv_estimator.
+/// Values of algorithm.adv_estimator.
 using estimator_words =
     word_table<named::gae, named::grpo, named::reinforce_plus_plus, named::reinforce_plus_plus_baseline, named::remax,
                named::rloo, named::opo, named::grpo_passk, named::gpg, named::grpo_vectorized, named::rloo_vectorized,
                named::optimal_token_baseline, named::tir_optimal_token_baseline>;
 
-/// What a check of the command line asks about an estimator.
+/// Estimator properties that command-line checks need.
 struct estimator_traits {
   estimator_uses uses;
-  bool by_token = false;  ///< every response token has an advantage of its own
+  bool by_token = false;  ///< one advantage per response token
   advantage_input inputs = advantage_input::none;
 };
 
-/// The traits of the estimator that `word` names. Throws config_error.
+/// Traits of the estimator named `word`. Throws config_error.
 inline estimator_traits traits_of_estimator(std::string_view word) {
   return estimator_words::visit("algorithm.adv_estimator", word, [](auto row) {
     using estimator = named::estimator_of<decltype(row)>;

@@ -1,4 +1,4 @@
-// actor.loss_agg_mode: what a token weighs in the loss, a row per word.
+// Loss aggregation (actor.loss_agg_mode): the weight of a token in the loss, one row per mode.
 #pragma once
 
 #include <string_view>
@@ -10,22 +10,22 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What a word may need besides itself.
+/// Settings of the aggregation modes.
 struct aggregation_settings {
   double length = 0;  ///< loss_scale_factor, or the longest response allowed
   verl::version version = verl::newest;
-  /// Whether a sequence without a token counts: in verl 0.6.1 it did not, before and after it does.
+  /// Whether a sequence without tokens counts; it does in every version except verl 0.6.1.
   bool counts_empty() const noexcept { return version != verl::version::v0_6_1; }
 };
 
 namespace named {
 
-/// Every token of the step weighs the same.
+/// Mean over all tokens of the step.
 struct token_mean {
   static constexpr std::string_view word = "token-mean";
   static any_aggregation compose(const aggregation_settings&) { return rlcore::token_mean{}; }
 };
-/// Tokens are added up, so that the loss grows with the batch.
+/// Sum over tokens; the loss grows with the batch.
 struct token_sum {
   static constexpr std::string_view word = "token-sum";
   static constexpr verl::version since = verl::version::v0_9_1;
@@ -58,7 +58,7 @@ struct seq_mean_token_sum_norm {
 
 }  // namespace named
 
-/// The words of loss_agg_mode.
+/// Values of loss_agg_mode.
 using aggregation_words = word_table<named::token_mean, named::token_sum, named::seq_mean_token_sum,
                                      named::seq_mean_token_mean, named::seq_mean_token_sum_norm>;
 

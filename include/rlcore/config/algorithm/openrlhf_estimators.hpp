@@ -1,4 +1,4 @@
-// rlcore.advantages=openrlhf: the estimators of OpenRLHF's train_ppo_ray, a row per word of algorithm.adv_estimator.
+// OpenRLHF's advantage estimators (train_ppo_ray; rlcore.advantages=openrlhf), one row per algorithm.adv_estimator.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ struct no_baseline {
   }
 };
 
-/// What a row composes: `baseline` shapes the scores of responses within their group; `follow` makes advantages and
-/// returns of token rewards (gae, discounted_return); whitened: normalised over the tokens of the step at the end.
+/// The composition of a row: `baseline` shapes the scores of responses within their group; `follow` makes advantages
+/// and returns of token rewards (gae, discounted_return); whitened: normalised over the tokens of the step at the end.
 template <class Baseline, class Follow>
 struct openrlhf_recipe {
   Baseline baseline;
   Follow follow;
   bool whitened = true;
 };
-// What C++20 deduces of an aggregate, said for compilers that do not.
+// Deduction guide for compilers without C++20 aggregate deduction.
 template <class Baseline, class Follow>
 openrlhf_recipe(Baseline, Follow) -> openrlhf_recipe<Baseline, Follow>;
 template <class Baseline, class Follow>
@@ -35,7 +35,7 @@ openrlhf_recipe(Baseline, Follow, bool) -> openrlhf_recipe<Baseline, Follow>;
 
 namespace named::openrlhf {
 
-/// What follows a token, discounted by `gamma`; a tool's token discounts too.
+/// Return of each token, discounted by `gamma`; tool tokens discount too.
 inline discounted_return returns(double gamma) { return {gamma, turn_policy::discount}; }
 /// The mean of a group, or (x - mean) / (deviation + 1e-9); a group of one gets 0.
 inline group_relative within_group(bool normalize_by_std) {
@@ -50,17 +50,17 @@ struct gae {
                            rlcore::gae{.gamma = s.gamma, .lambda = s.lambda, .turns = turn_policy::discount}};
   }
 };
-/// What follows a token.
+/// Discounted return of each token.
 struct reinforce_plus_plus {
   static constexpr std::string_view word = "reinforce_plus_plus";
   static auto compose(const estimator_settings& s) { return openrlhf_recipe{no_baseline{}, returns(s.gamma)}; }
 };
-/// The score less the mean of the others.
+/// Score minus the mean of the group's remaining responses.
 struct rloo {
   static constexpr std::string_view word = "rloo";
   static auto compose(const estimator_settings&) { return openrlhf_recipe{rlcore::rloo{}, returns(1)}; }
 };
-/// The score less its group's mean.
+/// Score minus the group mean.
 struct reinforce_plus_plus_baseline {
   static constexpr std::string_view word = "reinforce_plus_plus_baseline";
   static auto compose(const estimator_settings&) { return openrlhf_recipe{within_group(false), returns(1)}; }
@@ -75,7 +75,7 @@ struct grpo {
 
 }  // namespace named::openrlhf
 
-/// The words of algorithm.adv_estimator that OpenRLHF has.
+/// Values of algorithm.adv_estimator in OpenRLHF.
 using openrlhf_estimator_words =
     word_table<named::openrlhf::gae, named::openrlhf::reinforce_plus_plus, named::openrlhf::rloo,
                named::openrlhf::reinforce_plus_plus_baseline, named::openrlhf::grpo>;

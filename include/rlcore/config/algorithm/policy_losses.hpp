@@ -1,4 +1,4 @@
-// actor.policy_loss.loss_mode: verl's policy losses, a row per word.
+// verl's policy losses (actor.policy_loss.loss_mode), one row per name.
 #pragma once
 
 #include <string>
@@ -15,11 +15,11 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// actor.*: the policy loss and what is added to it.
+/// Policy loss settings (actor.*): the loss, its KL and entropy terms.
 struct policy_loss_settings {
   std::string mode = "vanilla";
   verl::clip_settings clip{};
-  any_aggregation aggregation{};  ///< loss_agg_mode: of the policy loss, unless its row brings one, of KL and entropy
+  any_aggregation aggregation{};  ///< loss_agg_mode, for KL, entropy and the policy loss unless its row has its own
   verl::version version = verl::newest;
   bool use_kl = false;
   kl_kind kl = kl_kind::k3;
@@ -33,13 +33,13 @@ struct policy_loss_settings {
   double dro_beta = 0;  ///< of dro; positive
 };
 
-/// Rows of policy_loss_words. compose() gives the algorithm of namespace verl, of which the objective counts, and the
-/// aggregation if `own_aggregation`; or aggregation() says at run time which it is. `since`: the first version of verl
-/// that has it. `by_response`: it takes one advantage per response, not one per token. A row may
-/// have a selection() of tokens, and a measure: the clipfrac or ppo_kl that verl logs where the pieces measure another.
+/// Rows of policy_loss_words. compose() returns an algorithm of namespace verl; only its objective is used, and its
+/// aggregation if `own_aggregation`. aggregation() selects one at run time instead. `since`: the first version of verl
+/// that has it. `by_response`: it takes one advantage per response, not one per token. Optional members: selection() of
+/// tokens, and `measure`, the clipfrac or ppo_kl that verl logs where the pieces measure a different one.
 namespace named {
 
-/// What most rows have.
+/// Defaults of a row.
 struct policy_loss_row {
   static constexpr bool own_aggregation = false, by_response = false;
 };
@@ -53,7 +53,7 @@ struct vanilla : policy_loss_row {
 struct gspo : policy_loss_row {
   static constexpr std::string_view word = "gspo";
   static auto compose(const policy_loss_settings& s) { return verl::gspo(s.clip); }
-  /// loss_agg_mode, or that of the version.
+  /// loss_agg_mode, or the fixed mode of the verl version.
   static any_aggregation aggregation(const policy_loss_settings& s) {
     if (s.version >= verl::version::v0_9_1) return s.aggregation;
     return seq_mean_token_mean::compose({.version = s.version});
@@ -74,7 +74,7 @@ struct clip_cov : policy_loss_row {
     rule.clip_low = s.clip.clip_low, rule.clip_high = s.clip.clip_high;
     return rule;
   }
-  /// clipfrac: the tokens that are left out.
+  /// clipfrac: the fraction of tokens left out.
   static constexpr selected_fraction measure{};
 };
 /// The ratio, held back by a KL at the tokens of highest covariance.
@@ -95,7 +95,7 @@ struct geo_mean : policy_loss_row {
 struct limited_ppo_kl : policy_loss_row {
   static constexpr ppo_kl measure{.limit = 20};
 };
-/// A soft gate in the place of a clip.
+/// A soft gate instead of a clip.
 struct sapo_loss : limited_ppo_kl {
   static constexpr std::string_view word = "sapo";
   static constexpr verl::version since = verl::version::v0_8_0;
@@ -121,7 +121,7 @@ struct dppo_kl : limited_ppo_kl {
   static constexpr verl::version since = verl::version::v0_8_0;
   static auto compose(const policy_loss_settings& s) { return verl::dppo_kl(s.clip); }
 };
-/// A squared log-ratio in the place of a clip.
+/// A squared log-ratio instead of a clip.
 struct dro : policy_loss_row {
   static constexpr std::string_view word = "dro";
   static constexpr verl::version since = verl::version::v0_9_1;
@@ -130,17 +130,17 @@ struct dro : policy_loss_row {
 
 }  // namespace named
 
-/// The words of policy_loss.loss_mode.
+/// Values of policy_loss.loss_mode.
 using policy_loss_words =
     word_table<named::vanilla, named::gspo, named::gpg_loss, named::clip_cov, named::kl_cov, named::geo_mean,
                named::sapo_loss, named::cispo, named::dppo_tv, named::dppo_kl, named::dro>;
 
-/// What a check of the command line asks about a policy loss.
+/// Policy loss properties that command-line checks need.
 struct policy_loss_traits {
   bool by_response = false;
 };
 
-/// The traits of the policy loss that `word` names. Throws config_error.
+/// Traits of the policy loss named `word`. Throws config_error.
 inline policy_loss_traits traits_of_policy_loss(std::string_view word) {
   return policy_loss_words::visit("actor_rollout_ref.actor.policy_loss.loss_mode", word,
                                   [](auto row) { return policy_loss_traits{row.by_response}; });

@@ -1,4 +1,4 @@
-// rlcore.verl: whose numbers a run computes where versions of verl differ.
+// verl version to reproduce (rlcore.verl) where versions compute different numbers.
 #pragma once
 
 #include <array>
@@ -13,11 +13,11 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The words of rlcore.verl, in the order of verl::version.
+/// Values of rlcore.verl, in the order of verl::version.
 inline constexpr std::array<std::string_view, 4> verl_versions{"2025-08", "0.6.1", "0.8.0", "0.9.1"};
 inline constexpr std::string_view verl_version_choices = "2025-08|0.6.1|0.8.0|0.9.1";
 
-/// The version that rlcore.verl names.
+/// The version selected by rlcore.verl.
 inline verl::version read_verl_version(const options& opt) {
   const std::string word = opt.get<std::string>("rlcore.verl");
   for (std::size_t i = 0; i < verl_versions.size(); ++i)
@@ -25,8 +25,8 @@ inline verl::version read_verl_version(const options& opt) {
   throw config_error("rlcore.verl=" + word + ": expected one of " + std::string(verl_version_choices));
 }
 
-/// Throws config_error if `what`, e.g. "loss_mode=dro", came to verl in `since`, after the version that rlcore.verl
-/// names.
+/// Throws config_error if `what`, e.g. "loss_mode=dro", was added to verl in `since`, after the version selected by
+/// rlcore.verl.
 inline void check_since(const options& opt, const std::string& what, verl::version since) {
   if (read_verl_version(opt) >= since) return;
   const std::string first(verl_versions[static_cast<std::size_t>(since)]);
@@ -35,7 +35,7 @@ inline void check_since(const options& opt, const std::string& what, verl::versi
                      (since == verl::newest ? "" : " or later"));
 }
 
-/// The same for the word of `Table` that `key` holds: a row may say since when verl has it.
+/// The same for the value of `key`, a word of `Table` whose row may declare `since`.
 template <class Table>
 void check_word_since(const options& opt, const std::string& key) {
   const std::string word = opt.get<std::string>(key);

@@ -1,4 +1,4 @@
-// A table whose rows are types: one word of a command line each, and what it composes.
+// Compile-time table from option values to types: each row maps a word to the composition it selects.
 #pragma once
 
 #include <array>
@@ -32,8 +32,8 @@ struct joined_words {
 
 }  // namespace detail
 
-/// Each Row has a `word`, and compose(settings), which returns the composition that the word names. A program compiles
-/// every row into one loop of its own; a row is all that a command line needs of it.
+/// Each Row has a `word`, and compose(settings), which returns the composition that the word names. Each row compiles
+/// into its own loop; adding a row is enough to add an option value.
 template <class... Row>
 struct word_table {
   /// "a|b|c": the choices of a key.
@@ -49,8 +49,8 @@ struct word_table {
     return text;
   }
 
-  /// f(row) with the row of that word; f returns the same type for all rows. Throws config_error, naming `key`, if
-  /// there is none.
+  /// Calls f(row) for the row of the word; f returns the same type for all rows. Throws config_error naming `key` if no
+  /// row matches.
   template <class F>
   static auto visit(std::string_view key, std::string_view word, F&& f) {
     if (!has(word))

@@ -1,4 +1,4 @@
-// Rules of trainer.device and the keys that belong to one device.
+// Checks of trainer.device and of device-specific keys.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The NPU, or what plays it.
+/// Whether the device is an NPU, real or emulated.
 inline bool runs_on_npu(const options& opt) { return opt.get<std::string>("trainer.device").starts_with("npu"); }
 
-/// Throws config_error for what the device lacks; adds notes.
+/// Throws config_error for features the device lacks; adds notes.
 void check_device_options(options& opt);
 
 }  // namespace trainer

@@ -1,4 +1,4 @@
-// The settings that may differ when a run goes on: ranks, layout, threads, memory, length, validation, logging, saving.
+// Settings that may change on resume: ranks, layout, threads, memory, length, validation, logging, saving.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Names of keys, `*` standing for anything at one end. docs/checkpoints.md lists them. All other keys change the
-/// numbers of a run.
+/// Key names; `*` at one end is a wildcard. docs/checkpoints.md lists them. All other keys change the numbers of a run.
 inline constexpr std::string_view free_settings[] = {
     // where it runs
     "trainer.device", "rlcore.npu*", "trainer.nnodes", "trainer.n_gpus_per_node", "rlcore.threads",
@@ -24,7 +23,7 @@ inline constexpr std::string_view free_settings[] = {
     "*max_token_len_per_gpu", "*gradient_checkpointing*", "*gpu_memory_utilization", "*max_num_seqs",
     "*max_num_batched_tokens", "*enable_chunked_prefill", "*enable_prefix_caching", "*update_weights_bucket_megabytes",
     "rlcore.logits_memory_mb", "rlcore.image_cache_mb", "rlcore.max_decode_batch",
-    // how long it runs, what it evaluates, logs and saves
+    // run length, evaluation, logging and saving
     "trainer.total_epochs", "trainer.total_training_steps", "max_epochs", "num_episodes", "*val_*", "trainer.test_freq",
     "*eval_*", "trainer.logger", "rlcore.logger", "rlcore.console", "logging_steps", "*use_wandb*", "wandb_*",
     "*use_tensorboard", "rlcore.tensorboard_dir", "trainer.project_name", "trainer.experiment_name", "rlcore.report",
@@ -35,7 +34,7 @@ inline constexpr std::string_view free_settings[] = {
     "trainer.default_local_dir", "ckpt_path", "*input_tokenizer", "*train_files", "dataset", "prompt_data",
     "rlcore.replay"};
 
-/// Folders of models, which may have moved too. Their weights have to be the same.
+/// Model folders; they may have moved, but their weights must be the same.
 inline constexpr std::string_view model_settings[] = {"*model.path", "*.partial_pretrain", "pretrain", "*_pretrain"};
 
 /// Whether one of `patterns` is or matches the key.
@@ -49,7 +48,7 @@ constexpr bool names_setting(std::span<const std::string_view> patterns, std::st
   });
 }
 
-/// Whether the key may differ when a run goes on.
+/// Whether the key may change on resume.
 constexpr bool is_free_setting(std::string_view key) noexcept {
   return names_setting(free_settings, key) || names_setting(model_settings, key);
 }

@@ -28,34 +28,33 @@ namespace trainer {
 
 namespace detail {
 
-/// The number of ranks of this run, as its command line and mpirun say.
+/// The number of ranks of this run, from its command line and mpirun.
 inline int ranks_of(const options& opt) {
   return static_cast<int>(std::max<std::int64_t>(parallel::ranks_of_environment(), asked_ranks(opt)));
 }
 
-/// Throws config_error for a word of trainer.logger that is none of ours nor a tracker that verl knows.
+/// Throws config_error for a value of trainer.logger that is neither a logger of this library nor a tracker of verl.
 void check_loggers(const options& opt);
 
 void check_rollout(options& opt);
 
-/// Checks what estimator and loss ask of each other and of rollout.n.
+/// Checks that estimator, loss and rollout.n fit together.
 void check_algorithm(options& opt);
 
-/// Refuses words that the version of verl which rlcore.verl names does not have, and says where the newest averages
-/// otherwise than the paper.
+/// Rejects values missing in the version selected by rlcore.verl; notes where the newest version averages differently
+/// from the paper.
 void check_verl_version(options& opt);
 
-/// Checks the numbers that single policy losses read.
+/// Checks the settings of individual policy losses.
 void check_policy_loss(options& opt);
 
-/// Says which keys the estimator does not read.
+/// Adds notes for keys the estimator does not read.
 void note_unused_by_estimator(options& opt);
 
-/// Checks what scripts override in a model's config.json: rates of dropout (0), the router of mixtures of experts, and
-/// which kernel computes attention.
+/// Checks overrides of a model's config.json: dropout rates (0), the mixture-of-experts router, the attention kernel.
 void check_model_overrides(options& opt);
 
-/// Checks what scripts pass on to the class of the optimizer: where its state is, and nothing that changes a number.
+/// Checks overrides passed to the optimizer class: only the placement of its state, nothing that changes a number.
 void check_optimizer_overrides(const options& opt);
 
 void check_sampling_rounds(options& opt);
@@ -66,7 +65,7 @@ void check_micro_sizes(const options& opt);
 
 void check_objective(options& opt);
 
-/// Checks where a run goes on from.
+/// Checks the resume settings.
 void check_resumption(options& opt);
 
 /// Checks the device, and settings that verl refuses on the devices that the command line names.
@@ -74,7 +73,7 @@ void check_devices(options& opt);
 
 }  // namespace detail
 
-/// Throws config_error for combinations that cannot work; adds notes for those that work differently than they look.
+/// Throws config_error for impossible combinations; adds notes for those with surprising effects.
 void check_policy_options(options& opt);
 
 }  // namespace trainer
@@ -89,7 +88,7 @@ RLCORE_INLINE void check_loggers(const options& opt) {
   const std::vector<std::string> elsewhere = {"wandb", "mlflow", "swanlab", "vemlp_wandb", "clearml", "trackio"};
   for (const std::string& name : opt.list("trainer.logger")) {
     if (std::find(here.begin(), here.end(), name) != here.end()) continue;
-    if (std::find(elsewhere.begin(), elsewhere.end(), name) != elsewhere.end()) continue;  // open_log() says more
+    if (std::find(elsewhere.begin(), elsewhere.end(), name) != elsewhere.end()) continue;  // open_log() reports it
     auto known = here;
     known.insert(known.end(), elsewhere.begin(), elsewhere.end());
     throw config_error("trainer.logger=" + name + ": expected console, file, tensorboard or the name of a tracker" +
@@ -222,7 +221,7 @@ RLCORE_INLINE void check_model_overrides(options& opt) {
     const std::string setting = map + "." + m.name + "=" + inline_text(m.item);
     const std::vector<std::string> known = {"attn_implementation", "attention_dropout", "embd_pdrop", "resid_pdrop",
                                             "hidden_dropout"};
-    if (m.name == "moe_config" || m.name == "attn_implementation") continue;  // without effect, as the map's note says
+    if (m.name == "moe_config" || m.name == "attn_implementation") continue;  // no effect, see the note
     if (std::find(known.begin(), known.end(), m.name) == known.end())
       throw config_error(setting + ": config.json says what the model is; edit it in a copy of the model's folder" +
                          did_you_mean(m.name, known));

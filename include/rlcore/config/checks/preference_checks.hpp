@@ -16,7 +16,7 @@ namespace trainer {
 /// The two decay rates of --adam_betas. Throws config_error.
 std::pair<double, double> adam_betas(const options& opt);
 
-/// Makes OpenRLHF's checks, and those that it would make late. Throws config_error; adds notes.
+/// Runs OpenRLHF's checks, including those that it runs late. Throws config_error; adds notes.
 void check_preference_options(options& opt);
 
 }  // namespace trainer

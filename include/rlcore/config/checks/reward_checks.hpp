@@ -1,4 +1,4 @@
-// Rules of the reward settings: combinations that cannot work.
+// Checks of the reward settings.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ void check_reward_source(options& opt);
 
 }  // namespace detail
 
-/// Throws config_error for reward settings that cannot work; adds notes for those without effect.
+/// Throws config_error for impossible reward settings; adds notes for those without effect.
 inline void check_reward_options(options& opt) {
   detail::check_overlong(opt);
   detail::check_reward_source(opt);

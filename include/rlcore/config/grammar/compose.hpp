@@ -1,4 +1,4 @@
-// What an override does to a configuration: Hydra's rules for =, +, ++ and ~.
+// Applies overrides to a configuration: Hydra's rules for =, +, ++ and ~.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ void merge(value& target, const value& source, bool may_add, const std::string& 
 /// Sets `path`; missing maps on the way are created when `may_add`.
 void assign(value& root, std::string_view path, const value& item, bool may_add);
 
-/// Applies one override to a configuration. Throws config_error: unknown key (=), an item is already there (+), nothing
-/// to delete or another value there (~).
+/// Applies one override to a configuration. Throws config_error: unknown key (=), the item exists already (+), nothing
+/// to delete or a different value (~).
 void apply(value& root, const override_setting& setting);
 
 }  // namespace trainer

@@ -19,7 +19,7 @@ namespace trainer {
 /// reference takes the type of its target; \${ is no reference.
 class interpolation {
  public:
-  /// For the configuration `root`, a map, which has to outlive this.
+  /// `root`, a map, must outlive this object.
   explicit interpolation(const value& root) : root_(root) {}
 
   /// The whole configuration without references. Throws config_error: absent target, cycle.

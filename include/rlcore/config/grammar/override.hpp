@@ -18,7 +18,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What the sign before the key asks for: none, +, ++ and ~.
+/// The prefix of the key: none, +, ++ or ~.
 enum class override_kind { change, add, force_add, remove };
 
 /// One override, taken apart.
@@ -29,13 +29,13 @@ struct override_setting {
   bool has_value = true;  ///< false for `~key`
 };
 
-/// How many lists and maps of a value may stand inside each other.
+/// Maximum nesting depth of lists and maps.
 inline constexpr std::size_t nesting_limit = 1000;
 
 /// Recursive descent over the tokens of a value.
 class value_parser {
  public:
-  /// `text` has to outlive this. Throws config_error for a sign that cannot stand outside quotes.
+  /// `text` must outlive this object. Throws config_error for a character that needs quotes.
   explicit value_parser(std::string_view text) : tokens_(override_lexer(text).run()) {}
 
   /// The whole text as one value; no token at all is the empty text. Throws config_error.

@@ -12,8 +12,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The tokens of Hydra's grammar of overrides. `other` is a sign that may stand in an unquoted text, `escaped` are
-/// signs with a backslash before each.
+/// The tokens of Hydra's grammar of overrides. `other` is a character allowed in unquoted text, `escaped` are
+/// characters with a backslash before each.
 enum class token_kind {
   open_paren,
   comma,
@@ -45,7 +45,7 @@ struct override_token {
 /// Cuts the text after the `=` of an override into tokens. Each rule returns how many characters it takes, 0 for none.
 class override_lexer {
  public:
-  /// The text has to outlive the lexer and its tokens.
+  /// `text` must outlive the lexer and its tokens.
   explicit override_lexer(std::string_view text) : rest_(text) {}
 
   /// Throws config_error with the offending character.

@@ -50,7 +50,7 @@ struct value {
   bool is_map() const noexcept { return as<map>() != nullptr; }
   bool is_list() const noexcept { return as<list>() != nullptr; }
   bool is_scalar() const noexcept { return !is_map() && !is_list(); }
-  /// The member called `name`, or nullptr if there is none or this is no map.
+  /// The member called `name`, or nullptr if it does not exist or this is not a map.
   const value* find(std::string_view name) const noexcept;
   /// The same, to be changed.
   value* find(std::string_view name) noexcept;
@@ -85,7 +85,7 @@ inline value* value::find(std::string_view name) noexcept {
 /// A scalar as Python's str() prints it: None, True, 3, 1e-06, text. Empty for a list or a map.
 std::string scalar_text(const value& v);
 
-/// What the value is, in words, for messages.
+/// The kind of the value in words, for messages.
 inline std::string_view kind_of(const value& v) noexcept {
   constexpr std::string_view names[] = {"null", "a bool", "an integer", "a number", "a text", "a list", "a map"};
   return names[v.held.index()];

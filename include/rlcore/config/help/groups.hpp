@@ -29,8 +29,8 @@ inline bool lies_in(std::string_view name, std::string_view topic) {
   return name.size() > topic.size() && name.starts_with(topic) && name[topic.size()] == '.';
 }
 
-/// Where a key that no topic lists belongs: the longest topic that begins its name, the one that takes the rest, or a
-/// new one named after its first word.
+/// The group of a key that no topic lists: the topic with the longest matching prefix, the one with takes_rest, or a
+/// new one named after the key's first word.
 help_group& group_of(std::vector<help_group>& groups, const registry& known, const key& k);
 
 /// Every key in its group, in the order of the topics.
@@ -39,11 +39,11 @@ std::vector<help_group> groups_of(const registry& known);
 /// `--name VALUE VALUE`: a flag with a word for each value that follows.
 std::string flag_usage(const flag& f);
 
-/// What is typed for a key, with its default: `name=value`, or its flag of the same name. A default of more than
+/// The usage of a key, with its default: `name=value`, or its flag of the same name. A default of more than
 /// `longest` columns is left out.
 std::string typed(const registry& known, const key& k, std::string_view topic, std::size_t longest = std::string::npos);
 
-/// The line of a key: what is typed, what it means, and further flags that set it.
+/// The line of a key: usage, meaning, and further flags that set it.
 help_entry entry_of(const registry& known, const key& k, std::string_view topic);
 
 }  // namespace detail

@@ -33,12 +33,12 @@ inline std::size_t columns_of(std::string_view text) {
 /// The words of a text between its blanks.
 std::vector<std::string> blank_words(std::string_view text);
 
-/// The words with `between` between them, in lines of `width` columns at most. The first line goes on from `column`,
-/// the others begin with `indent` blanks.
+/// The words with `between` between them, in lines of `width` columns at most. The first line continues at `column`,
+/// later lines begin with `indent` blanks.
 std::string filled(std::span<const std::string> words, std::string_view between, std::size_t column, std::size_t indent,
                    std::size_t width);
 
-/// A line of a list: what is typed, and what it means.
+/// A line of a list: usage and meaning.
 struct help_entry {
   std::string head, text, choices;
 };

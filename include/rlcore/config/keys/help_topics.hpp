@@ -6,7 +6,7 @@
 RLCORE_BEGIN
 namespace trainer::keys {
 
-/// Of verl's command lines and of evaluate.
+/// verl's trainers and evaluate.
 inline constexpr help_topic verl_topics[] = {
     {"data", "rows, their columns and lengths",
      "train_files val_files files form train_batch_size max_length max_prompt_length max_response_length truncation "
@@ -45,7 +45,7 @@ inline constexpr help_topic verl_topics[] = {
      true},
 };
 
-/// Of OpenRLHF's command lines for one model: train_sft, train_dpo, train_kto, train_rm, train_prm.
+/// OpenRLHF's single-model trainers: train_sft, train_dpo, train_kto, train_rm, train_prm.
 inline constexpr help_topic openrlhf_topics[] = {
     {"model", "the model that is trained, LoRA", "",
      "pretrain ref_pretrain lora_rank lora_alpha target_modules lora_dropout load_in_4bit value_head_prefix "
@@ -72,7 +72,7 @@ inline constexpr help_topic openrlhf_topics[] = {
     {"rlcore.npu_emulator", "Ascend NPUs modelled on the CPU", "soc cann_version"},
 };
 
-/// Of plan.
+/// plan.
 inline constexpr help_topic plan_topics[] = {
     {"machine", "the model and the devices", "", "model devices cluster"},
     {"layout", "what the devices share; what is not given is searched", "",

@@ -1,4 +1,4 @@
-// The keys of OpenRLHF: of all its trainers, of PPO and of SFT.
+// OpenRLHF's keys: common to all trainers, PPO and SFT.
 #pragma once
 
 #include "rlcore/config/flag.hpp"
@@ -128,10 +128,10 @@ inline constexpr key openrlhf_sft_own[] = {
      "print the tokens of the first so many training rows with marks of what is learnt, and stop", at_least(0)},
 };
 
-/// Of both command lines of sft_trainer.
+/// For both command lines of sft_trainer.
 inline constexpr flag show_mask[] = {{"show_mask", "rlcore.show_mask"}};
 
-/// As soon as one of them is given, all of them count: see apply_openrlhf_flags.
+/// If one of them is given, all of them apply: see apply_openrlhf_flags.
 inline constexpr key openrlhf_ppo[] = {
     {"pretrain", text, "null", honoured, "folder of the policy's model"},
     {"critic_pretrain", text, "null", honoured, "folder of the critic's; null: the reward model's, else the policy's"},
@@ -215,7 +215,7 @@ inline constexpr key openrlhf_ppo[] = {
     {"max_len", integer, "null", accepted, "deprecated upstream"},
 };
 
-/// Those about machines, engines and number formats.
+/// OpenRLHF's keys for machines, engines and number formats.
 inline constexpr key openrlhf_machine[] = {
     {"prompt_split", text, "train", honoured, "which files of a folder are read for training"},
     {"eval_split", text, "train", honoured, "which files of a folder are read for validation"},

@@ -19,17 +19,17 @@ namespace detail {
 
 bool any_openrlhf_flag(const options& opt);
 
-/// Sets keys that the command line does not have as key=value, and remembers which flags stand for them.
+/// Sets keys that the command line does not set as key=value, and remembers the flags that set them.
 struct openrlhf_mapping {
   options& opt;
 
-  /// `key` is what `flag` is, where that is given.
+  /// Copies the value of `flag` to `key` if the flag is given.
   void copy(const std::string& key, const char* flag) {
     if (opt.is_set(key)) return;
     if (!opt.at(flag).is_null()) opt.set(key, opt.at(flag));
     opt.show_as(key, flag);
   }
-  /// `key` is a `value` made from `flag`, or fixed if there is none.
+  /// Sets `key` to `value`, derived from `flag`, or fixed without a flag.
   void set(const std::string& key, const value& v, const char* flag = nullptr) {
     if (opt.is_set(key)) return;
     opt.set(key, v);
@@ -50,7 +50,7 @@ void map_openrlhf_run(openrlhf_mapping& map);
 
 }  // namespace detail
 
-/// If the command line has a flag of OpenRLHF, sets every key that OpenRLHF's flags and their defaults stand for. Keys
+/// If the command line has a flag of OpenRLHF, sets every key that OpenRLHF's flags and their defaults map to. Keys
 /// written as key=value stay. Throws config_error for settings that one process or this build does not support.
 void apply_openrlhf_flags(options& opt);
 
@@ -80,7 +80,7 @@ RLCORE_INLINE void map_openrlhf_models(openrlhf_mapping& map) {
       throw config_error("--remote_rm_url " + *remote +
                          ": expected a program that answers JSON lines (docs/rewards.md); HTTP is not asked and "
                          "reward_func of a Python file has other arguments than custom_reward_function.path");
-    map.set("rlcore.data_source", value("unknown"));  // of rows that have none: labels are all that OpenRLHF sends
+    map.set("rlcore.data_source", value("unknown"));  // for rows without one: OpenRLHF sends only labels
   } else if (reward) {
     if (reward->find(',') != reward->npos)
       throw config_error("--reward_pretrain " + *reward + ": expected one reward model");

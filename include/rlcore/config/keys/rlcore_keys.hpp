@@ -1,4 +1,4 @@
-// The keys of our own: rlcore.*.
+// This library's own keys: rlcore.*.
 #pragma once
 
 #include "rlcore/config/algorithm/verl_version.hpp"
@@ -68,7 +68,7 @@ inline constexpr key images[] = {
      at_least(0)},
 };
 
-/// How pixels become what the tower reads.
+/// Image preprocessing for the vision tower.
 inline constexpr key image_pixels[] = {
     {"rlcore.image_resampling", text, "torchvision", honoured,
      "bicubic resampling of pictures as torchvision (vLLM, transformers) or Pillow rounds it",
@@ -100,7 +100,7 @@ inline constexpr key row_chunks{
     "parts of what tensor parallel ranks add up: with 8, say, 1, 2, 4 and 8 ranks have the same bits; 0: not cut",
     between(0, 64)};
 
-/// What ranks that train share.
+/// How training ranks share the work.
 inline constexpr key sharing[] = {
     {"rlcore.zero_stage", integer, "null", honoured,
      "what ranks share: 0 nothing (DDP), 1 moments, 2 and gradients, 3 and weights (FSDP); null: by strategy",

@@ -6,7 +6,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Its two runs, which metrics to compare over which steps, and the threshold.
+/// The two runs, the metrics and steps to compare, and the threshold.
 registry compare_runs_registry();
 
 }  // namespace trainer

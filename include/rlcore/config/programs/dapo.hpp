@@ -19,7 +19,6 @@ inline constexpr key dapo[] = {
 
 }  // namespace keys
 
-/// See trainer_registries.hpp.
 registry dapo_registry();
 
 }  // namespace trainer

@@ -1,4 +1,4 @@
-// The command line of geo3k_preprocess: that of verl's script, and what ours takes besides.
+// The command line of geo3k_preprocess: verl's script plus extra options.
 #pragma once
 
 #include "rlcore/config/registry.hpp"
@@ -6,7 +6,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Where the hub's files are, where the data sets go, and in which format.
+/// Input folder (hub files), output folder and format.
 inline registry geo3k_preprocess_registry() {
   using namespace keys;
   static constexpr key table[] = {

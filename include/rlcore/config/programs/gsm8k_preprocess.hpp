@@ -1,4 +1,4 @@
-// The command line of gsm8k_preprocess: that of verl's script, and what ours takes besides.
+// The command line of gsm8k_preprocess: verl's script plus extra options.
 #pragma once
 
 #include "rlcore/config/registry.hpp"
@@ -6,7 +6,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Where the raw files are, where the data sets go, and in which format.
+/// Input folder (raw files), output folder and format.
 inline registry gsm8k_preprocess_registry() {
   using namespace keys;
   static constexpr key table[] = {

@@ -6,7 +6,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The file of judged solutions, where the data sets go, what is held out, and how steps are labelled.
+/// The file of judged solutions, the output folder, the held-out split, and the step labels.
 registry gsm8k_solutions_registry();
 
 }  // namespace trainer

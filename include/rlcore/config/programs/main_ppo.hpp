@@ -29,7 +29,6 @@ registry main_ppo_registry();
 /// The same for a trainer of `program` with `estimator` as default, with the flags of OpenRLHF's train_ppo_ray.
 registry main_ppo_registry(std::string program, std::string summary, const key& estimator);
 
-/// See trainer_registries.hpp.
 registry ppo_trainer_registry();
 
 namespace keys {
@@ -46,10 +45,8 @@ constexpr key openrlhf_estimator_by_default(std::string_view word) {
 
 }  // namespace keys
 
-/// See trainer_registries.hpp.
 registry grpo_trainer_registry();
 
-/// See trainer_registries.hpp.
 registry reinforce_plus_plus_trainer_registry();
 
 }  // namespace trainer

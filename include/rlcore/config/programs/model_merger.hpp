@@ -1,4 +1,4 @@
-// The command line of model_merger: verl's (python -m verl.model_merger), and what ours takes besides.
+// The command line of model_merger: verl's (python -m verl.model_merger) plus extra options.
 #pragma once
 
 #include "rlcore/config/registry.hpp"

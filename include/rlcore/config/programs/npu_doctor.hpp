@@ -7,8 +7,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Which machine and device to look at, and what to write; the check refuses --report beside --timings or --json,
-/// and --cann where nothing would read it.
+/// The machine and device to inspect, and the output; the check rejects --report beside --timings or --json, and --cann
+/// where it has no effect.
 registry npu_doctor_registry();
 
 }  // namespace trainer

@@ -79,7 +79,7 @@ inline constexpr key server_engine[] = {
      words("same|int8")},
 };
 
-/// How ranks add up; a key of the trainers.
+/// Summation order over ranks; a key of the trainers.
 inline constexpr key server_sums[] = {row_chunks};
 
 inline constexpr key server_adapters[] = {
@@ -108,7 +108,7 @@ inline constexpr key server_http[] = {
     {"rlcore-log-interval", real, "10", honoured, "seconds between lines about the load; 0: none", at_least(0)},
 };
 
-/// What vLLM's users write and this server does not need.
+/// vLLM's flags that this server accepts and ignores.
 inline constexpr key server_accepted[] = {
     {"tensor-parallel-size", integer, "1", accepted, "one process uses all cores; --rlcore-ranks cuts the model",
      at_least(1)},
@@ -136,7 +136,7 @@ inline constexpr key server_accepted[] = {
     {"disable-mm-preprocessor-cache", boolean, "False", accepted, "pictures are prepared for each request"},
 };
 
-/// What this server does not have: any value but the default is refused.
+/// vLLM's flags that this server lacks: any value but the default is rejected.
 inline constexpr key server_refused[] = {
     {"quantization", text, "null", fixed, "quantised weights are not read; --rlcore-weights int8 quantises here"},
     {"kv-cache-dtype", text, "auto", fixed, "keys and values have one type"},
@@ -154,11 +154,10 @@ inline constexpr key server_refused[] = {
 /// config_error that names the flag.
 value human_integer(const char* flag, const value& written);
 
-/// The words of a command line as registry flags have them: dashes in the place of underscores, long names in the place
-/// of short ones.
+/// Normalizes a command line to registry flags: dashes for underscores, long names for short ones.
 std::vector<std::string> vllm_arguments(std::vector<std::string> words);
 
-/// Throws config_error where an NPU is to share a model with others, or to add up as they do.
+/// Throws config_error if an NPU is asked to share a model between ranks, or to use their summation order.
 void check_server_ranks(const options& opt);
 
 /// vLLM's flags, and the keys of the device.

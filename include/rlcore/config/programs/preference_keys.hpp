@@ -21,7 +21,7 @@ inline constexpr key pair_columns[] = {
     {"input_template", text, "null", honoured, "text around the prompt, with {} in its place"},
 };
 
-/// Texts and message lists become tokens in the same way everywhere.
+/// Tokenization of texts and message lists, shared by all trainers.
 inline constexpr key chat_text[] = {
     {"apply_chat_template", boolean, "False", honoured, "columns hold messages; a text is one message"},
     {"tokenizer_chat_template", text, "null", honoured,
@@ -116,13 +116,9 @@ inline registry& finish_openrlhf(registry& known, std::span<const key> program_k
 
 }  // namespace detail
 
-/// See trainer_registries.hpp.
 registry dpo_registry();
-/// See trainer_registries.hpp.
 registry kto_registry();
-/// See trainer_registries.hpp.
 registry rm_registry();
-/// See trainer_registries.hpp.
 registry prm_registry();
 
 }  // namespace trainer

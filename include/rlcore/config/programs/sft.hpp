@@ -36,7 +36,6 @@ void check_openrlhf_sft(options& opt);
 /// OpenRLHF's flags, at least one of which is on the command line.
 registry openrlhf_sft_registry();
 
-/// See trainer_registries.hpp.
 registry sft_registry(int argc, const char* const* argv);
 
 }  // namespace trainer

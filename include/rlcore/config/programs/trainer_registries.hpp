@@ -1,6 +1,5 @@
-// The registries of the trainers, declared. Templates, so that a program that only calls one compiles neither its keys
-// nor their checks: main_ppo.hpp, dapo.hpp, preference_keys.hpp and sft.hpp define them, the libraries of the trainers
-// have them compiled.
+// Declarations of the trainer registries. They are templates, so a caller compiles neither the keys nor their checks:
+// main_ppo.hpp, dapo.hpp, preference_keys.hpp and sft.hpp define them, the trainer libraries contain them compiled.
 #pragma once
 
 #include "rlcore/config/registry.hpp"
@@ -15,8 +14,8 @@ registry ppo_trainer_registry();
 /// verl's main_ppo with the estimator reinforce_plus_plus, and OpenRLHF's flags, whose advantage_estimator is then
 /// reinforce.
 registry reinforce_plus_plus_trainer_registry();
-/// The keys of grpo_trainer with the reward manager and the configuration's name of verl's DAPO recipe. OpenRLHF's
-/// flags have nothing of what DAPO adds to GRPO; a note names the keys that do.
+/// The keys of grpo_trainer with the reward manager and the configuration's name of verl's DAPO recipe. OpenRLHF has no
+/// flags for DAPO's additions to GRPO; a note names the keys that do.
 registry dapo_registry();
 
 /// The flags of OpenRLHF's train_dpo, and rlcore's own keys.
@@ -28,7 +27,7 @@ registry rm_registry();
 /// The flags of OpenRLHF's train_prm, and rlcore's own keys.
 registry prm_registry();
 
-/// The keys that a command line is written in: verl's, or OpenRLHF's as soon as it has one of their flags.
+/// The registry of the command line: verl's keys, or OpenRLHF's if it contains one of their flags.
 registry sft_registry(int argc, const char* const* argv);
 
 }  // namespace trainer

@@ -30,7 +30,7 @@ RLCORE_INLINE registry variants_registry() {
       {"output", text, "runs/variants", honoured, "folder of the report and the runs", not_empty},
       {"list", boolean, "False", honoured, "what there is, and what it is made of"},
   };
-  static constexpr flag lists[] = {{"algorithms", "algorithms"}, {"seeds", "seeds"}};  // a word each
+  static constexpr flag lists[] = {{"algorithms", "algorithms"}, {"seeds", "seeds"}};  // one word per item
   registry r;
   r.program = "variants";
   r.summary = "compares algorithms on a small task; same prompts, same initial weights, same random numbers";

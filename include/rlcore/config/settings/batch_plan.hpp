@@ -1,4 +1,4 @@
-// The numbers of a run that follow from the batch settings and the size of the data set.
+// Batch plan: the numbers that follow from the batch settings and the size of the data set.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace trainer {
 /// Counts of one run. Trajectory: one sampled response with its prompt.
 struct batch_plan {
   std::int64_t dataset_prompts = 0;
-  std::int64_t prompts_per_step = 0;   ///< that it trains on
-  std::int64_t prompts_per_round = 0;  ///< that are sampled together; the same without dynamic sampling
+  std::int64_t prompts_per_step = 0;   ///< trained on per step
+  std::int64_t prompts_per_round = 0;  ///< sampled together; equal to prompts_per_step without dynamic sampling
   std::int64_t samples_per_prompt = 0;
   std::int64_t trajectories_per_step = 0;
   std::int64_t mini_batch_prompts = 0;  ///< prompts of one optimizer update, at most prompts_per_step
@@ -31,12 +31,12 @@ struct batch_plan {
   std::int64_t micro_batches_per_update = 0;  ///< 0: depends on the lengths
   std::int64_t ref_trajectories = 0;          ///< largest number in one forward of the reference; 0: no limit
   std::int64_t ref_tokens = 0;
-  std::int64_t old_trajectories = 0;  ///< the same for old log-probs that are computed again
+  std::int64_t old_trajectories = 0;  ///< the same for recomputed old log-probs
   std::int64_t old_tokens = 0;
   std::int64_t steps_per_epoch = 0;  ///< with dynamic sampling: rounds
   std::int64_t epochs = 0;
   std::int64_t total_steps = 0;
-  std::int64_t total_rounds = 0;                       ///< after which the data are used up; 0: no limit
+  std::int64_t total_rounds = 0;                       ///< until the data are exhausted; 0: no limit
   std::int64_t warmup_steps = 0, scheduled_steps = 0;  ///< of the learning rate: in updates with lr_per_update
   bool lr_per_update = false;
   bool dynamic_sampling = false;      ///< a step takes as many rounds as it needs

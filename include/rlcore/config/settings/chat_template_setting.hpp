@@ -1,4 +1,4 @@
-// Another chat template than the model's, under any of its names.
+// Chat template override.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a command line says about pictures.
+// Image options of a command line.
 #pragma once
 
 #include <array>
@@ -17,18 +17,18 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// data.image_key, data.mm_processor_kwargs, rlcore.image_* and their like. What is unset is as the model has it.
+/// data.image_key, data.mm_processor_kwargs, rlcore.image_* and similar. Unset options keep the model's values.
 struct image_options {
   std::string image_key = "images", video_key = "videos";
   std::optional<std::int64_t> min_pixels = {}, max_pixels = {};
   image::resampling resample = image::resampling::torchvision;
   image::alpha opacity = image::alpha::drop;
   std::size_t cache_bytes = std::size_t{512} << 20;
-  std::size_t most = std::numeric_limits<std::size_t>::max();  ///< pictures of a prompt: --data.max_images_per_prompt
+  std::size_t most = std::numeric_limits<std::size_t>::max();  ///< images of a prompt: --data.max_images_per_prompt
   bool strip = false;                                          ///< white space around marks, as OpenRLHF does
-  std::string limits_from = "data.mm_processor_kwargs";        ///< what sets min_pixels and max_pixels, for messages
+  std::string limits_from = "data.mm_processor_kwargs";        ///< option behind min/max_pixels, for messages
 
-  /// The settings of a model's processor as this command line changes them. Throws config_error where no size fits.
+  /// A model's processor settings with this command line's changes. Throws config_error if no size fits.
   image::processor_settings of(image::processor_settings model) const;
 };
 
@@ -42,18 +42,18 @@ void read_processor_kwargs(image_options& o, const options& opt);
 
 }  // namespace detail
 
-/// What keys::image_pixels say.
+/// Reads keys::image_pixels.
 inline void read_image_pixels(image_options& o, const options& opt) {
   o.resample = opt.get<std::string>("rlcore.image_resampling") == "pillow" ? image::resampling::pillow
                                                                            : image::resampling::torchvision;
   o.opacity = opt.get<std::string>("rlcore.image_alpha") == "white" ? image::alpha::white : image::alpha::drop;
 }
 
-/// The settings of pictures, for programs that have keys::images and keys::image_pixels; the flags of OpenRLHF count
-/// once one of them is given. Throws config_error.
+/// Image settings, for programs with keys::images and keys::image_pixels; OpenRLHF's flags apply if one of them is
+/// given. Throws config_error.
 image_options read_image_options(const options& opt);
 
-/// Throws config_error for settings of pictures that cannot be; says which settings of other engines do nothing.
+/// Throws config_error for invalid image settings; notes settings of other engines that have no effect.
 void check_image_options(options& opt);
 
 }  // namespace trainer

@@ -1,4 +1,4 @@
-// lora_rank, lora_alpha, target_modules and exclude_modules of a model's section.
+// LoRA options: lora_rank, lora_alpha, target_modules and exclude_modules of a model's section.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// exclude_modules: names of projections or ends of them, or one regular expression that has to match a whole name, as
-/// in PEFT. What has a character that names do not have is taken for an expression. Throws config_error for one that
-/// is none, and for one beside other entries.
+/// in PEFT. An entry with a character that names cannot contain is an expression. Throws config_error for an invalid
+/// expression, and for one beside other entries.
 void read_excluded(const std::vector<std::string>& entries, nn::lora_settings& s);
 
-/// Nothing for a rank of 0. `section` ends in a dot, e.g. "critic.model."; `seed` is A's. Throws config_error naming
-/// the section for a rank, alpha or module that cannot be.
+/// Empty for a rank of 0. `section` ends in a dot, e.g. "critic.model."; `seed` is A's. Throws config_error naming the
+/// section for an invalid rank, alpha or module.
 std::optional<nn::lora_settings> read_lora(const options& opt, const std::string& section, std::uint64_t seed);
 
-/// A note for LoRA keys of `section` that say something while the rank is 0.
+/// Adds a note for LoRA keys of `section` that are set while the rank is 0.
 void note_unused_lora(options& opt, const std::string& section);
 
 }  // namespace trainer

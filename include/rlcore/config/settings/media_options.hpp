@@ -1,4 +1,4 @@
-// What a server's command line says about pictures in conversations.
+// Multimodal options of the server.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// --limit-mm-per-prompt, --mm-processor-kwargs, --allowed-local-media-path and their like.
+/// --limit-mm-per-prompt, --mm-processor-kwargs, --allowed-local-media-path and similar.
 struct media_options {
   std::size_t most_images = 16;         ///< of a request
   std::filesystem::path local_files{};  ///< file:// is read below this folder, an absolute path; empty: nowhere
@@ -39,7 +39,7 @@ std::int64_t whole_number(const std::string& name, const nlohmann::ordered_json&
 /// {"image": 4}, or vLLM's older image=4,video=0, as an object. Throws config_error.
 nlohmann::ordered_json read_media_limits(const std::string& text);
 
-/// The limit of pictures; those of videos and audio are checked, and none is ever read. Throws config_error.
+/// The image limit; the limits of videos and audio are only checked, neither is supported. Throws config_error.
 std::size_t most_images_of(const nlohmann::ordered_json& limits);
 
 /// {"min_pixels": N, "max_pixels": N}. Throws config_error.
@@ -126,7 +126,7 @@ RLCORE_INLINE media_options read_media_options(const options& opt) {
   o.images.limits_from = "--mm-processor-kwargs";
   if (const auto text = opt.find<std::string>("mm-processor-kwargs")) detail::read_pixel_limits(*text, o.images);
   read_image_pixels(o.images, opt);
-  o.images.cache_bytes = 0;  // what clients send is prepared for their request alone
+  o.images.cache_bytes = 0;  // images from clients are not shared between requests
   if (const auto folder = opt.find<std::string>("allowed-local-media-path"); folder && !folder->empty()) {
     std::error_code failure;
     o.local_files = std::filesystem::canonical(*folder, failure);

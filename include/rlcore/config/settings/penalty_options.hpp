@@ -1,4 +1,4 @@
-// What a command line says about penalties of sampling.
+// Sampling penalty options.
 #pragma once
 
 #include <string>

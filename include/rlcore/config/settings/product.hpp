@@ -1,4 +1,4 @@
-// Products of counts that a command line gives.
+// Overflow-checked products of option values.
 #pragma once
 
 #include <cstdint>

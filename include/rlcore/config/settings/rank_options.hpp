@@ -1,4 +1,4 @@
-// The ranks that a command line asks for: how many, and how they share the work.
+// Parallelism options: the number of ranks and how they share the work.
 #pragma once
 
 #include <chrono>
@@ -57,7 +57,7 @@ inline std::string rank_flags(const options& opt) {
 
 }  // namespace detail
 
-/// The number of ranks that the command line asks for; 0 if it does not say.
+/// The number of ranks requested on the command line; 0 if unset.
 std::int64_t asked_ranks(const options& opt);
 
 /// The number of ranks to run as threads of this process. mpirun has started `started` ranks (1: it did not run).

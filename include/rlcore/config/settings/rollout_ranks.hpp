@@ -1,4 +1,4 @@
-// What a command line says about the ranks that sample: how many of them have one copy of the weights together.
+// Rollout parallelism options: the number of ranks that share one copy of the weights while sampling.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace trainer {
 
 namespace detail {
 
-/// The tensor parallel ranks of the rollout engine, in verl's words or OpenRLHF's; nothing, unless they are given.
+/// The tensor parallel size of the rollout engine, from verl's or OpenRLHF's option; empty if unset.
 inline std::optional<asked_size> asked_rollout(const options& opt) {
   for (const char* name : {"actor_rollout_ref.rollout.tensor_model_parallel_size", "vllm_tensor_parallel_size"})
     if (opt.known().find(name) != nullptr && opt.is_set(name))
@@ -25,21 +25,21 @@ inline std::optional<asked_size> asked_rollout(const options& opt) {
 
 }  // namespace detail
 
-/// Neighbouring ranks that have one copy of the weights together while `ranks` of them sample, and the key that says
-/// so; nothing where they sample with the weights as they are in training.
+/// The number of neighbouring ranks that share one copy of the weights while `ranks` ranks sample, and the key that
+/// sets it; empty if they sample with the weights as laid out in training.
 inline std::optional<detail::asked_size> rollout_ranks(const options& opt, int ranks) {
   const auto asked = detail::asked_rollout(opt);
   if (!asked || ranks == 1 || runs_on_npu(opt)) return std::nullopt;  // the NPU has no tensor parallelism
   return asked->ranks == detail::read_strategy(opt).tensor.ranks ? std::nullopt : asked;
 }
 
-/// Throws config_error unless those ranks divide all.
+/// Throws config_error unless that number divides the number of ranks.
 inline void check_rollout_ranks(const options& opt, int ranks) {
   if (const auto asked = rollout_ranks(opt, ranks); asked && ranks % asked->ranks != 0)
     throw config_error(asked->text() + " does not divide the " + std::to_string(ranks) + " ranks");
 }
 
-/// Notes about a key that one rank, or the device, has no use for.
+/// Adds notes about the key where one rank or the device ignores it.
 inline void note_rollout_ranks(options& opt, int ranks) {
   const auto asked = detail::asked_rollout(opt);
   if (!asked || asked->ranks == 1) return;

@@ -1,4 +1,4 @@
-// What a device needs besides what losses need so that advantages are computed where their arrays are.
+// Device concept for advantage estimation: loss_device plus five functions.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 #include "rlcore/objective/advantage/token_rewards.hpp"
 
 RLCORE_BEGIN
-/// A device with the functions of losses and five of advantages, over matrices [rows, width] without gaps. All enqueue;
-/// none reads memory of the device on the host.
+/// A device with the functions of losses and five for advantages, over contiguous matrices [rows, width]. All enqueue;
+/// none reads device memory on the host.
 ///   row_largest(largest, x, rows, width): largest[i] = the largest of row i; of a row with NaN, NaN or the largest of
 ///     the others
-///   add_next_slots(y, x, factor, rows, width): y[i, t] += factor x[i, t + 1], with nothing behind the last slot
+///   add_next_slots(y, x, factor, rows, width): y[i, t] += factor x[i, t + 1], with 0 after the last slot
 ///   suffix_sums(y, x, decay, open, rows, width): y[i, t] = x[i, t] + decay open[i, t] y[i, t + 1]; `open` holds 0 and
 ///     1, or is null: always 1. y may be x
 ///   live_first(order, place, live, rows, width): where slots that count (live is 1, not 0) come first, each in its
@@ -30,17 +30,17 @@ concept advantage_device = loss_device<D> &&
 };
 
 RLCORE_ALGORITHM_BEGIN
-/// estimator(arguments...), so that a program is the same for cpu and npu. Takes every estimator.
+/// estimator(arguments...), so that cpu and npu share one program. Takes every estimator.
 template <host_device Device, class Estimator, class... Arguments>
 void compute_advantages(Device&, const Estimator& estimator, Arguments&&... arguments) {
   estimator(std::forward<Arguments>(arguments)...);
 }
-/// The same of rewards.
+/// The same for rewards.
 template <host_device Device, class... Arguments>
 void compute_rewards(Device&, const token_rewards& estimator, Arguments&&... arguments) {
   estimator(std::forward<Arguments>(arguments)...);
 }
-/// The same of the rewards of rows.
+/// The same for the rewards of rows.
 template <host_device Device, class Rewards, class Totals>
 void row_totals(Device&, const Rewards& rewards, const token_mask& mask, Totals&& totals) {
   row_totals(rewards, mask, totals);

@@ -1,4 +1,4 @@
-// Rewards relative to the other answers to the same prompt, on a device: one row for each group.
+// Group-relative advantages on a device (GRPO, RLOO, REINFORCE++ baseline): one row for each group.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace device_advantages {
 
-/// Rewards as a matrix with one row per group. Groups of unequal sizes, or whose rows are not neighbours, are gathered
-/// (one upload), and what was computed of them is put back.
+/// Rewards as a matrix with one row per group. Groups of unequal sizes, or with rows that are not adjacent, are
+/// gathered (one upload), and the results are scattered back.
 template <class Device>
 class grouped_rewards {
  public:
@@ -38,16 +38,16 @@ class grouped_rewards {
   extent_t slots() const noexcept { return groups_ * widest_; }
   /// The scored rows of all groups.
   slot_shape shape() const noexcept { return {groups_, widest_, scored_.data()}; }
-  /// Rewards, and how many of each group are scored, as inputs of a program.
+  /// Rewards, and the number of scored rows of each group, as inputs of a program.
   program_input<float> rewards() const noexcept { return by_slot(reward_, widest_); }
   program_input<float> counts() const noexcept { return by_row(count_.data()); }
-  /// Whether the matrix is the vector of rewards, so that numbers for the groups are numbers per row.
+  /// Whether the matrix is the vector of rewards, so that values for the groups are values per row.
   bool in_place() const noexcept { return place_ == nullptr; }
-  /// to[i] = the number of row i, of a matrix of numbers for the groups.
+  /// to[i] = the value of row i, from a matrix of values for the groups.
   void put_back(const float* from, float* to) const { device_.gather_rows(to, from, slots(), place_, rewards_, 1); }
 
  private:
-  /// The rows of each group, and where each row is then, by one upload.
+  /// Gathers the rows of each group and the position of each row, in one upload.
   void gather(const detail::grouped_rows& g) {
     std::vector<std::int32_t> all;
     std::vector<std::int32_t> place(static_cast<std::size_t>(rewards_));
@@ -87,11 +87,12 @@ class grouped_rewards {
   buffer<float, Device> gathered_, scored_, count_;
 };
 
-/// Rewards less the mean of their group, as differences from the group's highest: equal rewards give exactly 0.
+/// Rewards minus the mean of their group, computed from differences to the group's maximum: equal rewards give exactly
+/// 0.
 template <class Device>
 class centred_groups {
  public:
-  /// Finds the highest reward of every group, and how far the others are below it.
+  /// Computes the maximum reward of every group, and the differences to it.
   centred_groups(Device& device, const grouped_rewards<Device>& g)
       : device_(device), groups_(g), highest_(room(device, g.groups())), below_(room(device, g.groups())) {
     auto part = room(device, g.slots());
@@ -121,8 +122,8 @@ class centred_groups {
   buffer<float, Device> highest_, below_;
 };
 
-/// The advantages of an estimator that needs nothing but the rewards of one group: f as in centred_groups::finish, for
-/// groups of two and more; a single row gets `alone` of its reward.
+/// The advantages of an estimator that needs only the rewards of one group: f as in centred_groups::finish, for groups
+/// of at least two; a single row gets alone(reward).
 template <class Device, class Groups, class F, class Alone>
 void outcome_advantages(Device& device, device_view<const float, 1, Device> rewards, const Groups& groups,
                         device_view<float, 1, Device> out, bool wants_squares, F f, Alone alone) {
@@ -146,8 +147,8 @@ void outcome_advantages(Device& device, device_view<const float, 1, Device> rewa
 
 }  // namespace device_advantages
 
-/// group_relative on a device: advantages where the rewards lie, from the host's groups. NaN marks an unscored row. An
-/// infinite reward makes its group NaN: the device cannot refuse it.
+/// group_relative on a device: advantages in device memory, from groups on the host. NaN marks an unscored row. An
+/// infinite reward makes its group NaN, since the device cannot refuse it.
 template <advantage_device Device, class Groups>
 void compute_advantages(Device& device, const group_relative& estimator, device_advantages::vector_in<Device> rewards,
                         const Groups& groups, device_advantages::vector_out<Device> advantages) {

@@ -1,4 +1,4 @@
-// Stages from rewards to advantages on a device.
+// Reward-to-advantage stages on a device (in_order, reward_clip).
 #pragma once
 
 #include <tuple>
@@ -14,7 +14,7 @@ RLCORE_ALGORITHM_BEGIN
 template <advantage_device Device>
 void compute_advantages(Device& device, const reward_clip& clip, device_advantages::vector_out<Device> rewards) {
   namespace own = device_advantages;
-  if (!(clip.low <= clip.high)) clip(scratch_vector<double>{});  // which says so
+  if (!(clip.low <= clip.high)) clip(scratch_vector<double>{});  // throws the error
   const traced low(clip.low), high(clip.high), x = own::in(0);
   const extent_t rows = rewards.shape[0];
   if (rows == 0) return;
@@ -24,7 +24,7 @@ void compute_advantages(Device& device, const reward_clip& clip, device_advantag
 
 namespace device_advantages {
 
-/// Applies the stages to a copy of the rewards: an unscored row stays unscored for all of them and gets 0 at the end.
+/// Applies the stages to a copy of the rewards: an unscored row stays unscored in all stages and gets 0 at the end.
 template <class Device, class... Stages, class F>
 void run_stages(Device& device, const in_order<Stages...>& order, const device_view<const float, 1, Device>& rewards,
                 const device_view<float, 1, Device>& out, F one_stage) {
@@ -59,7 +59,7 @@ void compute_advantages(Device& device, const in_order<Stages...>& order, device
       compute_advantages(device, stage, x);
   });
 }
-/// The same with the lengths of the host, for the stages that ask for them.
+/// The same with host lengths, for the stages that need them.
 template <advantage_device Device, class... Stages, class Groups, class Lengths>
 void compute_advantages(Device& device, const in_order<Stages...>& order, device_advantages::vector_in<Device> rewards,
                         const Groups& groups, const Lengths& lengths,

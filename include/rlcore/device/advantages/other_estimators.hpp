@@ -1,4 +1,4 @@
-// What a device answers to an estimator that it cannot compute.
+// Compile-time error for estimators without a device implementation.
 #pragma once
 
 #include "rlcore/device/advantages/in_order.hpp"
@@ -9,7 +9,7 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace device_advantages {
 
-/// Whether compute_advantages() has a form for the estimator on a device.
+/// Whether compute_advantages() supports the estimator on a device.
 template <class Estimator>
 inline constexpr bool known = false;
 template <>
@@ -41,7 +41,7 @@ inline constexpr bool known<on_penalised_rewards<Estimator, Penalty>> = known<Es
 
 }  // namespace device_advantages
 
-/// An estimator without a form on a device does not compile.
+/// Does not compile: the estimator has no device implementation.
 template <advantage_device Device, class Estimator, class... Arguments>
 requires(!device_advantages::known<Estimator>) void compute_advantages(Device&, const Estimator&, const Arguments&...) {
   static_assert(dependent_false<Estimator>,

@@ -1,4 +1,4 @@
-// Returns and generalized advantages on a device: sums from a token to the end of its row.
+// Returns and generalized advantage estimation (GAE) on a device: sums from a token to the end of its row.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace device_advantages {
 
-/// The backward recursion of a batch: masked slots are passed as `turns` says. Where they count as if they were not
-/// there, the slots that count move together, and what was summed moves back.
+/// The backward recursion of a batch; `turns` selects how masked slots are handled. If they are skipped, the live slots
+/// are compacted, and the sums are scattered back.
 template <class Device>
 class backward_pass {
  public:
@@ -38,7 +38,7 @@ class backward_pass {
   program_input<float> by_token(const float* x) const noexcept { return by_slot(x, width_); }
   buffer<float, Device> matrix() const { return room(device_, rows_ * width_); }
 
-  /// x, 0 in masked slots, in the order in which it is summed.
+  /// x, with 0 in masked slots, in summation order.
   buffer<float, Device> laid_out(buffer<float, Device> x) const {
     if (!moves_) return x;
     auto moved = matrix();
@@ -50,7 +50,7 @@ class backward_pass {
     device_.add_next_slots(step, value, static_cast<float>(factor), rows_, width_);
     if (resets_) compute(device_, shape(), {by_token(step)}, {in(0)}, {step});
   }
-  /// The sums of `step`, laid out, with this decay: for every slot where it was.
+  /// The discounted sums of `step` (laid out), at the original slots.
   buffer<float, Device> sums(const float* step, double decay) const {
     auto total = matrix();
     device_.suffix_sums(total.data(), step, decay, resets_ ? live_.data() : nullptr, rows_, width_);
@@ -78,7 +78,7 @@ void check_rewards(const token_mask& mask, const device_view<const float, 2, Dev
   detail::check_shape("advantages", advantages.shape, "rewards", rewards.shape);
 }
 
-/// gae with returns, or with null for them.
+/// gae with returns; `returns` may be null.
 template <class Device>
 void estimate(Device& device, const gae& g, const device_view<const float, 2, Device>& rewards,
               const device_view<const float, 2, Device>& values, const token_mask& mask,
@@ -103,7 +103,7 @@ void estimate(Device& device, const gae& g, const device_view<const float, 2, De
     compute(device, pass.shape(), {a}, {in(0)}, {advantages.data});
 }
 
-/// discounted_return less a baseline of every row, or null for none.
+/// discounted_return minus a baseline per row; null: no baseline.
 template <class Device>
 void estimate(const backward_pass<Device>& pass, Device& device, double gamma, const float* rewards,
               const float* baselines, float* out) {
@@ -120,8 +120,8 @@ void estimate(const backward_pass<Device>& pass, Device& device, double gamma, c
 
 }  // namespace device_advantages
 
-/// gae on a device, with returns: rewards, values and results are [rows, tokens] there. Sums are in float, in windows
-/// that double, so their error is that of log2(tokens) additions.
+/// gae on a device, with returns: rewards, values and results are device matrices [rows, tokens]. Sums are in float, in
+/// doubling windows, so their error is that of log2(tokens) additions.
 template <advantage_device Device>
 void compute_advantages(Device& device, const gae& estimator, device_advantages::matrix_in<Device> rewards,
                         device_advantages::matrix_in<Device> values, device_advantages::mask_in<Device> mask,
@@ -138,7 +138,7 @@ void compute_advantages(Device& device, const gae& estimator, device_advantages:
   device_advantages::estimate(device, estimator, rewards, values, mask, advantages, nullptr);
 }
 
-/// whitened{gae{}} on a device: the advantages whitened over the batch, the returns as they are.
+/// whitened{gae{}} on a device: the advantages are whitened over the batch, the returns are not.
 template <advantage_device Device>
 void compute_advantages(Device& device, const whitened<gae>& estimator, device_advantages::matrix_in<Device> rewards,
                         device_advantages::matrix_in<Device> values, device_advantages::mask_in<Device> mask,
@@ -159,7 +159,7 @@ void compute_advantages(Device& device, const discounted_return& estimator,
                               nullptr, returns.data);
 }
 
-/// remax on a device; `baselines`, one for each row, lie there too.
+/// remax on a device; `baselines`, one for each row, are in device memory too.
 template <advantage_device Device>
 void compute_advantages(Device& device, const remax& estimator, device_advantages::matrix_in<Device> rewards,
                         device_advantages::vector_in<Device> baselines, device_advantages::mask_in<Device> mask,

@@ -1,4 +1,4 @@
-// What the parts of advantages share on a device: live slots, programs over matrices, sums over a whole batch.
+// Helpers for advantages on a device: live slots, programs over matrices, sums over a whole batch.
 #pragma once
 
 #include <cstddef>
@@ -21,52 +21,52 @@ namespace device_advantages {
 using device_losses::room;
 using device_losses::uploaded;
 
-/// A vector that is read. Types of parameters are not deduced, so tensors become views.
+/// A read-only vector. The parameter type is not deduced, so tensors convert to views.
 template <class Device>
 using vector_in = std::type_identity_t<device_view<const float, 1, Device>>;
-/// A vector that is written.
+/// A writable vector.
 template <class Device>
 using vector_out = std::type_identity_t<device_view<float, 1, Device>>;
-/// A matrix that is read.
+/// A read-only matrix.
 template <class Device>
 using matrix_in = std::type_identity_t<device_view<const float, 2, Device>>;
-/// A matrix that is written.
+/// A writable matrix.
 template <class Device>
 using matrix_out = std::type_identity_t<device_view<float, 2, Device>>;
-/// The mask of a matrix, empty for none.
+/// The mask of a matrix; empty: no mask.
 template <class Device>
 using mask_in = std::type_identity_t<device_mask<Device>>;
 
-/// Smaller than every number that counts.
+/// The value of masked slots in a maximum, below every counted value.
 inline constexpr double lowest = -static_cast<double>(std::numeric_limits<float>::max());
 
 /// The k-th array of a program of its own.
 inline traced in(std::size_t k) { return traced::field_value(field_at(k), 0); }
-/// a where the condition holds, else b.
+/// condition ? a : b.
 inline traced select(const traced_mask& condition, const traced& a, const traced& b) {
   return traced_math::select(condition, a, b);
 }
-/// Whether x is a number: not the mark of an unscored row.
+/// Whether x is not NaN, which marks an unscored row.
 inline traced_mask is_number(const traced& x) { return x == x; }
 
-/// How a program reads an array with one number per slot.
+/// Program input with one value per slot.
 inline program_input<float> by_slot(const float* x, extent_t width) { return {x, width, 1}; }
-/// The same with one number per row.
+/// Program input with one value per row.
 inline program_input<float> by_row(const float* x) { return {x, 1, 0}; }
-/// The same with one number per column.
+/// Program input with one value per column.
 inline program_input<float> by_column(const float* x) { return {x, 0, 1}; }
-/// The same with one number for all.
+/// Program input with a single value.
 inline program_input<float> for_all(const float* x) { return {x, 0, 0}; }
 
-/// A matrix [rows, width] on a device, over which programs run. A slot counts where `live` is above 0; without `live`
-/// every slot does.
+/// A matrix [rows, width] on a device, the domain of programs. A slot counts if `live` > 0; without `live` every slot
+/// counts.
 struct slot_shape {
   extent_t rows = 0, width = 0;
   const float* live = nullptr;
   extent_t slots() const noexcept { return rows * width; }
 };
 
-/// to[k] = values[k] for all slots, 0 for those that do not count; in(0), in(1), ... are `inputs`. One program.
+/// to[k] = values[k] for slots that count, else 0; in(0), in(1), ... are `inputs`. Runs one program.
 template <class Device>
 void compute(Device& device, const slot_shape& s, std::initializer_list<program_input<float>> inputs,
              std::initializer_list<traced> values, std::initializer_list<float*> to) {

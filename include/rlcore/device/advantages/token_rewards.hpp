@@ -11,12 +11,12 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace device_advantages {
 
-/// live[rows, tokens], and last[rows]: one more than the place of the last token that counts, 0 if there is none.
+/// live[rows, tokens], and last[rows]: one more than the index of the last live token, 0 if a row has none.
 template <class Device>
 struct last_tokens {
   buffer<float, Device> live, place, last;
 
-  /// Finds them for a mask that is as large as `shape`.
+  /// Computes them from a mask of the same size as `shape`.
   last_tokens(Device& device, const token_mask& mask, const extents<2>& shape)
       : live(live_of(device, mask, shape)), last(room(device, shape[0])) {
     std::vector<float> counted;
@@ -29,7 +29,7 @@ struct last_tokens {
   }
 };
 
-/// The score at the last token of its row, plus `penalty` of the fields logp and ref_logp everywhere.
+/// The score at the last token of its row, plus `penalty` of the fields logp and ref_logp at every token.
 template <class Device>
 void fill_rewards(Device& device, const device_view<const float, 1, Device>& scores, const float* logp,
                   const float* ref_logp, const token_mask& mask, const device_view<float, 2, Device>& rewards,
@@ -39,7 +39,7 @@ void fill_rewards(Device& device, const device_view<const float, 1, Device>& sco
   const extent_t rows = rewards.shape[0], width = rewards.shape[1];
   if (rows * width == 0) return;
   const last_tokens<Device> tokens(device, mask, rewards.shape);
-  // by the numbers of the fields: logp 0, ref_logp 2
+  // field indices: logp 0, ref_logp 2
   const traced score = select(is_number(in(1)), in(1), traced(0));
   compute(device, {rows, width, tokens.live.data()},
           {by_slot(logp, width), by_row(scores.data), by_slot(ref_logp, width), by_column(tokens.place.data()),
@@ -49,7 +49,8 @@ void fill_rewards(Device& device, const device_view<const float, 1, Device>& sco
 
 }  // namespace device_advantages
 
-/// token_rewards on a device: scores, log-probs and rewards lie there. The divergence is the piece that the loss has.
+/// token_rewards on a device: scores, log-probs and rewards are in device memory. The KL estimator is the one of the
+/// loss.
 template <advantage_device Device>
 void compute_rewards(Device& device, const token_rewards& estimator, device_advantages::vector_in<Device> scores,
                      device_advantages::matrix_in<Device> old_logp, device_advantages::matrix_in<Device> ref_logp,

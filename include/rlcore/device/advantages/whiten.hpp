@@ -1,4 +1,4 @@
-// Mean 0 and variance 1 on a device: whitening of tokens, normalization of rows.
+// Whitening and normalization to mean 0 and variance 1 on a device.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace device_advantages {
 
-/// What x - mean is multiplied by: `squares` is the sum of squared deviations of `count` values.
+/// The scale of x - mean: `squares` is the sum of squared deviations of `count` values.
 inline traced scale_of(const whitening& w, const traced& count, const traced& squares) {
   const traced variance = squares / (w.sample_variance ? count - traced(1) : count), epsilon(w.epsilon);
   switch (w.guard) {
@@ -24,8 +24,8 @@ inline traced scale_of(const whitening& w, const traced& count, const traced& sq
   }
 }
 
-/// out = (x - mean) scale of the slots that count; each counts `weight` times in the statistics. Two passes, relative
-/// to the largest value: where all are the same, every difference is exactly 0. out may be x.
+/// out = (x - mean) scale for the slots that count; each counts `weight` times in the statistics. Two passes, relative
+/// to the largest value: if all values are equal, every difference is exactly 0. out may be x.
 template <class Device>
 void whiten(Device& device, const whitening& w, const slot_shape& s, const float* x, const float* weight, float* out) {
   auto row = room(device, s.rows), totals = room(device, 4);
@@ -41,8 +41,8 @@ void whiten(Device& device, const whitening& w, const slot_shape& s, const float
   const slot_shape counted{s.rows, s.width, weight};
   compute(device, counted, {each, times, for_all(highest)}, {in(1) * (in(2) - in(0))}, {part.data()});
   sum_of_all(device, below, part.data(), s.rows, s.width);
-  // in(2) to in(4): highest, how many, and the sum of how far they are below the highest
-  const traced under = select(traced(0) < in(3), in(4) / in(3), traced(0));  // of the mean, below the highest
+  // in(2) to in(4): maximum, count, and the sum of the differences to the maximum
+  const traced under = select(traced(0) < in(3), in(4) / in(3), traced(0));  // maximum - mean
   const traced centred = select(traced(0) < in(3), under - (in(2) - in(0)), in(0));
   const auto most = for_all(highest), many = for_all(count), all_below = for_all(below);
   if (w.scale) {
@@ -58,8 +58,8 @@ void whiten(Device& device, const whitening& w, const slot_shape& s, const float
 
 }  // namespace device_advantages
 
-/// whitening of x[rows, tokens] where it lies; `out` may be x. Up to rounding in float the values of the host's
-/// operator(); squares of differences have to be floats, so values of 1e18 apart are too far.
+/// whitening of x[rows, tokens] in device memory; `out` may be x. Equals the host's operator() up to rounding in float;
+/// squares of differences must fit a float, so values must not be 1e18 apart.
 template <advantage_device Device>
 void compute_advantages(Device& device, const whitening& w, device_advantages::matrix_in<Device> x,
                         device_advantages::mask_in<Device> mask, device_advantages::matrix_out<Device> out) {
@@ -89,7 +89,7 @@ void normalize_rows(Device& device, const whitening& w, const float* x, const st
   whiten(device, w, {1, rows, scored.data()}, x, times, out);
 }
 
-/// Lengths as floats: whole numbers of the host, one for each row.
+/// Integer host lengths as floats, one for each row.
 template <class Lengths>
 std::vector<float> lengths_of(const Lengths& lengths, extent_t rows) {
   std::vector<float> length;
@@ -97,7 +97,7 @@ std::vector<float> lengths_of(const Lengths& lengths, extent_t rows) {
     length.push_back(static_cast<float>(n));
   return length;
 }
-/// Throws std::invalid_argument unless there is one for each reward.
+/// Throws std::invalid_argument unless `is` is the expected number, one for each reward.
 inline void check_numbers(const char* name, extent_t is, extent_t expected) {
   if (is != expected)
     throw std::invalid_argument("rlcore: rewards are " + to_string<1>({expected}) + ", " + name + " are " +
@@ -106,14 +106,14 @@ inline void check_numbers(const char* name, extent_t is, extent_t expected) {
 
 }  // namespace device_advantages
 
-/// row_normalization where x lies; `out` may be x.
+/// row_normalization in device memory; `out` may be x.
 template <advantage_device Device>
 void compute_advantages(Device& device, const row_normalization& n, device_advantages::vector_in<Device> x,
                         device_advantages::vector_out<Device> out) {
   device_advantages::check_numbers("normalized values", out.shape[0], x.shape[0]);
   device_advantages::normalize_rows(device, n.whiten, x.data, {}, x.shape[0], out.data);
 }
-/// The same; every row counts as often as it has tokens, whole numbers of the host in `lengths`.
+/// The same; every row is weighted by its token count, given as host integers in `lengths`.
 template <advantage_device Device, class Lengths>
 void compute_advantages(Device& device, const row_normalization& n, device_advantages::vector_in<Device> x,
                         const Lengths& lengths, device_advantages::vector_out<Device> out) {

@@ -1,4 +1,4 @@
-// What the CPU kernels are told, the same for every instruction set, and the table that dispatch fills.
+// Arguments of the CPU kernels, the same for every instruction set, and the kernel table for dispatch.
 #pragma once
 
 #include <cmath>
@@ -22,14 +22,14 @@ inline constexpr extent_t gemm_depth_block = 1024, gemm_a_floats = 192 * gemm_de
 /// Floats of scratch that one thread needs for a product: a block of A (and room to write beyond its end) and one panel
 /// of B.
 inline constexpr extent_t gemm_scratch = gemm_a_floats + 64 + gemm_depth_block * panel_width;
-/// Sums over lanes are taken as this many lanes would take them, in every instruction set.
+/// Lanes of the summation order, in every instruction set.
 inline constexpr int order_lanes = 16;
 /// Keys between two rescalings of attention's running softmax; two pages.
 inline constexpr extent_t attention_keys = 2 * kv_page;
-/// Logits whose sums are taken at once, for log-probs and for sampling.
+/// Logits per summation block, for log-probs and for sampling.
 inline constexpr extent_t log_prob_block = 1024;
 
-/// How B is stored: panels as cpu::pack_weight writes them, panel_bytes apart, or rows of floats, b_row apart.
+/// Storage of B: panels as cpu::pack_weight writes them, panel_bytes apart, or rows of floats, b_row apart.
 enum class operand : unsigned char { float_panels, bf16_panels, int8_panels, rows };
 
 /// C[i, j] = (accumulate ? C[i, j] : 0) + sum over p < depth of a[i * a_row + p * a_step] * B[p, j] (+ bias[j]). With
@@ -52,7 +52,7 @@ struct adamw_arguments {
   float decay, one_minus_beta1, beta2, one_minus_beta2, root_correction2, eps, step_size, gradient_scale;
 };
 
-/// Those of a step.
+/// The scalars of a step.
 inline adamw_arguments arguments_of(const adamw_step& s) {
   const double correction1 = 1 - elementary::pow(s.beta1, static_cast<double>(s.step));
   const double correction2 = 1 - elementary::pow(s.beta2, static_cast<double>(s.step));
@@ -68,9 +68,9 @@ inline adamw_arguments arguments_of(const adamw_step& s) {
 
 /// Blocks of at most 48 rows that share a tile of keys.
 inline constexpr extent_t attention_blocks = 4;
-/// Rows of one (segment, key head) that are one thread's, at most: enough to make up for reading the keys again.
+/// Maximum rows of one (segment, key head) per thread: enough to amortize reading the keys again.
 inline constexpr extent_t attention_most_rows = 8 * 48;
-/// Floats of scratch of one thread for attention, forward or backward, whatever the lengths.
+/// Floats of scratch per thread for attention, forward or backward, for any lengths.
 constexpr extent_t attention_scratch(const attention_shape& s) {
   constexpr extent_t rows = 48;
   const extent_t width = (s.head_dim + 15) / 16 * 16;

@@ -1,4 +1,4 @@
-// How the attention of many sequences is dealt to the threads of a cpu.
+// Work partitioning of attention over CPU threads.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace cpu_kernels {
 struct attention_unit {
   std::size_t segment;
   extent_t kv_head, begin, end;
-  extent_t products;  ///< of a row and a key
+  extent_t products;  ///< (row, key) pairs
 };
 
-/// The units of one call, the largest first. Allocates nothing once it has seen the largest call.
+/// The units of one call, the largest first. Allocates nothing after the largest call.
 class attention_units {
  public:
   /// (segment, key head) pairs, cut every `most_rows` rows.
@@ -43,7 +43,7 @@ class attention_units {
       std::sort(units_.begin(), units_.end(), [](const auto& a, const auto& b) { return a.products > b.products; });
   }
   std::span<const attention_unit> units() const { return units_; }
-  /// Of all units together.
+  /// Products of all units together.
   extent_t products() const { return products_; }
 
  private:

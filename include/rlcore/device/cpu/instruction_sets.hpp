@@ -1,4 +1,4 @@
-// The choice between the CPU kernels of several instruction sets, at run time.
+// Runtime dispatch of CPU kernels by instruction set.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The CPU kernels once per instruction set: what takes longest to compile.
+// CPU kernels, compiled once per instruction set; the slowest header to compile.
 //
 // The fragments *.inc are included into one namespace per set under function target attributes, so that a consumer
 // needs no -march flag and one binary runs everywhere. In float32 all sets have the same bits: sums over lanes have one
@@ -96,7 +96,7 @@ RLCORE_INLINE std::vector<const table*> available() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl")) {
-    // Where the instruction has half the rate of a fused multiply-add (Intel's cores), it gains nothing.
+    // On Intel's cores the instruction has half the rate of a fused multiply-add and gains nothing.
     if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd")) sets.push_back(&cpu_avx512_bf16::kernels);
     sets.push_back(&cpu_avx512::kernels);
   }

@@ -1,4 +1,4 @@
-// What is known of a row from two parts of its columns.
+// Merges the log-prob states of two parts of a row's columns.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 RLCORE_BEGIN
 namespace cpu_kernels {
 
-/// The state of both parts together, relative to the larger top, in powers of 2 as log_prob.inc. The target was seen in
-/// one part, and is 0 in the other.
+/// The state of both parts together, relative to the larger top, in powers of 2 as in log_prob.inc. The target logit is
+/// in one part and 0 in the second.
 inline log_prob_state merged(const log_prob_state& a, const log_prob_state& b) {
   log_prob_state both;
   both.top = std::max(a.top, b.top);

@@ -1,4 +1,4 @@
-// Where the values of packed weights are: panels as cpu::pack_weight writes them.
+// Reading rows of packed weights: panels as cpu::pack_weight writes them.
 #pragma once
 
 #include <bit>
@@ -15,7 +15,7 @@ RLCORE_BEGIN
 
 namespace cpu_kernels {
 
-/// Bytes of a panel of weights with so many inputs.
+/// Bytes of a panel of weights with `inputs` inputs.
 constexpr extent_t panel_bytes(weight_format format, extent_t inputs) noexcept {
   return panel_width * (format == weight_format::float32    ? 4 * inputs
                         : format == weight_format::bfloat16 ? 2 * (inputs + inputs % 2)

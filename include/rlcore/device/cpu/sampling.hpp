@@ -1,4 +1,4 @@
-// Sampling of tokens from rows of logits.
+// Token sampling from logits on the CPU: temperature, top-k, top-p, min-p.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,10 @@
 
 RLCORE_BEGIN
 
-/// cpu::sample. Every row is one fixed computation, whatever the other rows and the threads are. The object keeps its
-/// scratch memory.
+/// cpu::sample. The result for a row does not depend on other rows or on threads. The object keeps its scratch memory.
 class cpu_sampler {
  public:
-  /// See device::sample.
+  /// Draws one token per row, see device::sample.
   void operator()(const cpu_kernels::table& kernels, const threads& pool, const sampling_arguments& arguments,
                   const float* logits, extent_t rows, extent_t vocabulary, const double* uniform,
                   std::int32_t* tokens) {
@@ -120,9 +119,9 @@ class cpu_sampler {
       return total;
     }
 
-    // Tokens by falling probability without a sort of the vocabulary. Candidates are the tokens near enough to the most
-    // likely one. They fall into 1024 buckets of a factor of 2^(1/16). Only the buckets that hold the limits and the
-    // drawn number are sorted.
+    // Tokens in order of decreasing probability without sorting the vocabulary. Candidates are the tokens close enough
+    // to the most likely one. They fall into 1024 buckets of a factor of 2^(1/16). Only the buckets that hold the
+    // limits and the drawn number are sorted.
     static constexpr int buckets = 1024;
     static int bucket_of(float below) {
       const float b = below * 16;
@@ -160,7 +159,7 @@ class cpu_sampler {
         }
       }
     }
-    /// Drops the candidates farther from the most likely one than `distance`.
+    /// Drops the candidates that are more than `distance` below the most likely one.
     static void drop_unlikely(float distance, scratch& s) {
       if (s.count == 0) return;  // not a number
       const float nearest = *std::min_element(s.below.begin(), s.below.begin() + static_cast<std::ptrdiff_t>(s.count));
@@ -170,7 +169,7 @@ class cpu_sampler {
         s.count += s.below[i] - nearest <= distance;
       }
     }
-    /// Finds the candidates. Returns the mass of what top_p takes its share of, 0 if top_k limits that.
+    /// Finds the candidates. Returns the total mass that top_p refers to, 0 if top_k limits it.
     double find_limited(extent_t top_k, double top_p, float min_p, scratch& s) const {
       double total = 0;
       if (min_p <= 0) {
@@ -184,7 +183,7 @@ class cpu_sampler {
       for (std::size_t i = 0; top_k == 0 && i < s.count; ++i) total += static_cast<double>(s.weight[i]);
       return total;
     }
-    /// which = the first `wanted` candidates of a bucket, most likely first, equals by id.
+    /// which = the first `wanted` candidates of a bucket, most likely first, ties by id.
     void sort_bucket(int bucket, std::size_t wanted, const scratch& s, std::vector<std::int32_t>& which) const {
       which.clear();
       for (std::size_t i = 0; i < s.count; ++i)

@@ -1,4 +1,4 @@
-// How the cpu device deals the work of one kernel to its threads.
+// Thread pool of the CPU device: splits the work of one kernel among threads.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,12 @@ RLCORE_BEGIN
 
 namespace cpu_kernels {
 
-/// The one pool of a cpu object and the scratch memory of its threads. The cost of a call is given in flops of a matrix
-/// product, about 100 of which take a nanosecond; an element that is merely read or written counts for 10. Waking
-/// threads that wait costs 0.7 microseconds, so calls of less than 4 microseconds stay on the calling thread.
+/// The thread pool of a cpu object and the scratch memory of its threads. The cost of a call is given in flops of a
+/// matrix product, at about 100 per nanosecond; an element that is only read or written counts as 10. Waking waiting
+/// threads costs 0.7 microseconds, so calls of less than 4 microseconds stay on the calling thread.
 class work_sharing {
  public:
-  /// `threads` worker threads, as rlcore::threads counts them. The processor is looked at before anything runs on it.
+  /// `threads` worker threads, as rlcore::threads counts them. The processor is checked first.
   explicit work_sharing(int threads) : pool_((require_processor(), threads)), scratch_(pool_.concurrency() + 1) {}
 
   int threads() const noexcept { return static_cast<int>(pool_.concurrency()); }
@@ -35,11 +35,11 @@ class work_sharing {
   void for_each(extent_t count, F&& f) {
     pool_.for_each(static_cast<std::size_t>(count), [&](std::size_t c) { f(static_cast<extent_t>(c)); });
   }
-  /// In how many pieces `units` indivisible units of altogether `flops` are worth being dealt.
+  /// The number of pieces into which to split `units` indivisible units of `flops` in total.
   extent_t chunks_for(extent_t units, extent_t flops) const {
     return flops < one_thread_flops ? 1 : std::clamp<extent_t>(units, 1, threads());
   }
-  /// f(begin, end) over [0, n) in as many consecutive ranges as threads are worth their hand-over.
+  /// f(begin, end) over [0, n) in consecutive ranges, with as many threads as pay off.
   template <class F>
   void split(extent_t n, extent_t flops, F&& f) {
     if (n <= 0) return;

@@ -1,4 +1,4 @@
-// The token loop of a device: the objective's program over arrays that stay there, and one transfer for the report.
+// Token losses on a device: the traced objective over device arrays, with one transfer for the report.
 #pragma once
 
 #include <type_traits>
@@ -16,10 +16,10 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-/// Loss of an objective over fields in the memory of a device, where its gradients are written: the objective's pieces
-/// run there as traced programs, values, metrics and gradients as by evaluate() on the host up to rounding in float.
-/// Masked slots do not reach a result. The report comes back in one transfer; nothing else does. Throws what evaluate()
-/// throws on the host, and what the device throws.
+/// Loss of an objective over fields in device memory; gradients are written to device memory. The objective's pieces
+/// run on the device as traced programs; values, metrics and gradients equal those of evaluate() on the host up to
+/// rounding in float. Masked slots do not affect results. Only the report is downloaded, in one transfer. Throws what
+/// evaluate() throws on the host, and what the device throws.
 template <loss_device Device, class Objective, class Aggregation, class T, class Counts>
 report_of<Objective> evaluate(Device& device, const Objective& objective, const Aggregation& aggregation,
                               const token_batch<T, Device>& batch, const Counts& step,
@@ -54,7 +54,7 @@ auto evaluate(Device& device, const algorithm<Advantage, Objective, Replaced>& n
   return evaluate(device, named.objective, aggregation, batch, step, gradients);
 }
 
-/// A device with kernels whose memory the host reads, such as cpu.
+/// A device with kernels and host-accessible memory, such as cpu.
 template <class D>
 concept host_device = device<D> && D::host_readable;
 
@@ -66,7 +66,7 @@ token_batch<T> on_host(const token_batch<T, Device>& b) {
   return {b.logp,  b.old_logp,  b.ref_logp, b.rollout_logp, b.advantage, b.weight,  b.entropy,
           b.value, b.old_value, b.target,   b.selected,     b.mask,      b.lengths, b.offsets};
 }
-/// The same of gradients.
+/// The same for gradients.
 template <class T, class Device>
 token_gradients<T> on_host(const token_gradients<T, Device>& g) {
   return {g.logp, g.entropy, g.value, g.add};
@@ -74,20 +74,20 @@ token_gradients<T> on_host(const token_gradients<T, Device>& g) {
 
 }  // namespace device_losses
 
-/// evaluate(serial{}, objective, aggregation, batch, step, gradients), so that a program is the same for cpu and npu.
+/// evaluate(serial{}, objective, aggregation, batch, step, gradients), so that cpu and npu share one program.
 template <host_device Device, class Objective, class Aggregation, class T, class Counts>
 auto evaluate(Device&, const Objective& objective, const Aggregation& aggregation, const token_batch<T, Device>& batch,
               const Counts& step, const std::type_identity_t<token_gradients<T, Device>>& gradients = {}) {
   return evaluate(serial{}, objective, aggregation, device_losses::on_host(batch), step,
                   device_losses::on_host(gradients));
 }
-/// The same of a named algorithm.
+/// The same for a named algorithm.
 template <host_device Device, class Algorithm, class T, class Counts>
 auto evaluate(Device&, const Algorithm& named, const token_batch<T, Device>& batch, const Counts& step,
               const std::type_identity_t<token_gradients<T, Device>>& gradients = {}) {
   return evaluate(serial{}, named, device_losses::on_host(batch), step, device_losses::on_host(gradients));
 }
-/// The same of a preference loss that also keeps the chosen answers likely.
+/// The same for a preference loss with an additional SFT term on the chosen answers.
 template <host_device Device, class Pair, class Chosen, class T, class Counts>
 auto evaluate(Device&, const likelihood_regularised<Pair, Chosen>& named, const token_batch<T, Device>& batch,
               const Counts& step, const global_counts& chosen,

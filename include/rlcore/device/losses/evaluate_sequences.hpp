@@ -1,4 +1,4 @@
-// The sequence loop of a device: gather, link and scatter as programs over arrays that stay there.
+// Sequence losses on a device: gather, link and scatter as programs over device arrays.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace device_losses {
 
-/// The terms of a batch: one for each row, or one for each pair of neighbouring rows.
+/// The terms of a batch: one for each row, or one for each pair of adjacent rows.
 template <class Gather, class Link, class Device>
 class sequence_terms {
   using score = typename Gather::score;
@@ -33,7 +33,7 @@ class sequence_terms {
   using report_type = sequence_report_of<Gather, Link>;
 
   /// `sums` is memory for the live tokens of every row and the results of every term, [rows + slots terms]. With
-  /// `counts_empty` a row without tokens has its term, that of score 0.
+  /// `counts_empty` a row without tokens has a term, with score 0.
   sequence_terms(Device& device, const Link& link, row_arrays<Device>& rows, float* sums, bool counts_empty)
       : device_(device),
         rows_(rows),
@@ -65,7 +65,7 @@ class sequence_terms {
   }
 
  private:
-  /// Scores of all rows, and the second statistic of links that want one.
+  /// Scores of all rows, and the second statistic of links that need one.
   void gather_rows(const Link& link) {
     gathered_ = room(device_, 2 * rows_.rows());
     gather_rows_of(device_, trace(score{}), Gather::averages, rows_, counts_, gathered_.data());
@@ -73,8 +73,8 @@ class sequence_terms {
       gather_rows_of(device_, trace(score_of(link)), also::averages, rows_, counts_, gathered_.data() + rows_.rows());
   }
 
-  /// Row k of every term as the link is shown it: what it does not list is no number, what it lists and a row does not
-  /// have is 0.
+  /// Inputs of the link for row k of every term: fields that the link does not list are NaN, listed fields that a row
+  /// lacks are 0.
   void show_row(program_arrays<float>& a, extent_t k, const float* nothing) const {
     constexpr field from_batch = detail::row_fields<Link>();
     for (std::size_t f = 0; f < field_count; ++f) {
@@ -107,7 +107,7 @@ class sequence_terms {
     device_.run_program(trace(link), a);
   }
 
-  /// The slope by the score of every row times the weight of its term; for a mean, by the sum.
+  /// The gradient with respect to every row's score, times the weight of its term; for a mean, with respect to the sum.
   buffer<float, Device> row_slopes(const float* weights) {
     auto by_row = room(device_, rows_.rows());
     for (extent_t k = 0; k < rows_per_term; ++k) {
@@ -161,7 +161,7 @@ void add_terms(typename Terms::report_type& out, const std::vector<float>& sums,
 
 /// Loss, gradient and report of a sequence objective over fields in the memory of a device, as by evaluate() on the
 /// host up to rounding in float. A batch link, which sorts or compares all rows, runs on the host: its fields are
-/// fetched once and its slopes uploaded.
+/// downloaded once and its slopes uploaded.
 template <loss_device Device, class Gather, class Link, class Aggregation, class T, class Counts>
 sequence_report_of<Gather, Link> evaluate(Device& device, const sequence_objective<Gather, Link>& objective,
                                           const Aggregation& aggregation, const token_batch<T, Device>& batch,
@@ -220,7 +220,7 @@ sequence_report_of<Gather, Link> evaluate(Device& device, const sequence_objecti
   }
 }
 
-/// Both terms of a preference loss that also keeps the chosen answers likely, on a device: two passes, two reports.
+/// A preference loss with an additional SFT term on the chosen answers, on a device: two passes, two reports.
 template <loss_device Device, class Pair, class Chosen, class T, class Counts>
 auto evaluate(Device& device, const likelihood_regularised<Pair, Chosen>& named, const token_batch<T, Device>& batch,
               const Counts& step, const global_counts& chosen,

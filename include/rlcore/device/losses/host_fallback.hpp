@@ -1,4 +1,4 @@
-// What a device does not run itself: its fields are fetched once, the host computes, slopes are uploaded.
+// Host fallback for losses: fields are downloaded once, the host computes, slopes are uploaded.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 
-/// The fields and the mask of a batch, fetched from a device: for selections, off-policy corrections and whatever else
-/// looks at a whole batch on the host.
+/// The fields and the mask of a batch, downloaded from a device: for selections, off-policy corrections and other
+/// computations over a whole batch on the host.
 template <class T>
 class fetched_batch {
  public:
@@ -48,7 +48,7 @@ class fetched_batch {
   fetched_batch(const fetched_batch&) = delete;
   fetched_batch& operator=(const fetched_batch&) = delete;
 
-  /// The batch as a host evaluates it; valid as long as this object.
+  /// The batch on the host; valid as long as this object.
   const token_batch<T>& batch() const noexcept { return batch_; }
 
  private:
@@ -59,11 +59,11 @@ class fetched_batch {
 
 namespace device_losses {
 
-/// A gradient of the host for one of a device.
+/// Host buffer for a device gradient.
 template <class T, class Device>
 class host_gradient {
  public:
-  /// Memory for what will be put to `on_device`.
+  /// Allocates host memory for the gradient `on_device`.
   explicit host_gradient(const device_field<T, Device>& on_device) : to_(on_device.address()) {
     if (!to_.present()) return;
     value_.resize(static_cast<std::size_t>(to_.shape[0] * to_.shape[1]));
@@ -71,7 +71,7 @@ class host_gradient {
     field_.data = value_.data();
   }
   const token_field<T>& on_host() const noexcept { return field_; }
-  /// Uploads it, or adds it to what is there.
+  /// Uploads the gradient, or adds it to the device's values.
   void put(Device& device, bool add) const {
     if (value_.empty()) return;
     const std::size_t bytes = value_.size() * sizeof(T);
@@ -86,7 +86,7 @@ class host_gradient {
   std::vector<T> value_;
 };
 
-/// evaluate() on the host, of what the objective reads.
+/// evaluate() on the host, over the fields that the objective reads.
 template <class Device, class Objective, class Aggregation, class T, class Counts>
 auto on_host(Device& device, const Objective& objective, const Aggregation& aggregation,
              const token_batch<T, Device>& batch, const Counts& step, const token_gradients<T, Device>& gradients,

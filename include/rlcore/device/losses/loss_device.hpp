@@ -1,4 +1,4 @@
-// What a device needs besides its kernels so that losses run where their arrays are.
+// Device concept for losses: the functions that losses need in addition to the kernels.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ struct mask_elements {
   bool floating = false;
 };
 
-/// What losses need of a device: its memory, four of its kernels, and four functions of their own. All enqueue; none
-/// reads memory of the device on the host.
+/// Requirements of losses: device memory, four of the kernels, and four functions for losses only. All enqueue; none
+/// reads device memory on the host.
 ///   run_program(p, arrays): a traced program over whole arrays, see program_executor
 ///   live_slots(live, mask, lengths, slots, rows, width): live[rows, width] = 1 where the mask is not 0, else 0. With
 ///     `slots` [rows, width] (device memory), slot k shows mask element slots[k]; with `lengths` [rows] (device
@@ -41,8 +41,8 @@ concept loss_device = memory_device<D> && program_executor<D, float> &&
   d.to_indices(i, x, n);
 };
 
-/// The part of any_device that losses see, so that a loss can be compiled without the other kernels; models
-/// `loss_device`. The concepts describe the members.
+/// The base of any_device for losses, so that a loss can be compiled without the other kernels; models `loss_device`.
+/// The concepts describe the members.
 class any_loss_device {
  public:
   static constexpr bool host_readable = false;
@@ -66,8 +66,8 @@ class any_loss_device {
   virtual void scale_rows(float* y, const float* x, const float* factor, extent_t t, extent_t w) = 0;
   virtual void add(float* y, const float* a, const float* b, extent_t n) = 0;
 
-  /// Whether losses run where their arrays are. If not, the host reads the memory, or fetches the fields, and the four
-  /// functions below throw std::logic_error.
+  /// Whether losses run on the device. If not, the host reads or downloads the fields, and the four functions below
+  /// throw std::logic_error.
   virtual bool runs_losses() const { return false; }
   virtual void run_program(const traced_program&, const program_arrays<float>&) { runs_none(); }
   virtual void live_slots(float*, const mask_elements&, const std::int32_t*, const std::int32_t*, extent_t, extent_t) {

@@ -1,4 +1,4 @@
-// The rows of a batch on a device: rectangular, with the slots that count, whatever the layout of the fields.
+// Padded rows of a batch on a device, with a mask of live slots, for every field layout.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace device_losses {
 
-/// Host numbers in the memory of a device.
+/// Copies host values to device memory.
 template <class T, class Device>
 buffer<T, Device> uploaded(Device& device, const std::vector<T>& host) {
   buffer<T, Device> b(device, host.size());
@@ -30,7 +30,7 @@ buffer<float, Device> room(Device& device, extent_t n) {
   return {device, static_cast<std::size_t>(n)};
 }
 
-/// A field that no piece of the caller's is shown, for programs of the loss itself: of row 0.
+/// Input `f` of the loss's own programs, of row 0; the caller's pieces do not see it.
 inline traced own_input(field f) { return traced::field_value(f, 0); }
 
 /// Runs the program of one value over [rows, width] arrays.
@@ -43,7 +43,7 @@ void run_one(Device& device, const traced& value, program_arrays<float> arrays, 
   device.run_program(writer.finish(), arrays);
 }
 
-/// 0, 1, 2, ... in the memory of a device, uploaded when more of them are wanted.
+/// 0, 1, 2, ... in device memory, uploaded when more are needed.
 template <class Device>
 class whole_numbers {
  public:
@@ -61,8 +61,8 @@ class whole_numbers {
   buffer<float, Device> numbers_;
 };
 
-/// Fields as a program reads them, [rows, width], and the way back of slopes. Packed rows are spread out to the length
-/// of the longest, one row per row, and gathered again.
+/// Fields as program inputs [rows, width], and the scatter of slopes to gradients. Packed rows are padded to the
+/// longest and packed again.
 template <class Device>
 class row_arrays {
  public:
@@ -83,11 +83,11 @@ class row_arrays {
   extent_t rows() const noexcept { return rows_; }
   extent_t width() const noexcept { return width_; }
   extent_t slots() const noexcept { return rows_ * width_; }
-  /// Whether a mask leaves slots out; if not, the live ones of row i are its first length(i).
+  /// Whether the batch has a mask; if not, the live slots of row i are its first length(i).
   bool masked() const noexcept { return batch_.mask.present(); }
-  /// Slots of row i, those that a mask leaves out included.
+  /// Slots of row i, including masked ones.
   extent_t length(extent_t i) const noexcept { return batch_.length(i); }
-  /// The inputs of a program over all slots, of which those count that are live; without results.
+  /// The inputs of a program over all slots, with the live mask; without results.
   program_arrays<float> tokens() const {
     program_arrays<float> a;
     a.rows = rows_, a.width = width_;
@@ -95,16 +95,16 @@ class row_arrays {
     a.live = {live_.data(), width_, 1};
     return a;
   }
-  /// One value per row of a field.
+  /// Input of a field with one value per row.
   program_input<float> per_row(std::size_t f) const noexcept { return {input_[f].data, input_[f].row_stride, 0}; }
   /// live[rows, width], 1 or 0.
   buffer<float, Device>& live() noexcept { return live_; }
 
-  /// Where slopes by field f may be computed: the gradient itself, or `other` [rows, width].
+  /// The output buffer for slopes by field f: the gradient itself, or `other` [rows, width].
   float* target(std::size_t f, float* other) const noexcept {
     return spread_ || batch_.adds ? other : batch_.output[f].data;
   }
-  /// Slopes by field f become the gradient, or are added to it; 0 for slots that are not live.
+  /// Writes or adds slopes by field f to the gradient; 0 for slots that are not live.
   void write(std::size_t f, const float* slopes) {
     float* to = batch_.output[f].data;
     if (slopes == to) return;
@@ -115,7 +115,7 @@ class row_arrays {
     device_.gather_rows(part_data(part), slopes, slots(), back_, n, 1);
     device_.add(to, to, part.data(), n);
   }
-  /// Gradients that no piece produces are 0, unless they are added to.
+  /// Zeroes gradients that no piece produces, unless gradients accumulate.
   void zero_others(field produced) {
     const auto n = static_cast<std::size_t>(batch_.shape.packed ? batch_.shape.width : slots());
     for (std::size_t f = 0; f < field_count; ++f)
@@ -124,7 +124,7 @@ class row_arrays {
   }
 
  private:
-  /// Below this, whole numbers are exact as floats, and a table of tokens by rows is small.
+  /// Limit below which integers are exact as floats, and a table of tokens by rows is small.
   static constexpr extent_t most_exact = extent_t{1} << 24;
 
   static float* part_data(const buffer<float, Device>& b) { return const_cast<float*>(b.data()); }
@@ -152,8 +152,8 @@ class row_arrays {
       for (extent_t t = 0; t < batch_.length(i); ++t) all.push_back(static_cast<std::int32_t>(i * width_ + t));
     places_ = uploaded(device_, all);
   }
-  /// The same by programs, from three numbers for each row: token t of row i is at first + t, and a token's slot is as
-  /// much further on as the rows before its own are shorter than `width`.
+  /// The same by programs, from three numbers for each row: token t of row i is at first + t, and a token's slot is its
+  /// index plus the padding of the rows before its own.
   void compute_places() {
     const extent_t n = batch_.shape.width;
     std::vector<float> each;
@@ -175,7 +175,7 @@ class row_arrays {
     run_one(device_, traced_math::select(x < z, x + y, traced(0)), of_slots, place.data());
     device_.to_indices(to + rows_, place.data(), slots());
 
-    program_arrays<float> of_tokens;  // by the rows that may lie before them
+    program_arrays<float> of_tokens;  // [tokens, rows]: padding before each token
     of_tokens.rows = n, of_tokens.width = rows_;
     of_tokens.input[0][0] = {number, 1, 0}, of_tokens.input[0][1] = {first, 0, 1};
     of_tokens.input[0][2] = {missing, 0, 1};

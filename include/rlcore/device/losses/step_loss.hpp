@@ -1,4 +1,5 @@
-// A loss over the micro-batches of an optimizer step on a device: gradients at once, the report in one transfer.
+// Loss over the micro-batches of an optimizer step on a device: gradients per micro-batch, one report transfer per
+// step.
 #pragma once
 
 #include <algorithm>
@@ -46,8 +47,8 @@ void add_rows(report_of<Objective>& out, std::span<const float> sums, extent_t r
 
 }  // namespace device_losses
 
-/// evaluate() on a device in parts: add() enqueues a micro-batch, report() waits for all of them. What the report needs
-/// of each row lies in the memory of the device until then.
+/// evaluate() on a device in parts: add() enqueues a micro-batch, report() waits for all of them. The report's sums per
+/// row stay in device memory until then.
 template <loss_device Device, class Objective, class Aggregation>
 class step_loss {
   using shape = detail::structure<Objective>;
@@ -64,11 +65,11 @@ class step_loss {
         program_(device_losses::token_program_of(objective_)),
         most_rows_(most_rows) {}
 
-  /// See device_losses::slopes_vanish_with.
+  /// Whether every slope is 0 where field `f` is 0, see device_losses::slopes_vanish_with.
   bool slopes_vanish_with(field f) const { return device_losses::slopes_vanish_with(program_, f); }
 
-  /// Enqueues the gradients of a micro-batch: of addresses, as addresses_of() makes them. Throws what evaluate()
-  /// throws for shapes that do not fit and fields that are missing.
+  /// Enqueues the gradients of a micro-batch, given as addresses of addresses_of(). Throws what evaluate() throws for
+  /// shapes that do not fit and fields that are missing.
   void add(const token_batch<float>& batch, const token_gradients<float>& gradients) {
     const auto prepared = device_losses::prepare_tokens(program_, batch, gradients);
     const extent_t rows = prepared.shape.rows;

@@ -1,4 +1,4 @@
-// An objective of tokens as a device runs it, whatever its type: programs, and what to do with their results.
+// Type-erased token objective for a device: traced programs and the layout of their results.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +18,17 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace device_losses {
 
-/// A token objective without its type.
+/// Type-erased token objective.
 struct token_program {
   traced_program program;  ///< trace_objective()
-  std::size_t sums = 0;    ///< its first results are values and monitors, which are summed over each row
+  std::size_t sums = 0;    ///< number of values and monitors, the first results, summed over each row
   field reads = field::none, outputs = field::none;
-  field row_fields = field::none;               ///< read with one value per row alone
-  std::optional<traced_program> gathered = {};  ///< what the pieces gather over rows
-  bool averages = false;                        ///< the mean of that, not the sum
+  field row_fields = field::none;               ///< fields that are read only with one value per row
+  std::optional<traced_program> gathered = {};  ///< the values that pieces gather over rows
+  bool averages = false;                        ///< gathers the mean, not the sum
 };
 
-/// The program of an objective with its settings as they are.
+/// Traces an objective with its current settings.
 template <class Objective>
 token_program token_program_of(const Objective& objective) {
   using shape = detail::structure<Objective>;
@@ -42,8 +42,8 @@ token_program token_program_of(const Objective& objective) {
   return p;
 }
 
-/// Whether every slope is 0 where field `f` is 0, as long as the other fields are finite: those of a policy gradient,
-/// where its advantage is.
+/// Whether every slope is 0 where field `f` is 0, as long as the other fields are finite: true for a policy gradient
+/// and its advantage.
 inline bool slopes_vanish_with(const token_program& p, field f) {
   const std::vector<bool> zero = steps_that_vanish(p.program, f);
   for (std::size_t r = p.sums; r < p.program.results.size(); ++r)
@@ -51,8 +51,8 @@ inline bool slopes_vanish_with(const token_program& p, field f) {
   return true;
 }
 
-/// token_loop::prepare() of addresses on a device. Throws what that throws, and for a field of tokens that has to be
-/// one of rows.
+/// token_loop::prepare() of addresses on a device. Throws what that throws, and for a token field that must be a row
+/// field.
 inline token_loop::prepared_batch<float> prepare_tokens(const token_program& p, const token_batch<float>& batch,
                                                         const token_gradients<float>& gradients) {
   auto prepared = token_loop::prepare(batch, gradients, p.reads, p.outputs);

@@ -1,4 +1,4 @@
-// What rows weigh, and what is gathered over them, on a device.
+// Row weights of an aggregation, and sums or means over rows, on a device.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace device_losses {
 
-/// An aggregation that somebody else owns, whatever its type.
+/// Type-erased, non-owning view of an aggregation.
 class aggregation_view {
  public:
-  /// Of `held`, which has to outlive this.
+  /// View of `held`, which must outlive it.
   template <class Aggregation>
   requires(!std::is_same_v<Aggregation, aggregation_view>) explicit aggregation_view(const Aggregation& held) noexcept
       : held_(&held),
@@ -27,9 +27,9 @@ class aggregation_view {
         }),
         length_(!ignores_length<Aggregation>) {}
 
-  /// As the aggregation.
+  /// The aggregation's weight of a row.
   double weight(row_info row, const global_counts& step) const noexcept { return weight_(held_, row, step); }
-  /// Whether rows of different lengths may weigh differently.
+  /// Whether the weight depends on the length of a row.
   bool looks_at_length() const noexcept { return length_; }
 
  private:
@@ -38,19 +38,19 @@ class aggregation_view {
   bool length_;
 };
 
-/// The weight of every row. An aggregation is a function on the host. Where only the device knows how many tokens of a
-/// row are live, it looks the weight up in a table by their number.
+/// The weight of every row. An aggregation is a function on the host. If only the device knows the number of live
+/// tokens of a row, it looks up the weight in a table by that number.
 template <class Device>
 class row_weights {
  public:
-  /// `counts`: the live tokens of every row, on the device. Rows without any weigh 0, or with `empty_rows_weigh` what
-  /// the aggregation says.
+  /// `counts`: the live tokens of every row, on the device. Rows without live tokens have weight 0, or with
+  /// `empty_rows_weigh` the aggregation's weight.
   row_weights(Device& device, const aggregation_view& aggregation, const global_counts& step, const float* counts,
               const row_arrays<Device>& of, bool empty_rows_weigh = false)
       : weight_(room(device, of.rows())) {
     const extent_t rows = of.rows(), width = of.width();
     const auto weight = [&](std::int64_t tokens, extent_t row) {
-      const bool nothing = step.tokens() == 0 || (tokens == 0 && !empty_rows_weigh);  // no slot to weigh
+      const bool nothing = step.tokens() == 0 || (tokens == 0 && !empty_rows_weigh);  // no live slot
       const double w = nothing ? 0.0 : aggregation.weight(row_info{tokens, row}, step);
       if (w == 0 && tokens > 0 && !nothing) some_are_zero_ = true;
       return static_cast<float>(w);
@@ -75,9 +75,9 @@ class row_weights {
   }
 
   const float* data() const noexcept { return weight_.data(); }
-  /// Whether a row with tokens may weigh 0, so that it takes no part.
+  /// Whether a row with tokens may have weight 0, which excludes it.
   bool some_are_zero() const noexcept { return some_are_zero_; }
-  /// Rows that weigh 0 have no live slot from now on.
+  /// Clears the live slots of rows with weight 0.
   void drop_zeros(Device& device, row_arrays<Device>& rows) const {
     auto arrays = rows.tokens();
     arrays.input[0][0] = {weight_.data(), 1, 0};
@@ -93,7 +93,7 @@ class row_weights {
 };
 
 /// to[i] = the sum or the mean (`averages`) of the first result of `score` over the live slots of row i; 0 for a row
-/// without any.
+/// without live slots.
 template <class Device>
 void gather_rows_of(Device& device, const traced_program& score, bool averages, const row_arrays<Device>& rows,
                     const float* counts, float* to) {

@@ -1,4 +1,4 @@
-// A caching allocator of device memory that knows streams.
+// Caching allocator of device memory, stream-aware.
 #pragma once
 
 #include <algorithm>
@@ -23,14 +23,14 @@ namespace ascend {
 std::string memory_text(std::size_t bytes);
 
 /// The memory of one device, shared by its streams. Blocks are cut from segments of aclrtMalloc and cached when
-/// released. A stream may reuse a block that it released at once, since its order separates the uses. A block that
-/// another stream uses as well is reused after that stream's event. Block sizes are multiples of 512 bytes that hold
-/// the request, rounded up to 32 bytes, and the 32 bytes behind it that Ascend's kernels may touch. Thread-safe.
+/// released. A stream may reuse a block that it released at once, since stream order separates the uses. A block that a
+/// second stream also uses is reused after that stream's event. Block sizes are multiples of 512 bytes that hold the
+/// request, rounded up to 32 bytes, and the 32 bytes after it that Ascend's kernels may access. Thread-safe.
 class allocator {
  public:
-  /// What an allocator has given out and what it holds.
+  /// Memory statistics of an allocator.
   struct usage {
-    std::size_t in_use = 0;    ///< bytes of blocks that are given out
+    std::size_t in_use = 0;    ///< bytes of allocated blocks
     std::size_t peak = 0;      ///< largest in_use so far
     std::size_t reserved = 0;  ///< bytes of segments
     std::size_t segments = 0;  ///< segments now
@@ -41,7 +41,7 @@ class allocator {
   static std::shared_ptr<allocator> of(const device_handle& device);
   allocator(const allocator&) = delete;
   allocator& operator=(const allocator&) = delete;
-  /// Every stream that uses the memory has to be done.
+  /// Every stream that uses the memory must be done.
   ~allocator() {
     for (const segment& s : segments_)
       device_.leave("aclrtFree", [&s](const calls& table) { return table.rt.aclrtFree(s.base); });
@@ -54,11 +54,11 @@ class allocator {
   }
 
   /// At least `bytes` bytes, aligned to 64 or more, for use on `stream`; null for 0. With `exact` the block is a
-  /// segment of its own, which goes back to Ascend when released, so that memory checkers see the exact size and
-  /// lifetime. Throws npu_error 207001 with sizes if there is no memory even after the cache is freed.
+  /// segment of its own, which is freed by aclrtFree when released, so that memory checkers see the exact size and
+  /// lifetime. Throws npu_error 207001 with sizes if memory is exhausted even after the cache is freed.
   void* allocate(std::size_t bytes, aclrtStream stream, bool exact = false);
 
-  /// Takes a block back. Earlier work of its stream may still use it. Null is allowed, and any thread may call this.
+  /// Releases a block. Earlier work of its stream may still use it. Null is allowed. Any thread may call this.
   void release(void* data) noexcept;
 
   /// Another stream uses the block until `mark`; the block is not reused before.
@@ -67,13 +67,13 @@ class allocator {
     if (const auto entry = in_use_.find(data); entry != in_use_.end()) entry->second->marks.push_back(std::move(mark));
   }
 
-  /// Waits for the device and gives back every segment without a block in use.
+  /// Waits for the device and frees every segment without a block in use.
   void release_cache() {
     const std::lock_guard hold(lock_);
     give_back_cache();
   }
 
-  /// Gives back the segments without a block in use of a stream that is done and goes away.
+  /// Frees the unused segments of a stream that is done and is about to be destroyed.
   void forget(aclrtStream stream) noexcept;
 
   usage statistics() const {
@@ -98,7 +98,7 @@ class allocator {
     std::size_t bytes;
     block* first;
   };
-  struct pool {  // blocks to give out, by size and address
+  struct pool {  // free blocks, by size and address
     aclrtStream stream;
     bool little;
     std::vector<block*> blocks;
@@ -119,7 +119,7 @@ class allocator {
   void give_out(block* b);
 
   block* reuse(std::size_t bytes, aclrtStream stream);
-  /// Makes the rest of `b` behind the first `bytes` a block of its own, if it is large enough.
+  /// Splits off the rest of `b` after the first `bytes` as a free block, if it is large enough.
   void split(block* b, std::size_t bytes);
   void cache(block* b) {
     b->cached = true;
@@ -131,7 +131,7 @@ class allocator {
     auto& from = pool_of(b->stream, b->little).blocks;
     from.erase(std::lower_bound(from.begin(), from.end(), b, less));
   }
-  /// Puts a block into the cache, joined with cached neighbours.
+  /// Puts a block into the cache, merged with free neighbours.
   void keep(block* b);
   void join(block* b, block* next);
 
@@ -302,7 +302,7 @@ RLCORE_INLINE void allocator::join(block* b, block* next) {
 RLCORE_INLINE auto allocator::grow(std::size_t bytes, aclrtStream stream, bool exact) -> block* {
   const std::size_t need = block_bytes(bytes);
   const bool little = need <= mebi;
-  // Huge pages have 2 MiB. Ascend adds the 32 bytes behind a segment itself.
+  // Huge pages have 2 MiB. Ascend adds the 32 bytes after a segment itself.
   std::size_t size = little ? 2 * mebi : need < 10 * mebi ? 20 * mebi : (need + 2 * mebi - 1) / (2 * mebi) * 2 * mebi;
   if (exact) size = bytes;
   const auto guard = device_.enter();
@@ -347,7 +347,7 @@ RLCORE_INLINE std::string allocator::full(std::size_t bytes) const {
 }
 
 RLCORE_INLINE void allocator::give_back(
-    block* b) noexcept {  // an exact one: all streams that use it must have finished
+    block* b) noexcept {  // an exact block: all streams that use it must have finished
   device_.leave("aclrtSynchronizeStream", [b](const calls& table) {
     for (const event& mark : b->marks) mark.synchronize();
     return table.rt.aclrtSynchronizeStream(b->stream);

@@ -1,4 +1,4 @@
-// The arguments of operators: owners of aclnn's descriptions of tensors, numbers and lists.
+// Operator arguments: RAII owners of aclTensor, aclScalar, aclIntArray and aclTensorList.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,7 @@ class dimensions {
 
   constexpr const std::int64_t* data() const noexcept { return values_.data(); }
   constexpr std::size_t size() const noexcept { return size_; }
-  /// Number i, which has to be below size().
+  /// Number i; i must be below size().
   constexpr std::int64_t operator[](std::size_t i) const noexcept { return values_[i]; }
   constexpr std::int64_t& operator[](std::size_t i) noexcept { return values_[i]; }
   /// Product of all; 1 for rank 0.
@@ -84,11 +84,11 @@ class dimensions {
 };
 
 /// Owns an object of libnnopbase, destroyed by the member `Destroy` of meta_calls; converts to the pointer that
-/// operators take. The session of `calls` outlives it: it lives as long as the call of an operator.
+/// operators take. The session of `calls` must outlive it: it lives as long as the call of an operator.
 template <class Object, aclnnStatus (*meta_calls::*Destroy)(const Object*)>
 class argument {
  public:
-  /// Owns what the function `maker` returned. Throws npu_error 561103 if that is null.
+  /// Owns the object that the function `maker` returned. Throws npu_error 561103 if it is null.
   argument(const calls& table, Object* object, const char* maker) : table_(&table), object_(object) {
     if (object_ == nullptr)
       throw npu_error(failure_text(table, domain::operators, 561103, maker), domain::operators, 561103, maker);
@@ -103,7 +103,7 @@ class argument {
     if (object_ != nullptr) ignore(*table_, (table_->nn.*Destroy)(object_));
   }
   operator Object*() const noexcept { return object_; }
-  /// The object is somebody else's from now on.
+  /// Releases ownership of the object.
   Object* take() noexcept { return std::exchange(object_, nullptr); }
 
  private:
@@ -115,8 +115,8 @@ using ints_argument = argument<aclIntArray, &meta_calls::aclDestroyIntArray>;   
 using scalar_argument = argument<aclScalar, &meta_calls::aclDestroyScalar>;        ///< of aclCreateScalar
 using list_argument = argument<aclTensorList, &meta_calls::aclDestroyTensorList>;  ///< of aclCreateTensorList
 
-/// A tensor in device memory: its first element is data + offset, strides count elements. Ascend wants the storage to
-/// start at a multiple of 32 bytes, so the description starts at the one before `data` and the offset makes up for it.
+/// A tensor in device memory: its first element is data + offset, strides count elements. Ascend requires the storage
+/// to start at a multiple of 32 bytes, so the description starts at the preceding multiple, and the offset compensates.
 class tensor_argument : public argument<aclTensor, &meta_calls::aclDestroyTensor> {
  public:
   /// Without strides the tensor is row-major. Throws std::invalid_argument if the numbers of extents and strides differ
@@ -129,7 +129,7 @@ class tensor_argument : public argument<aclTensor, &meta_calls::aclDestroyTensor
   }
   data_type type() const noexcept { return type_; }
   const dimensions& shape() const noexcept { return shape_; }
-  /// The extent along which elements lie side by side: the last, but of a transposed matrix the first.
+  /// The extent of the contiguous dimension: the last, or the first of a transposed matrix.
   std::int64_t innermost() const noexcept { return shape_[transposed_ ? shape_.size() - 2 : shape_.size() - 1]; }
 
  private:
@@ -160,7 +160,7 @@ requires std::integral<T> || std::floating_point<T> scalar_argument make_scalar(
 inline ints_argument make_ints(const calls& table, std::span<const std::int64_t> values) {
   return {table, table.nn.aclCreateIntArray(values.data(), values.size()), "aclCreateIntArray"};
 }
-/// Takes the tensors, which the list then owns.
+/// Creates a list that takes ownership of the tensors.
 list_argument make_list(const calls& table, std::span<tensor_argument> tensors);
 
 /// How an argument is written in an error message.

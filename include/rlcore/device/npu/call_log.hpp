@@ -1,4 +1,4 @@
-// The log of Ascend's functions, with the names of their objects.
+// Call log of Ascend's functions, with names for their objects.
 #pragma once
 
 #include <cstddef>
@@ -31,24 +31,24 @@ class call_log {
   using sink = std::function<void(std::string_view line)>;
 
   static call_log& instance() {
-    static call_log& log = *new call_log;  // outlives whatever still calls at exit
+    static call_log& log = *new call_log;  // never destroyed, for calls at exit
     return log;
   }
 
   /// Returns the table to call instead of `table`, with null where `table` has null. The functions of `table` have to
   /// stay valid. Throws device_error if another table is being logged.
   const calls& start(const calls& table, sink to);
-  /// Ends the log. Calls through its table still reach the functions.
+  /// Ends the log. Calls through its table still work.
   void stop();
   const calls& target() const noexcept { return *target_; }
   const calls& table() const noexcept { return table_; }
-  /// Are calls of `table` logged?
+  /// Whether calls of `table` are logged.
   bool logs(const calls& table) {
     const std::lock_guard<std::mutex> lock(mutex_);
     return to_ && target_ == &table;
   }
 
-  /// Writes one line, behind the number of the calling thread; nothing after stop().
+  /// Writes one line, prefixed by the number of the calling thread; nothing after stop().
   void line(const std::string& message);
 
   /// From now on the log prints an object (tensor, executor) or a handle (stream, communicator) as `label`.
@@ -56,7 +56,7 @@ class call_log {
     const std::lock_guard<std::mutex> lock(mutex_);
     (handle ? handles_ : objects_)[object] = std::move(label);
   }
-  /// Forgets a handle, whose address may come back for another object.
+  /// Drops a handle, since its address may be reused for another object.
   void forget(const void* handle) {
     const std::lock_guard<std::mutex> lock(mutex_);
     handles_.erase(handle);
@@ -114,7 +114,7 @@ RLCORE_INLINE void call_log::line(const std::string& message) {
 RLCORE_INLINE void call_log::allocated(const void* memory, std::size_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto first = reinterpret_cast<std::uintptr_t>(memory);
-  // Freed memory is forgotten when its addresses come back.
+  // Freed memory is dropped when its addresses are reused.
   auto at = memory_.lower_bound(first);
   if (at != memory_.begin() && std::prev(at)->first + std::prev(at)->second.bytes > first) --at;
   while (at != memory_.end() && at->first < first + bytes) at = memory_.erase(at);

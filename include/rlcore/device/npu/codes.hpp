@@ -1,4 +1,4 @@
-// What the numbers mean that Ascend's functions return.
+// Error codes of Ascend's functions: names and hints.
 #pragma once
 
 #include <span>
@@ -9,16 +9,16 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// Whose number it is. AscendCL's and aclnn's do not overlap; HCCL counts from 0.
+/// The library of an error code. AscendCL's and aclnn's codes do not overlap; HCCL counts from 0.
 enum class domain : unsigned char { runtime, operators, collectives };
 
-/// A number, what it says, and what the user may do about it (may be empty).
+/// An error code, its meaning, and a hint for the user (may be empty).
 struct code {
   int number;
   std::string_view name, hint;
 };
 
-/// The numbers of AscendCL, of the runtime below it, and of aclnn.
+/// The codes of AscendCL, of the runtime below it, and of aclnn.
 inline constexpr code acl_codes[] = {
     {100000, "invalid parameter", ""},
     {100001, "not initialised", ""},
@@ -100,7 +100,7 @@ inline constexpr code acl_codes[] = {
     {561112, "no kernels package", "install the kernels package of this SoC, in CANN's version"},
 };
 
-/// The numbers of HCCL.
+/// The codes of HCCL.
 inline constexpr code hccl_codes[] = {
     {1, "invalid parameter", ""},
     {2, "null pointer", ""},
@@ -129,7 +129,7 @@ inline constexpr code hccl_codes[] = {
     {1041, "the status of each item tells which failed", ""},
 };
 
-/// What is known of a number; name "unknown code" if nothing.
+/// Looks up an error code; the name is "unknown code" if it is not listed.
 constexpr code describe(domain where, int number) {
   const std::span<const code> known =
       where == domain::collectives ? std::span<const code>(hccl_codes) : std::span<const code>(acl_codes);

@@ -1,4 +1,4 @@
-// The device of the calling thread, for the time of a scope.
+// RAII guard of the calling thread's current device.
 #pragma once
 
 #include "rlcore/device/npu/session.hpp"
@@ -6,7 +6,7 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// Makes a device's context current in this thread and puts back the previous one, if there was one.
+/// Makes a device's context current in this thread and restores the previous one, if any.
 class device_guard {
  public:
   /// Throws npu_error if the context cannot be made current.
@@ -14,7 +14,7 @@ class device_guard {
     const bool had_none = table_.rt.aclrtGetCurrentContext(&previous_) != 0;
     if (had_none) previous_ = nullptr;
     if (previous_ == context)
-      previous_ = nullptr;  // nothing to put back
+      previous_ = nullptr;  // nothing to restore
     else
       check(table_, table_.rt.aclrtSetCurrentContext(context), "aclrtSetCurrentContext");
     if (had_none) drop_messages(table_);
@@ -30,10 +30,10 @@ class device_guard {
   aclrtContext previous_ = nullptr;
 };
 
-/// A device of a session: what every handle keeps, so that it is destroyed where it was made and before the session.
+/// A device of a session. Every handle keeps one, so that the handle is destroyed on its device and before the session.
 class device_handle {
  public:
-  /// Opens device `index` if the session has not done so; a current context of the thread stays. Throws npu_error.
+  /// Opens device `index` if the session has not done so; keeps the thread's current context. Throws npu_error.
   device_handle(std::shared_ptr<ascend::session> owner, int index) : session_(std::move(owner)) {
     aclrtContext previous = nullptr;
     if (ignore(table(), table().rt.aclrtGetCurrentContext(&previous))) previous = nullptr;
@@ -44,10 +44,10 @@ class device_handle {
   const calls& table() const noexcept { return session_->table(); }
   const std::shared_ptr<ascend::session>& session() const noexcept { return session_; }
   int index() const noexcept { return device_->index; }
-  /// Current in this thread as long as the guard lives.
+  /// Makes the device current in this thread for the lifetime of the guard.
   device_guard enter() const { return {table(), device_->context}; }
 
-  /// What the calling thread's operators are planned for, with the device current.
+  /// Sets whether operators of the device's context are planned as deterministic; the device must be current.
   void set_deterministic(bool wanted) const {
     const int value = wanted ? 1 : 0;
     if (device_->deterministic.load(std::memory_order_relaxed) == value) return;
@@ -55,8 +55,8 @@ class device_handle {
     device_->deterministic.store(value, std::memory_order_relaxed);
   }
 
-  /// Calls f(table), which returns what `call` returned, with the device current; for destructors: the session takes
-  /// note of failures.
+  /// Calls f(table), which returns what `call` returned, with the device current; for destructors: the session records
+  /// failures.
   template <class F>
   void leave(const char* call, F&& f) const noexcept {
     try {

@@ -1,4 +1,4 @@
-// Failures of Ascend's functions as exceptions with one line of text.
+// Exceptions for failures of Ascend's functions, with one line of text.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace ascend {
 
 /// A function of AscendCL, aclnn or HCCL returned `code`.
 struct npu_error : device_error {
-  /// `function` of the interface `where` returned `number`; `message` says so.
+  /// `function` of the interface `where` returned `number`; `message` is the text.
   npu_error(const std::string& message, ascend::domain where, int number, std::string function)
       : device_error(message), domain(where), code(number), call(std::move(function)) {}
   ascend::domain domain;
@@ -29,22 +29,22 @@ struct capability_error : npu_error {
       : npu_error(message, where, 0, std::move(function)) {}
 };
 
-/// `source` with every run of white space and control characters made one space, at most `limit` bytes of it.
+/// `source` with every run of white space and control characters replaced by one space, at most `limit` bytes.
 std::string one_line(std::string_view source, std::size_t limit = 600);
 
-/// Drops CANN's messages for this thread. A message stays until it is read, even if later calls succeed. So the message
-/// of an ignored failure would appear in the text of the next reported one.
+/// Drops CANN's messages for this thread. A message stays until it is read, even if later calls succeed, so the message
+/// of an ignored failure would appear in the next report.
 inline void drop_messages(const calls& table) {
   if (table.rt.aclGetRecentErrMsg != nullptr) (void)table.rt.aclGetRecentErrMsg();
 }
-/// Returns whether a call failed whose failure does not matter, and drops its message.
+/// Returns whether a call failed, and drops its message; for failures that can be ignored.
 inline bool ignore(const calls& table, int number) {
   if (number != 0) [[unlikely]]
     drop_messages(table);
   return number != 0;
 }
 
-/// "npu: aclrtMalloc returned 207001 (out of device memory): what CANN says; hint". CANN returns all messages of this
+/// "npu: aclrtMalloc returned 207001 (out of device memory): CANN's message; hint". CANN returns all messages of this
 /// thread since the last query, the latest first, so several lines may belong to several failures. `about` follows the
 /// name of the call.
 std::string failure_text(const calls& table, domain where, int number, std::string_view call,

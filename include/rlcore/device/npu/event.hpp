@@ -1,4 +1,4 @@
-// A mark in a stream.
+// Stream event.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// May be recorded any number of times; waits and queries are about the last one.
+/// May be recorded any number of times; waits and queries refer to the last record.
 class event {
  public:
   /// Makes an event by aclrtCreateEventExWithFlag; `flags` are event_sync, event_time_line or both. Throws npu_error.
@@ -29,29 +29,29 @@ class event {
   }
 
   aclrtEvent get() const noexcept { return event_; }
-  /// Marks what is enqueued in `s` so far.
+  /// Records the event after all work enqueued in `s` so far.
   void record(const stream& s) {
     const auto guard = device_.enter();
     check(device_.table(), device_.table().rt.aclrtRecordEvent(event_, s.get()), "aclrtRecordEvent");
   }
-  /// What is enqueued in `s` from now on starts after the mark.
+  /// Makes later work in `s` wait for the event.
   void block(const stream& s) const {
     const auto guard = s.device().enter();
     check(device_.table(), device_.table().rt.aclrtStreamWaitEvent(s.get(), event_), "aclrtStreamWaitEvent");
   }
-  /// The stream has passed the mark.
+  /// Whether the stream has reached the event.
   bool passed() const {
     const auto guard = device_.enter();
     event_status status = event_status::not_ready;
     check(device_.table(), device_.table().rt.aclrtQueryEventStatus(event_, &status), "aclrtQueryEventStatus");
     return status == event_status::complete;
   }
-  /// Until the stream has passed the mark.
+  /// Waits until the stream has reached the event.
   void synchronize() const {
     const auto guard = device_.enter();
     check(device_.table(), device_.table().rt.aclrtSynchronizeEvent(event_), "aclrtSynchronizeEvent");
   }
-  /// Milliseconds from the mark of `start` to this one; both made with event_time_line and passed.
+  /// Milliseconds from `start` to this event; both created with event_time_line and reached.
   float milliseconds_since(const event& start) const {
     const auto guard = device_.enter();
     float milliseconds = 0;

@@ -1,4 +1,4 @@
-// How an npu device is set up.
+// Settings of the NPU device and of the NPU emulator.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 #include "rlcore/device/compute.hpp"
 
 RLCORE_BEGIN
-/// `compute`: in what matrix products and attention take their inputs; all else is float, and so is every sum. With
-/// bf16 the result of attention and, before CANN 8.5, of a product is rounded to bf16 once.
+/// `compute`: the input type of matrix products and attention; all other values and all sums are float. With bf16 the
+/// result of attention and, before CANN 8.5, of a product is rounded to bf16 once.
 struct npu_settings {
   int device = 0;
   rlcore::compute compute = rlcore::compute::bfloat16;
@@ -21,17 +21,17 @@ struct npu_settings {
   bool exact_memory = false;         ///< every allocation is Ascend's own, for finding stray accesses
 };
 
-/// An Atlas machine in a process without one: the functions of the four lists, with their rules and error numbers.
+/// Emulated Atlas machine: the functions of the four lists, with their rules and error codes.
 namespace ascend::emulated {
 
 /// The rounding of a value between two representable ones. Ascend C calls the first three CAST_RINT, CAST_ROUND and
-/// CAST_TRUNC; the last one is our reading of the "NEAREST_ZERO" of HF32.
+/// CAST_TRUNC; the last one is our interpretation of the "NEAREST_ZERO" of HF32.
 enum class rounding : unsigned char { nearest_even, nearest_away, toward_zero, nearest_zero };
 
 /// The emulated machine: its chips, its CANN, and the choices that documentation and hardware leave open.
 struct settings {
-  std::string soc = "Ascend910B3";                  ///< what aclrtGetSocName says
-  int cores = 20;                                   ///< cube cores; there are twice as many vector cores
+  std::string soc = "Ascend910B3";                  ///< result of aclrtGetSocName
+  int cores = 20;                                   ///< cube cores; the chip has twice as many vector cores
   int cann_version = 80300;                         ///< 8.1.RC1 = 80100, 8.3.RC1 = 80300, 8.5.0 = 80500, 9.1.0 = 90100
   std::size_t memory_bytes = std::size_t{8} << 30;  ///< of each device; address space, taken from the host when used
   int devices = 2;
@@ -39,16 +39,16 @@ struct settings {
   rounding hf32_ties = rounding::nearest_zero;  ///< how floats become HF32; documentation leaves the ties open
   int exp_ulp = 0;                              ///< largest error of exp and its like, in units in the last place
   bool reference = false;  ///< fp64 inside, one rounding at the end: to tell rounding from mistakes
-  bool strict = true;      ///< refuse what is documented as not allowed even where hardware may let it pass
+  bool strict = true;      ///< refuse calls that are documented as not allowed, even if hardware may accept them
   int threads = 0;         ///< for large products; 0: as many as the host has
-  /// Every task waits a random time up to this before it runs, drawn from (seed, stream, place in the stream). This
-  /// shows missing synchronization of a program.
+  /// Every task waits a random time up to this before it runs, drawn from (seed, stream, index in the stream). This
+  /// exposes missing synchronization.
   int delay_microseconds = 0;
-  /// At most this much of a fresh block is overwritten with NaN; the rest is zero, or what was there before.
+  /// At most this much of a fresh block is overwritten with NaN; the rest is zero or has its old contents.
   std::size_t poison_bytes = std::size_t{64} << 20;
-  /// Freed memory of a device is reused only when more than this has been freed since, or nothing is left.
+  /// Freed memory of a device is reused only when more than this has been freed since, or no memory is left.
   std::size_t quarantine_bytes = std::size_t{64} << 20;
-  int collective_milliseconds = 60000;  ///< how long a rank waits for another before the work of all ends
+  int collective_milliseconds = 60000;  ///< timeout of a rank that waits for another; then all ranks are aborted
 
   friend bool operator==(const settings&, const settings&) = default;
 };

@@ -1,4 +1,4 @@
-// Host memory that a device may read and write while the host goes on.
+// Pinned host memory for asynchronous copies.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// Pinned memory of aclrtMallocHost. Whoever destroys it knows that no stream uses it any more.
+/// Pinned memory of aclrtMallocHost. No stream may use it when it is destroyed.
 class pinned_buffer {
  public:
   /// `bytes` bytes; data() is null for none. Throws npu_error if aclrtMallocHost fails.

@@ -1,4 +1,4 @@
-// Who provides Ascend's functions: CANN's libraries or the emulator.
+// Providers of Ascend's functions: CANN's libraries or the emulator.
 #pragma once
 
 #include <concepts>
@@ -15,8 +15,8 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// A provider is a value whose table of functions stays valid for the rest of the process. Everything above it is the
-/// same machine code whoever provides: what tests run on the emulator is what runs on an Atlas machine.
+/// A provider is a value whose table of functions stays valid for the rest of the process. The code above it is the
+/// same for all providers: tests on the emulator run the same machine code as an Atlas machine.
 template <class P>
 concept provider = requires(const P& p) {
   { p.name() } -> std::convertible_to<std::string_view>;  // "CANN 8.3.RC1, Ascend910B3" or "emulator of Ascend910B3"
@@ -24,10 +24,10 @@ concept provider = requires(const P& p) {
 };
 
 /// The CANN that RLCORE_CANN_LIB_DIR, LD_LIBRARY_PATH or the usual folders lead to, in this order; loaded once per
-/// process, at the first question about it, and never unloaded.
+/// process, on first use, and never unloaded.
 class dynamic_provider {
  public:
-  /// Throws device_error with why_not() if there is no usable CANN.
+  /// Throws device_error with why_not() if no usable CANN is found.
   dynamic_provider() : dynamic_provider(installed()) {}
   /// The CANN in these folders alone; loaded once per list of folders.
   explicit dynamic_provider(const std::vector<std::string>& folders) : dynamic_provider(loaded({false, folders})) {}
@@ -36,7 +36,7 @@ class dynamic_provider {
   const ascend::calls& calls() const noexcept { return installation_->table(); }
   const ascend::installation& installation() const noexcept { return *installation_; }
 
-  /// Is there a CANN with every function that every run needs? Opening a device shows whether it finds one.
+  /// Whether a CANN with all functions of every_run is installed. Only opening a device shows whether a device exists.
   static bool available() noexcept {
     try {
       return installed().problem().empty();

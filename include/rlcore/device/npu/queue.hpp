@@ -1,4 +1,4 @@
-// Operators in order: a stream with memory, a workspace and the names of what was asked for last.
+// Operator queue: a stream with memory, a workspace and the names of recent operations.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// The ways in which a queue runs its operators.
+/// Settings of a queue.
 struct queue_settings {
   bool deterministic = true;         ///< operators that add atomically take their ordered variants
   bool sync_each_operation = false;  ///< waits after every operator, so that an error names the one that failed
@@ -31,10 +31,11 @@ struct queue_settings {
 template <class T>
 class scratch;
 
-/// Runs operators of one device in order, from one thread at a time. Everything is asynchronous but download and wait.
+/// Runs operators of one device in order, from one thread at a time. All calls are asynchronous except download and
+/// wait.
 class queue {
  public:
-  /// A queue with a stream of its own on a device, which is opened if need be. Throws npu_error.
+  /// A queue with a stream of its own on a device, which is opened if necessary. Throws npu_error.
   explicit queue(std::shared_ptr<ascend::session> owner, int device = 0, queue_settings settings = {})
       : settings_(settings),
         device_(std::move(owner), device),
@@ -43,7 +44,7 @@ class queue {
         staging_(stream_) {}
   queue(const queue&) = delete;
   queue& operator=(const queue&) = delete;
-  /// Waits; a failure that nobody waited for is lost.
+  /// Waits; a failure that was not reported by an earlier wait is lost.
   ~queue();
 
   const calls& table() const noexcept { return device_.table(); }
@@ -55,13 +56,13 @@ class queue {
 
   /// Device memory for use on this queue; null for 0 bytes.
   void* allocate(std::size_t bytes);
-  /// What was enqueued before may still use it.
+  /// Operators enqueued before may still use it.
   void release(void* data) noexcept { memory_->release(data); }
   /// Returns when the host memory may be reused.
   void upload(void* device, const void* host, std::size_t bytes) {
     if (bytes != 0) put("upload", [&] { staging_.upload(device, host, bytes); });
   }
-  /// Returns when the data is there; throws npu_error for what went wrong before.
+  /// Returns when the data has arrived; throws npu_error for earlier failures.
   void download(void* host, const void* device, std::size_t bytes);
   /// Sets bytes of device memory to 0.
   void zero(void* data, std::size_t bytes) {
@@ -71,12 +72,12 @@ class queue {
   }
   /// From device memory to device memory.
   void copy(void* to, const void* from, std::size_t bytes);
-  /// Until everything is done; throws npu_error for what went wrong, with the names of what was asked for last.
+  /// Waits for all work; throws npu_error for failures, with the names of recent operations.
   void wait();
-  /// What is enqueued here from now on starts after what is enqueued in `other` so far. Memory that both use has to be
-  /// kept until both are done with it: wait, or allocator::used_until.
+  /// Makes later work here wait for the work enqueued in `other` so far. Memory that both use must be kept until both
+  /// are done with it: wait, or allocator::used_until.
   void after(queue& other) { other.mark().block(stream_); }
-  /// An event behind everything enqueued so far; the next call records it anew.
+  /// An event after all work enqueued so far; the next call records it again.
   event& mark() {
     if (!mark_) mark_.emplace(device_);
     mark_->record(stream_);
@@ -109,7 +110,7 @@ class queue {
     }
   }
 
-  /// Device memory for the time of a scope: the stream's order separates it from the next user.
+  /// Device memory for the duration of a scope: stream order separates it from the next use.
   template <class T>
   scratch<T> take(extent_t size);
 
@@ -129,7 +130,7 @@ class queue {
   ints_argument ints(std::initializer_list<std::int64_t> values) const {
     return make_ints(table(), {values.begin(), values.size()});
   }
-  /// Tensors for run(), see make_list(): the list takes them.
+  /// Tensors for run(), see make_list(): the list takes ownership.
   list_argument list(std::span<tensor_argument> tensors) const { return make_list(table(), tensors); }
   /// list({tensor(...), tensor(...)})
   template <std::size_t N>
@@ -159,7 +160,7 @@ class queue {
     return line;
   }
   void enqueue(const char* name, phase_two second, std::uint64_t bytes, aclOpExecutor* executor);
-  /// The workspace only grows. The old block goes back in the stream's order.
+  /// The workspace only grows. The old block is released in stream order.
   void grow(std::size_t bytes);
   [[noreturn]] void missing(const char* name) const {
     throw capability_error(
@@ -167,7 +168,7 @@ class queue {
         domain::operators, name);
   }
 
-  /// A stream that has stopped at a failure refuses everything; the failure is what there is to tell.
+  /// A stream that has stopped at a failure refuses all calls; reports the original failure.
   [[noreturn]] void refused(const npu_error& e);
   npu_error suspecting(const npu_error& e) const {
     return {e.what() + recent_.written(), e.domain, e.code, recent_.only() != nullptr ? recent_.only() : e.call};
@@ -237,7 +238,7 @@ RLCORE_INLINE void* queue::allocate(std::size_t bytes) {
     return memory_->allocate(bytes, stream_.get(), settings_.exact_memory);
   } catch (const npu_error& e) {
     if (e.code == 207001) throw;
-    throw suspecting(e);  // it waited for the device to give up its cache, and heard of a failure
+    throw suspecting(e);  // releasing the cache waits for the device and may report a failure
   }
 }
 

@@ -1,4 +1,4 @@
-// The names of what a stream was asked for last.
+// Ring of the names of a stream's recent operations.
 #pragma once
 
 #include <algorithm>
@@ -12,15 +12,15 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// An asynchronous error does not say whose it is: it is one of those that were asked for since the last wait, of which
-/// this keeps the last 32. Names are literals.
+/// An asynchronous error does not name its operation: it is one of those enqueued since the last wait; this keeps the
+/// last 32. Names are literals.
 class recent_operations {
  public:
   /// Notes an operation; the pointer is kept.
   void add(const char* name) noexcept { names_[count_++ % names_.size()] = name; }
   void clear() noexcept { count_ = 0; }
   std::size_t count() const noexcept { return count_; }
-  /// The name if there is one only; else null.
+  /// The name if exactly one operation is recorded; else null.
   const char* only() const noexcept { return count_ == 1 ? names_[0] : nullptr; }
   /// "; asked for since the last wait, latest first: aclnnMatmul, aclnnAdd x3", or nothing: for the end of a message.
   std::string written() const {

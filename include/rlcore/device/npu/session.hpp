@@ -1,4 +1,4 @@
-// The runtime between aclInit and aclFinalize.
+// Session of the Ascend runtime, from aclInit to aclFinalize.
 #pragma once
 
 #include <atomic>
@@ -21,10 +21,10 @@ class allocator;
 struct opened_device {
   int index = 0;
   aclrtContext context = nullptr;
-  std::atomic<int> deterministic = -1;  ///< what the context was told last; queues that differ tell it again
+  std::atomic<int> deterministic = -1;  ///< last value set on the context; queues with another value set it again
 };
 
-/// What the installed CANN and its devices are.
+/// Version of the installed CANN, and its SoC.
 struct capabilities {
   std::string soc;                ///< "Ascend910B3"; empty if the runtime does not say
   int cann_version = 0;           ///< 80300 for 8.3.RC1 and 8.3.0; 0 if unknown
@@ -34,11 +34,11 @@ struct capabilities {
 /// 80300 for "8.3.RC1", 80501 for "8.5.1"; 0 for anything else.
 int version_number(std::string_view source);
 
-/// The version and the SoC that the functions of `table` tell; none of them needs aclInit.
+/// Queries the version and the SoC by functions of `table` that do not need aclInit.
 capabilities ask_capabilities(const calls& table);
 
-/// Everything that owns an object of Ascend's keeps a session, so the runtime ends after the last of them. There is one
-/// session per table; it finalises what it initialised and nothing else. Thread-safe.
+/// Every owner of an Ascend object keeps a session, so the runtime ends after the last one. Each table has one session,
+/// which finalises the runtime only if it initialised it. Thread-safe.
 class session {
  public:
   /// The session of `table`, which must stay valid as long as the session; `provider` is its name for messages. Throws
@@ -59,14 +59,14 @@ class session {
   bool initialised() const noexcept { return initialised_; }
 
   /// A device with its context, which is made at the first call and then current in the calling thread. Throws
-  /// npu_error, also if there is no such device.
+  /// npu_error, also if the device does not exist.
   opened_device& device(int index);
-  /// Notes that an object could not be destroyed, which its destructor must not throw.
+  /// Records that an object could not be destroyed, since its destructor must not throw.
   void note(const char* call, int code) noexcept {
     const std::lock_guard hold(lock_);
     if (first_loss_.first == nullptr) first_loss_ = {call, code};
   }
-  /// The first object that could not be destroyed: "aclrtFree returned 507899"; empty if there is none.
+  /// The first object that could not be destroyed: "aclrtFree returned 507899"; empty if none.
   std::string first_loss() const {
     const std::lock_guard hold(lock_);
     if (first_loss_.first == nullptr) return {};
@@ -138,7 +138,7 @@ RLCORE_INLINE std::shared_ptr<session> session::open(const calls& table, std::st
     std::atomic<bool> lives = false;  // false once the destructor has finished
   };
   static std::mutex lock;
-  static auto& places = *new std::map<const calls*, place>;  // outlives whatever has a session at exit
+  static auto& places = *new std::map<const calls*, place>;  // never destroyed, for sessions at exit
   std::unique_lock hold(lock);
   place& here = places[&table];
   for (;;) {

@@ -1,4 +1,4 @@
-// Which chips rlcore's operators run on, by the name that aclrtGetSocName gives.
+// Supported Ascend chips (SoCs), by the name of aclrtGetSocName.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ namespace ascend {
 enum class soc_family : unsigned char {
   a2_or_a3,      ///< Ascend910B1 to B4, B2C, B4-1; Ascend910_93xx
   a5,            ///< Ascend950PR_*, Ascend950DT_*; Ascend910_95* before CANN 9.0
-  other_ascend,  ///< 310P, 310B, the first generation of 910, and what came later
+  other_ascend,  ///< 310P, 310B, the first generation of 910, and later chips
   unknown        ///< no name, or none of Ascend's
 };
 
-/// "Ascend910B" with nothing behind it is the first generation; Atlas A2 has a number there.
+/// "Ascend910B" without a suffix is the first generation; Atlas A2 has a number after it.
 constexpr soc_family family_of(std::string_view soc) {
   const auto begins = [soc](std::string_view start) { return soc.substr(0, start.size()) == start; };
   constexpr std::string_view a2 = "Ascend910B";
@@ -28,8 +28,8 @@ constexpr soc_family family_of(std::string_view soc) {
   return begins("Ascend") ? soc_family::other_ascend : soc_family::unknown;
 }
 
-/// Why a chip cannot run rlcore, in one line; empty if it can or is unknown. Without it, operators would fail there one
-/// at a time, from the inside.
+/// Why a chip cannot run rlcore, in one line; empty if it can or is unknown. Without this check, single operators would
+/// fail inside CANN.
 inline std::string soc_problem(std::string_view soc) {
   const std::string chip = "npu: " + std::string(soc), needed = "Atlas A2 or A3 (Ascend910B1 to B4, Ascend910_93xx)";
   switch (family_of(soc)) {

@@ -13,18 +13,18 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// A ring of pinned memory for one stream: copies are asynchronous only from and to pinned memory, and only those are
-/// ordered with the stream's operators.
+/// A ring of pinned memory for one stream: only copies from and to pinned memory are asynchronous and ordered with the
+/// stream's operators.
 class staging {
  public:
-  /// The ring has four slots of this size, made when they are needed; the stream outlives it.
+  /// The ring has four slots of this size, allocated when needed; the stream must outlive it.
   explicit staging(const stream& s, std::size_t slot_bytes = std::size_t{1} << 20)
       : stream_(&s), slot_bytes_(slot_bytes) {}
 
   /// Enqueues the copy of host memory, which may be reused at once.
   void upload(void* device, const void* host, std::size_t bytes);
-  /// Waits for everything enqueued before and for the copy; throws npu_error if any of it failed. While the host
-  /// empties a piece of the ring, the device fills the next.
+  /// Waits for everything enqueued before and for the copy; throws npu_error if any of it failed. The device fills the
+  /// next slot while the host empties one.
   void download(void* host, const void* device, std::size_t bytes);
 
  private:
@@ -79,7 +79,7 @@ RLCORE_INLINE void staging::download(void* host, const void* device, std::size_t
     now.slot = current_;
     copy(now.pinned, from + done, now.bytes, copy_kind::device_to_host);
     if (before.bytes != 0) {
-      // The ring moved on from that slot, since a whole one was asked for, and marked it.
+      // The ring has advanced from that slot, since a whole one was requested, and has recorded its event.
       slots_[before.slot].mark.synchronize();
       slots_[before.slot].pending = false;
       std::memcpy(before.to, before.pinned, before.bytes);

@@ -1,4 +1,4 @@
-// A stream of a device.
+// Device stream.
 #pragma once
 
 #include <utility>
@@ -8,8 +8,7 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// Runs what is enqueued in order. It stops at the first failure, so that the error which a wait returns is the cause
-/// and not a consequence.
+/// Runs enqueued work in order. It stops at the first failure, so that a wait returns the cause and not a consequence.
 class stream {
  public:
   /// Makes a stream by aclrtCreateStreamWithConfig, with fast launch and fast synchronisation. Throws npu_error.
@@ -18,7 +17,7 @@ class stream {
     const runtime_calls& rt = device_.table().rt;
     check(device_.table(), rt.aclrtCreateStreamWithConfig(&stream_, 0, stream_fast_launch | stream_fast_sync),
           "aclrtCreateStreamWithConfig");
-    // Some SoCs only have the other mode.
+    // Some SoCs support only continue_on_failure.
     ignore(device_.table(), rt.aclrtSetStreamFailureMode(stream_, failure_mode::stop_on_failure));
   }
   stream(stream&& other) noexcept : device_(other.device_), stream_(std::exchange(other.stream_, nullptr)) {}
@@ -27,7 +26,7 @@ class stream {
     std::swap(stream_, other.stream_);
     return *this;
   }
-  /// Waits for what is enqueued.
+  /// Waits for the enqueued work.
   ~stream() {
     if (stream_ != nullptr)
       device_.leave("aclrtDestroyStream", [this](const calls& table) { return table.rt.aclrtDestroyStream(stream_); });
@@ -35,13 +34,13 @@ class stream {
 
   aclrtStream get() const noexcept { return stream_; }
   const device_handle& device() const noexcept { return device_; }
-  /// Everything enqueued is done, or one of it failed: the next wait tells, and has the message of this failure too.
+  /// Whether all enqueued work is done or has failed: the next wait reports the failure and its message.
   bool idle() const {
     const auto guard = device_.enter();
     stream_status status = stream_status::not_ready;
     return device_.table().rt.aclrtStreamQuery(stream_, &status) != 0 || status == stream_status::complete;
   }
-  /// Until everything enqueued is done; throws npu_error if one of it failed.
+  /// Waits for all enqueued work; throws npu_error on failure.
   void synchronize() const {
     const auto guard = device_.enter();
     check(device_.table(), device_.table().rt.aclrtSynchronizeStream(stream_), "aclrtSynchronizeStream");

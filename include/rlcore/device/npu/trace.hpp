@@ -1,4 +1,4 @@
-// A log of every call to Ascend's functions, as text for the comparison of two runs.
+// Call tracing of Ascend's functions, as text for the comparison of two runs.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// The text forms of values in the log.
+/// Text formats of logged values.
 namespace traced {
 
 /// A number with nine significant digits.
@@ -32,7 +32,7 @@ inline std::string decimal(double value) {
   return digits;
 }
 
-/// "2,3": values with commas between them; nothing if there are none.
+/// "2,3": comma-separated values.
 template <class T>
 std::string list_text(const T* values, std::uint64_t size) {
   std::string line;
@@ -40,7 +40,7 @@ std::string list_text(const T* values, std::uint64_t size) {
   return line;
 }
 
-/// An argument with its type forgotten, so that the hooks of all functions share their code.
+/// Type-erased argument, so that the hooks of all functions share their code.
 struct argument {
   /// The ways to print an argument: out_... are results of a known type, `out` is any other result.
   enum kind : unsigned char {
@@ -61,7 +61,7 @@ struct argument {
   double value = 0;
   const void* pointer = nullptr;
 
-  /// Takes an argument of any function in the lists; its type says how to print it.
+  /// Takes an argument of any function in the lists; its type determines how it is printed.
   template <class T>
   explicit argument(T a) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -97,12 +97,12 @@ struct argument {
 
   /// The text before the call; "_" stands for a result.
   std::string before() const;
-  /// The text of a result after a successful call, as far as two runs agree about it.
+  /// The text of a result after a successful call, without values that differ between runs.
   std::string after(std::string_view call) const;
 };
 using argument_list = std::initializer_list<argument>;  ///< of one call
 
-/// Logs a call: its name, the phase of an operator or nothing, its arguments, and its answer (`end`) if that is known.
+/// Logs a call: its name, the phase of an operator or nothing, its arguments, and its result (`end`) if known.
 RLCORE_NOINLINE inline void log_call(const char* name, const char* phase, argument_list arguments,
                                      const char* end = "") {
   std::string line;
@@ -110,9 +110,9 @@ RLCORE_NOINLINE inline void log_call(const char* name, const char* phase, argume
   call_log::instance().line(std::string(name) + phase + "(" + line + ")" + end);
 }
 
-/// Logs the line of an answer, if it is more than success, and records new objects and allocations.
+/// Logs the result of a call if it is more than success, and records new objects and allocations.
 void log_answer(std::string_view call, int status, argument_list arguments);
-/// Logs the answer of an operator's first phase: an error, or the workspace unless it is 0.
+/// Logs the result of an operator's first phase: an error, or the workspace unless it is 0.
 void log_plan(const char* name, int status, const std::uint64_t* workspace, aclOpExecutor* const* executor);
 
 /// A tensor, a scalar, an array or a list in the log, from the arguments of the function that makes it.

@@ -1,4 +1,4 @@
-// Matrix products in the arithmetic of the NPU's cube.
+// Matrix multiplication (GEMM) in the arithmetic of the NPU's cube unit.
 #pragma once
 
 #include <algorithm>
@@ -28,12 +28,12 @@ struct matrix {
 
 /// How the cube sums over k: exact products are added in double within groups of `group` (K0: 16 for 16-bit types, 8
 /// for fp32 and HF32), in order; each group is added to c with one rounding to fp32. Parts of k (see split_k) start
-/// from zero and are added to c in order, in fp32. What vendors publish of the cube is the fp32 accumulation and K0;
-/// the wide sum within a group is our reading of it.
+/// from zero and are added to c in order, in fp32. Vendors publish only the fp32 accumulation and K0; the wide sum
+/// within a group is our assumption.
 struct cube_order {
   int group = 16;
   std::vector<std::int64_t> part_ends;  ///< empty: one part
-  int threads = 1;                      ///< of the host, for products that are worth it; changes no bit; 0 = all
+  int threads = 1;                      ///< host threads for large products; changes no bit; 0 = all
 };
 
 /// Matrix products in the order of cube_order.

@@ -1,4 +1,4 @@
-// The cube's inner loop for the instruction sets of the host; which one runs changes the speed, never a bit.
+// The cube's inner loop for the instruction sets of the host; the choice changes the speed, never a bit.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,7 @@ struct cube_tiles {
   void (*add_double)(double*, const double*, const double*, std::int64_t, std::int64_t);
 };
 
-/// The fastest that this processor runs, or the one called `name` (sse2, avx2, avx512) where it can.
+/// The fastest loop that this processor supports, or the one called `name` (sse2, avx2, avx512) if it is supported.
 inline cube_tiles choose_cube_tiles(const char* name = nullptr) {
   const auto is = [name](char first, int length) {
     return name == nullptr || (name[0] == first && __builtin_strlen(name) == static_cast<std::size_t>(length));

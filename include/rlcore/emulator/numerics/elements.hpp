@@ -126,8 +126,8 @@ void for_each_row(const tensor& t, Row&& row) {
   }
 }
 
-/// to[i] = the view's elements, stored as Element, in row-major order; `base` is where element 0 of the storage would
-/// lie.
+/// to[i] = the view's elements, stored as Element, in row-major order; `base` is the address of element 0 of the
+/// storage.
 template <class Element, class Real>
 void gather_as(const tensor& t, const std::byte* base, Real* to) {
   const auto* from = reinterpret_cast<const Element*>(base);
@@ -147,7 +147,7 @@ void gather_as(const tensor& t, const std::byte* base, Real* to) {
     to += n;
   });
 }
-/// As gather_as(), with the element type that the view says.
+/// As gather_as(), with the view's element type.
 template <class Real>
 void gather_elements(const tensor& t, const std::byte* base, Real* to) {
   with_element(t.type, [&](auto kind) { gather_as<decltype(kind)>(t, base, to); });
@@ -172,7 +172,7 @@ void scatter_as(const tensor& t, std::byte* base, const Real* from, rounding mod
     from += n;
   });
 }
-/// As scatter_as(), with the element type that the view says.
+/// As scatter_as(), with the view's element type.
 template <class Real>
 void scatter_elements(const tensor& t, std::byte* base, const Real* from, rounding mode, overflow_mode overflow) {
   with_element(t.type, [&](auto kind) { scatter_as<decltype(kind)>(t, base, from, mode, overflow); });

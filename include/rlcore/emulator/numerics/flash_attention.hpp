@@ -1,4 +1,4 @@
-// One head of attention as the NPU's fused kernel computes it.
+// Flash attention forward for one head, as the NPU's fused kernel computes it.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct visible_keys {
 
   /// One past the last key that is not ahead of the query; the mask may hide earlier ones.
   std::int64_t end(std::int64_t query) const { return std::clamp<std::int64_t>(query + ahead + 1, 0, keys); }
-  /// Does the query see the key?
+  /// Whether the query attends to the key.
   bool sees(std::int64_t query, std::int64_t key) const {
     return key < end(query) && (mask == nullptr || mask[query * mask_row + key] == 0);
   }

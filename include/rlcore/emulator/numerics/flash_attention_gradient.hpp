@@ -1,4 +1,4 @@
-// The gradient of attention as the NPU's fused kernel computes it: the heads of one sequence that share keys.
+// Flash attention backward, as the NPU's fused kernel computes it, for the heads of one sequence that share keys.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// One query head and what its forward pass left: out[queries, value_width] as stored, m and l of every query.
+/// One query head with the results of its forward pass: out[queries, value_width] as stored, m and l of every query.
 template <class Real>
 struct attention_gradient_head {
   attention_head<Real> forward;
@@ -100,11 +100,11 @@ struct block_slopes {
 }  // namespace detail
 
 /// dq of every head, dk[keys, width] and dv[keys, value_width] of the keys that the heads share. P = exp(s - m) / l is
-/// computed again in fp32; delta = sum(dout out) over the width, by lanes; dS = P (dout v^T - delta). P and dS are
-/// rounded to the input type, ties away, before their products. Blocks of 128 queries times 128 keys add their dq = dS
-/// k, dk = dS^T q, dv = P^T dout to fp32 sums as they arrive; dq and dk are multiplied by scale at the end.
-/// `arrival(n)` is a permutation of 0..n-1 in which the n blocks arrive, heads outermost, then queries, then keys if it
-/// is the identity.
+/// recomputed in fp32; delta = sum(dout out) over the width, by lanes; dS = P (dout v^T - delta). P and dS are rounded
+/// to the input type, ties away, before their products. Blocks of 128 queries times 128 keys add their dq = dS k, dk =
+/// dS^T q, dv = P^T dout to fp32 sums in order of arrival; dq and dk are multiplied by scale at the end. `arrival(n)`
+/// is a permutation of 0..n-1 in which the n blocks arrive, heads outermost, then queries, then keys if it is the
+/// identity.
 template <class Real, class Exp, class Arrival>
 void attention_backward(std::span<const attention_gradient_head<Real>> heads, Real* dk, Real* dv, const Exp& exp,
                         const Arrival& arrival) {

@@ -1,4 +1,4 @@
-// Sums in the orders of the vector unit. A repeat is 256 bytes: 64 floats.
+// Summation orders of the NPU's vector unit. A repeat is 256 bytes: 64 floats.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ Real tree_sum(const Real* x, std::size_t n) {
   return n == 1 ? t[0] : Real{0};
 }
 
-/// Sum of a row as the count interface of ReduceSum: trees of 64, one after the other.
+/// Sum of a row as the count interface of ReduceSum: trees of 64, added in order.
 template <class Real>
 Real row_sum(const Real* x, std::size_t n) {
   Real sum = tree_sum(x, n < lanes ? n : lanes);
@@ -33,8 +33,8 @@ Real row_sum(const Real* x, std::size_t n) {
   return sum;
 }
 
-/// Sum of a row as the norms do it: what lies behind the largest power of two is added to the front, halves are added
-/// until 64 are left, which are summed as a tree. Overwrites x.
+/// Sum of a row as the norms compute it: elements beyond the largest power of two are added to the front, halves are
+/// added until 64 are left, which are summed as a tree. Overwrites x.
 template <class Real>
 Real folded_sum(Real* x, std::size_t n) {
   if (n <= lanes) return tree_sum(x, n);

@@ -1,4 +1,4 @@
-// Which products the NPU's tiling cuts along K, and where: a model of mat_mul_v3 (ops-nn, matmul_v3_base_tiling.cpp).
+// Split-K of the NPU's matrix multiplication: a model of mat_mul_v3 (ops-nn, matmul_v3_base_tiling.cpp).
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// A product as the tiling sees it: c[m, n] = a[m, k] b[k, n] for elements of `bytes` bytes (2 or 4). a or b is
-/// transposed if it lies in memory with m or k as its outer dimension exchanged, i.e. as [k, m] or [n, k].
+/// The shape of a product c[m, n] = a[m, k] b[k, n] for elements of `bytes` bytes (2 or 4). a or b is transposed if it
+/// lies in memory with m or k as its outer dimension exchanged, i.e. as [k, m] or [n, k].
 struct product_shape {
   std::int64_t m = 0, n = 0, k = 0;
   int bytes = 2;

@@ -23,7 +23,7 @@ matrix<Real> head_of(std::span<const Real> values, std::int64_t row, std::int64_
                      std::int64_t width) {
   return {values.data() + (row * heads + head) * width, heads * width, 1};
 }
-/// The machine's exponential.
+/// Exponential function of the emulated machine.
 struct machine_exp {
   const execution& e;
   /// e^x, see execution::exp().
@@ -57,10 +57,9 @@ struct attention_values {
   }
 };
 
-/// out [T, N, E] = softmax(scale q k^T) v per sequence and head; softmaxMax and softmaxSum [T, N, 8] hold the
-/// rows' maxima and sums eight times each, in float32, and in an order that their shape does not show: sequence after
-/// sequence, in each of them head after head, in each of these row after row. softmaxOut is not written. See
-/// numerics/flash_attention.hpp for the order.
+/// out [T, N, E] = softmax(scale q k^T) v per sequence and head; softmaxMax and softmaxSum [T, N, 8] hold the rows'
+/// maxima and sums eight times each, in float32. Their memory order differs from their shape: by sequence, then by
+/// head, then by row. softmaxOut is not written. See numerics/flash_attention.hpp for the order.
 kernel aclnnFlashAttentionVarLenScore(planner& p, input query, input key, input value, input shift, input drop_mask,
                                       input padding_mask, input mask, ints prefix, ints query_ends, ints key_ends,
                                       double scale, double keep_probability, std::int64_t before, std::int64_t after,
@@ -68,7 +67,7 @@ kernel aclnnFlashAttentionVarLenScore(planner& p, input query, input key, input 
                                       std::int64_t sparse_mode, output softmax_max, output softmax_sum, output,
                                       output attention_out);
 
-/// What the gradient reads: the results of the forward pass too, and the slopes of its output.
+/// Inputs of the backward pass: those of the forward pass, its results, and the gradient of its output.
 template <class Real>
 struct attention_gradient_values {
   attention_values<Real> forward;
@@ -117,7 +116,7 @@ class attention_gradient_group {
   void run(const machine_exp& exp, const Arrival& arrival) {
     attention_backward<Real>(heads_, dk_.data(), dv_.data(), exp, arrival);
   }
-  /// Writes them to where they belong in dq, dk and dv.
+  /// Writes the gradients to their positions in dq, dk and dv.
   void store(Real* dq, Real* dk, Real* dv) const {
     const std::int64_t w = a_.width(), vw = a_.value_width(), n = a_.heads(), groups = a_.key_heads();
     for (std::int64_t s = 0; s < shared_; ++s)
@@ -138,13 +137,13 @@ class attention_gradient_group {
   std::vector<Real> dq_, dk_, dv_, tops_, totals_;
 };
 
-/// 0..count-1 in a random order that the key, sequence and head alone decide.
+/// 0..count-1 in a random order that depends only on the key, sequence and head.
 std::vector<std::uint32_t> shuffled_blocks(std::size_t count, const random_key& key, std::uint32_t sequence,
                                            std::uint32_t head);
 
 /// dq, dk, dv of the same attention; softmaxMax, softmaxSum and attentionIn are the results of the forward pass. Unless
-/// the context is deterministic, the blocks of each group of heads arrive in an order drawn from the machine's seed;
-/// see numerics/flash_attention_gradient.hpp. softmaxIn is not read, dpse not written.
+/// the context is deterministic, the blocks of each group of heads arrive in a random order drawn from the machine's
+/// seed; see numerics/flash_attention_gradient.hpp. softmaxIn is not read, dpse not written.
 kernel aclnnFlashAttentionUnpaddingScoreGrad(planner& p, input query, input key, input value, input dy, input shift,
                                              input drop_mask, input padding_mask, input mask, input softmax_max,
                                              input softmax_sum, input, input attention_in, ints prefix, ints query_ends,

@@ -1,4 +1,4 @@
-// What flash attention over packed sequences and its gradient check and share.
+// Arguments of flash attention over packed sequences, forward and backward, and their checks.
 #pragma once
 
 #include <algorithm>
@@ -46,19 +46,19 @@ struct packed_attention {
   std::int64_t key_heads() const { return k.shape[1]; }
   std::int64_t width() const { return q.shape[2]; }
   std::int64_t value_width() const { return v.shape[2]; }
-  /// The rows of the longest sequence, of the ends of all.
+  /// The rows of the longest sequence, given the ends of all sequences.
   std::int64_t longest(const std::vector<std::int64_t>& ends) const {
     std::int64_t most = 0, begin = 0;
     for (const auto end : ends) most = std::max(most, end - begin), begin = end;
     return most;
   }
 
-  /// Fetches q, k, v. Refuses (161002) what the documentation excludes, and what is not modelled: dropout, position
-  /// shifts, layouts other than TND, sparse modes 4 and higher.
+  /// Fetches q, k, v. Refuses (161002) cases that the documentation excludes and cases that are not modelled: dropout,
+  /// position shifts, layouts other than TND, sparse modes 4 and higher.
   static packed_attention plan(planner& p, const aclTensor* query, const aclTensor* key, const aclTensor* value,
                                const attention_attributes& with);
 
-  /// The mask on the host, checked, as a run needs it.
+  /// The checked mask on the host, for one run.
   struct mask_values {
     std::vector<std::uint8_t> copy;
     const std::uint8_t* data = nullptr;
@@ -73,10 +73,10 @@ struct packed_attention {
   /// The keys of sequence b that the queries of a head see.
   visible_keys visible(const mask_values& m, std::size_t b, std::int64_t head) const;
   /// In strict mode: a full mask has to agree with preTokens and nextTokens, and may not hide all keys of a query
-  /// unless innerPrecise is 2. Both leave hardware with results that depend on its blocks.
+  /// unless innerPrecise is 2. In both cases the results of hardware depend on its blocks.
   void check_mask(const visible_keys& see, std::size_t b, bool strict) const;
 
-  /// task(sequence, head) for every sequence and each of `heads` heads, on several threads of the host if that pays.
+  /// task(sequence, head) for every sequence and each of `heads` heads, on several host threads if that is faster.
   template <class Task>
   void for_each_head(int threads, std::int64_t heads, const Task& task) const {
     double flops = 0;
@@ -97,7 +97,7 @@ struct packed_attention {
   }
   static void check_ends(planner& p, const std::vector<std::int64_t>& ends, std::int64_t total, const char* name);
   void check_mask_shape(planner& p) const;
-  /// 1 above the diagonal, 0 on and below it: the rows that the longest sequence has, and every 16th behind them.
+  /// 1 above the diagonal, 0 on and below it: checks the rows of the longest sequence, and every 16th row after them.
   void check_compressed(const std::uint8_t* m) const;
 };
 

@@ -1,5 +1,5 @@
 // Elementwise operators. The vector unit computes 16-bit types in float and rounds the result once, to nearest even;
-// scalars are rounded to the type of the tensor first, other than those of Muls and the alpha of Add, Adds and Sub.
+// scalars are first rounded to the type of the tensor, except those of Muls and the alpha of Add, Adds and Sub.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace ascend::emulated::plans {
 
 /// Maps f over one float tensor.
 kernel float_map(planner& p, input self, output out, const element_loops& loops);
-/// f(x, y) of two inputs of any type, in the promoted one.
+/// f(x, y) of two inputs of any type, computed in the promoted type.
 kernel any_map(planner& p, input self, input other, output out, const element_loops& loops, const coefficients& c = {});
 /// A comparison: values are compared exactly, the output is 0 or 1.
 kernel compare(planner& p, input self, input other, output out, const element_loops& loops);

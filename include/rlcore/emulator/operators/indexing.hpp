@@ -1,5 +1,5 @@
-// Operators that read and write by an index. A wrong index is an error 507015 of the stream when the kernel reads it;
-// the hardware reads or writes somewhere else.
+// Gather, index select, index add and index put. An out-of-range index is a stream error 507015 when the kernel reads
+// it; the hardware accesses other memory.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ inline void check_index(std::int64_t i, std::int64_t extent, const char* name) {
 }
 /// Extents before and after a dimension.
 std::pair<std::int64_t, std::int64_t> around(const extents& shape, std::int64_t d);
-/// Calls body(e, Word{}) with a word as large as the type's elements, for operators that move bits.
+/// Calls body(e, Word{}) with an unsigned word of the element size, for operators that copy bits.
 template <class Body>
 kernel in_words(data_type type, Body body) {
   switch (bytes_of(type)) {
@@ -38,12 +38,12 @@ kernel in_words(data_type type, Body body) {
 kernel aclnnGather(planner& p, input self, std::int64_t dim, input index, output out);
 /// out[i][j][k] = self[i][index[j]][k].
 kernel aclnnIndexSelect(planner& p, input self, std::int64_t dim, input index, output out);
-/// out = self, then out[i][index[j]][k] += alpha source[i][j][k]: atomic additions that arrive in any order unless
+/// out = self, then out[i][index[j]][k] += alpha source[i][j][k]: atomic additions, in random order unless
 /// deterministic. 16-bit types are summed in float and rounded once.
 kernel aclnnIndexAdd(planner& p, input self, std::int64_t dim, input index, input source, scalar alpha, output out);
 
-/// Where self[indices...] lies: the shape of the result, in which the indexed dimensions stand once, and how its
-/// elements are found in self.
+/// Addresses of self[indices...]: the shape of the result, which has the indexed dimensions once, and the offsets of
+/// its elements in self.
 struct indexed_elements {
   extents common;                    ///< the shape of the indices, broadcast
   std::vector<std::size_t> indexed;  ///< dimensions of self
@@ -51,7 +51,7 @@ struct indexed_elements {
   extents strides;                   ///< in self, of the result's elements; 0 along the indexed dimensions
   std::size_t first = 0;             ///< of the indexed dimensions in the result
 
-  /// Refuses indices that do not broadcast or are none.
+  /// Refuses indices that do not broadcast or are not indices.
   indexed_elements(planner& p, const tensor& self, const std::vector<tensor>& indices);
 
   /// The offset in self of every index of the common shape. Throws where an index is outside of self.
@@ -69,9 +69,9 @@ struct indexed_elements {
 /// The storage between the first and the last element of `t`, as a vector.
 tensor reached_by(const tensor& t);
 
-/// self[indices...] = values, or += if `accumulate`. An empty tensor stands for a full slice. Indexed dimensions next
-/// to each other stay in their place, else their common shape comes first. Which of several values for one element
-/// wins, and the order of additions, is left to chance unless deterministic.
+/// self[indices...] = values, or += if `accumulate`. An empty tensor stands for a full slice. Adjacent indexed
+/// dimensions stay in their place, else their common shape comes first. If several values are written to one element, a
+/// random one wins unless deterministic; additions are in random order unless deterministic.
 kernel aclnnIndexPutImpl(planner& p, output self, input_list indices, input values, bool accumulate, bool);
 
 }  // namespace ascend::emulated::plans
@@ -136,7 +136,7 @@ RLCORE_INLINE kernel aclnnIndexSelect(planner& p, input self, std::int64_t dim, 
     const auto index_values = e.read<std::int64_t>(at);
     const auto walked = static_cast<std::size_t>(d);
     for (const auto i : index_values) check_index(i, x.shape[walked], "aclnnIndexSelect");
-    if (d == 0 && x.contiguous() && y.contiguous() && y.size() > 0) {  // rows, as an embedding takes them
+    if (d == 0 && x.contiguous() && y.contiguous() && y.size() > 0) {  // rows, as in an embedding
       const std::size_t row = static_cast<std::size_t>(around(x.shape, 0).second) * bytes_of(x.type);
       const auto size = static_cast<std::int64_t>(bytes_of(x.type));
       const std::byte* source = e.storage(x, access::read) + x.offset * size;
@@ -198,7 +198,7 @@ RLCORE_INLINE indexed_elements::indexed_elements(planner& p, const tensor& self,
     indexed.push_back(i);
   }
   p.require(!indexed.empty(), "no index");
-  // The indexed dimensions stand at the front, or where the first of them was.
+  // The indexed dimensions come first, or at the place of the first of them.
   const bool adjacent = indexed.back() - indexed.front() + 1 == indexed.size();
   first = adjacent ? indexed.front() : 0;
   if (!adjacent) put_common();

@@ -1,4 +1,4 @@
-// A transformer's layers: root mean square norms and gated activations.
+// RMSNorm and SwiGLU, forward and backward.
 #pragma once
 
 #include <algorithm>
@@ -24,10 +24,10 @@ struct normed {
 inline void check_norm_types(planner& p, const tensor& x, const tensor& gamma) {
   p.require(gamma.type == x.type || gamma.type == data_type::float32, "the types of x and gamma do not go together");
 }
-/// Checks that gamma has the last extents of x, and counts the rows and their width.
+/// Checks that gamma has the last extents of x, and computes the number of rows and their width.
 normed normed_rows(planner& p, tensor x, tensor gamma, tensor rstd);
-/// rstd is written as one float per row, whatever shape it has: a tensor too small for that is not noticed before the
-/// kernel has written past its end.
+/// rstd is written as one float per row, for any shape: if the tensor is too small, the kernel writes past its end
+/// before the error is detected.
 tensor row_statistics(const normed& n, const char* name);
 /// 1 / sqrt(mean(x^2) + eps); `room` holds a row. The squares are scaled by 1 / width before or after they are summed.
 template <class Real>
@@ -43,12 +43,12 @@ Real inverse_root_mean_square(const Real* x, Real* room, std::size_t width, doub
 /// y = x rstd gamma with one rounding (PyTorch models round x rstd first), rstd = 1 / sqrt(mean(x^2) + eps).
 kernel aclnnRmsNorm(planner& p, input self, input weight, double eps, output y_out, output rstd_out);
 /// x = x1 + x2, rstd = 1 / sqrt(mean(x^2) + eps), y = gamma (x rstd). Here x rstd is rounded to the type of x before
-/// gamma multiplies it. What is normed is the sum as float16 stores it, but with bfloat16 the sum before its rounding:
-/// so the add_rms_norm kernels of CANN 8.1.
+/// gamma multiplies it. With float16 the norm is over the rounded sum, with bfloat16 over the sum before rounding, as
+/// in the add_rms_norm kernels of CANN 8.1.
 kernel aclnnAddRmsNorm(planner& p, input first, input second, input weight, double eps, output y_out, output rstd_out,
                        output sum_out);
 /// dx = rstd (g - xn mean(g xn)), g = dy gamma, xn = x rstd; dgamma = sum over rows of dy xn, always float32: each core
-/// sums its rows, the cores' sums are added in the order in which they arrive unless deterministic.
+/// sums its rows, the cores' sums are added in order of arrival unless deterministic.
 kernel aclnnRmsNormGrad(planner& p, input gradient, input self, input rstd_in, input weight, output dx_out,
                         output dgamma_out);
 
@@ -131,7 +131,7 @@ RLCORE_INLINE kernel aclnnAddRmsNorm(planner& p, input first, input second, inpu
   return in_working_precision(p.machine, [n = std::move(n), b = std::move(b), y = std::move(y), sum = std::move(sum),
                                           eps](execution& e, auto real) {
     using Real = decltype(real);
-    const bool chain = std::is_same_v<Real, float>;  // the reference rounds results alone
+    const bool chain = std::is_same_v<Real, float>;  // the reference mode rounds only results
     const tensor statistics = row_statistics(n, "aclnnAddRmsNorm");
     const auto x1 = e.read<Real>(n.x), x2 = e.read<Real>(b), g = e.read<Real>(n.gamma);
     const auto to = e.result<Real>(y, true), r = e.result<Real>(statistics);

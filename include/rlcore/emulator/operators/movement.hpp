@@ -1,4 +1,4 @@
-// Casts, copies between views, and what fills tensors.
+// Cast, copy, permute, cat, fill, triu and arange.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated::plans {
 
-/// Bits between equal types; else one rounding to nearest even, toward zero to integers.
+/// Copies bits between equal types; else converts with one rounding: to nearest even, toward zero for integers.
 void convert(execution& e, const tensor& from, const tensor& to);
 /// `t` from `begin` on, `length` long in dimension d.
 tensor narrowed(tensor t, std::int64_t d, std::int64_t begin, std::int64_t length);
@@ -22,7 +22,7 @@ kernel aclnnCast(planner& p, input self, data_type type, output out);
 kernel aclnnInplaceCopy(planner& p, output self, input source);
 /// A copy of self whose dimension i is dimension dims[i] of self.
 kernel aclnnPermute(planner& p, input self, ints dims, output out);
-/// The tensors behind each other along a dimension, in the type of `out`.
+/// Concatenates the tensors along a dimension, in the type of `out`.
 kernel aclnnCat(planner& p, input_list tensors, std::int64_t dim, output out);
 /// Every element of t = value.
 template <class Real>
@@ -112,7 +112,7 @@ RLCORE_INLINE kernel aclnnCat(planner& p, input_list tensors, std::int64_t dim, 
   std::int64_t at = 0;
   std::vector<std::pair<tensor, tensor>> moves;
   for (auto& part : parts) {
-    if (part.rank() == 1 && part.size() == 0) continue;  // allowed whatever the others' shape is
+    if (part.rank() == 1 && part.size() == 0) continue;  // allowed with any shape of the other tensors
     p.require(part.rank() == y.rank() && y.rank() > 0, "tensors of different ranks");
     for (std::int64_t i = 0; i < y.rank(); ++i)
       p.require(i == d || part.shape[static_cast<std::size_t>(i)] == y.shape[static_cast<std::size_t>(i)],

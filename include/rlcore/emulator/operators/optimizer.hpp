@@ -1,4 +1,4 @@
-// The optimizer.
+// AdamW optimizer step.
 #pragma once
 
 #include <cmath>
@@ -10,8 +10,8 @@
 RLCORE_BEGIN
 namespace ascend::emulated::plans {
 
-/// AdamW (Loshchilov, Hutter 2019) in float, with t = step + 1 (a one element tensor on the device: the steps taken
-/// before, from 0 on; the kernel adds the 1):
+/// AdamW (Loshchilov, Hutter 2019) in float, with t = step + 1 (`step` is a one-element device tensor: the steps so
+/// far, from 0 on; the kernel adds the 1):
 ///   var *= 1 - lr wd; m += (g - m)(1 - b1); v = b2 v + (1 - b2) g^2;
 ///   var -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps)
 /// With amsgrad the largest v so far takes the place of v in the last line; maximize turns the sign of g. States of 16

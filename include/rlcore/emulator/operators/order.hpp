@@ -1,5 +1,5 @@
-// Sorting and largest elements. Where values are equal and the hardware promises no order, chance decides unless
-// deterministic. NaN counts as larger than all.
+// Sort, top-k and argmax. Ties are broken at random where the hardware guarantees no order, unless deterministic. NaN
+// counts as larger than all.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated::plans {
 
-/// a before b when the largest comes first.
+/// Whether a comes before b in descending order.
 template <class Real>
 bool larger(Real a, Real b) {
   if (a != a || b != b) return a != a && b == b;
@@ -23,9 +23,9 @@ bool larger(Real a, Real b) {
 kernel sorted_rows(planner& p, tensor x, std::int64_t d, std::int64_t count, bool descending, bool ties_by_index,
                    bool by_index, tensor values, tensor places);
 
-/// Sorted values along a dimension, and where they come from; equal ones in their order if `stable` or deterministic.
+/// Sorted values along a dimension, and their indices; ties keep their order if `stable` or deterministic.
 kernel aclnnSort(planner& p, input self, bool stable, std::int64_t dim, bool descending, output values, output indices);
-/// Unsorted results come in the order of their indices.
+/// Unsorted results are in the order of their indices.
 kernel aclnnTopk(planner& p, input self, std::int64_t k, std::int64_t dim, bool largest, bool sorted, output values,
                  output indices);
 /// The first index of the maximum.

@@ -1,4 +1,4 @@
-// Matrix products: the work of aclnn around the cube.
+// Matmul, batched matmul and grouped matmul of aclnn, on top of the cube.
 #pragma once
 
 #include <algorithm>
@@ -20,27 +20,27 @@ RLCORE_BEGIN
 namespace ascend::emulated::plans {
 
 /// The last two dimensions of a view as one matrix per index of the dimensions before them. A view that is transposed
-/// in memory is read in the order of memory, as the cube does.
+/// in memory is read in memory order, as the cube does.
 struct matrix_operand {
   tensor view;
   bool transposed = false;
 
-  /// Takes a view of at least two dimensions.
+  /// `t` has at least two dimensions.
   matrix_operand(tensor t);
   std::int64_t rows() const { return view.shape[view.shape.size() - (transposed ? 1 : 2)]; }
   std::int64_t columns() const { return view.shape[view.shape.size() - (transposed ? 2 : 1)]; }
   extents batch() const { return {view.shape.begin(), view.shape.end() - 2}; }
 };
 
-/// The types of a product: that of the operands in the multiplication, whether they become HF32, and the type to which
-/// the sum is rounded before it becomes that of the output.
+/// The types of a product: the operand type in the multiplication, whether operands become HF32, and the type to which
+/// the sum is rounded before it is cast to the output type.
 struct product_types {
   data_type operands = data_type::float32, result = data_type::float32;
   bool hf32 = false;
   int group() const { return operands == data_type::float32 ? 8 : 16; }
 };
 
-/// The path from the cube's sums to `out` in aclnn.
+/// How aclnn writes the cube's sums to `out`.
 enum class product_path : unsigned char {
   plain,    ///< aclnnMatmul by a matrix or a vector
   batched,  ///< aclnnBatchMatMul, and aclnnMatmul by three dimensions or more
@@ -48,8 +48,8 @@ enum class product_path : unsigned char {
 };
 
 /// The rules of A2 and A3. bfloat16 is documented not to mix with other types; float16 with float32 is float32; floats
-/// become HF32 (allow_hf32, use_hf32) or float16 (use_float16) on request. Before CANN 8.5 a plain product becomes the
-/// type of its first operand and is refused if `out` has another. From then on a plain product of 16-bit operands with
+/// become HF32 (allow_hf32, use_hf32) or float16 (use_float16) on request. Before CANN 8.5 a plain product has the type
+/// of its first operand and is refused if `out` has another type. From then on a plain product of 16-bit operands with
 /// a float32 `out` is not rounded in between (8.5 rounds with use_float16); a batched one is until 9.1.
 product_types types_of_product(planner& p, const tensor& a, const tensor& b, const tensor& out, cube_math math,
                                product_path path);
@@ -73,18 +73,18 @@ std::span<const Real> cube_values(execution& e, const tensor& t, const product_t
   }
 }
 
-/// The position of each of `count` products' operand in a tensor of leading dimensions `shape`, in matrices. Dimensions
-/// of extent 1 are repeated along `batch`.
+/// The position, in matrices, of the operand of each of `count` products in a tensor with leading dimensions `shape`.
+/// Dimensions of extent 1 are repeated along `batch`.
 std::vector<std::int64_t> matrix_positions(const extents& shape, const extents& batch, std::int64_t count);
 
 /// out = a b for every index of the dimensions before the last two, which are repeated where an operand has extent 1 or
-/// lacks them. A single plain matrix b takes all rows of a as one product.
+/// lacks them. With a single plain matrix b, all rows of a are one product.
 kernel plan_product(planner& p, const tensor& left, const tensor& right, tensor out, cube_math math, product_path path);
 
 /// self of 1 to 6 dimensions times mat2 of 1 to 6, as torch.matmul multiplies.
 kernel aclnnMatmul(planner& p, input self, input mat2, output out, cube_math math);
 
-/// [B, M, K] times [B, K, N]; one of the B may be 1.
+/// [B, M, K] times [B, K, N]; one of the two B may be 1.
 kernel aclnnBatchMatMul(planner& p, input self, input mat2, output out, cube_math math);
 
 /// y[g] += x[rows of group g]^T weight[rows of group g], where group g ends at row group_list[g]: x is [K, M], weight
@@ -181,7 +181,7 @@ RLCORE_INLINE kernel plan_product(planner& p, const tensor& left, const tensor& 
   }
   const std::vector<std::int64_t> first = matrix_positions(a.batch(), batch, count),
                                   second = matrix_positions(b.batch(), batch, count);
-  const bool hf32 = types.hf32 && k != 1;  // a product with K = 1 is the vector unit's
+  const bool hf32 = types.hf32 && k != 1;  // a product with K = 1 runs on the vector unit
   return in_working_precision(p.machine, [=, out = std::move(out)](execution& e, auto kind) {
     using real = decltype(kind);
     const auto x = cube_values<real>(e, a.view, types, hf32), y = cube_values<real>(e, b.view, types, hf32);

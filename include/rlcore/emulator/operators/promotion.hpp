@@ -1,4 +1,4 @@
-// The type that an operator of several inputs computes in, and loops over elements in it.
+// Type promotion of operators with several inputs, and elementwise loops in the promoted type.
 #pragma once
 
 #include <cstddef>
@@ -16,20 +16,20 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// The common type of both; refuses the call if there is none.
+/// The promoted type of both; refuses the call if they have none.
 inline data_type promoted(planner& p, data_type a, data_type b) {
   const data_type both = rules::common_type(a, b);
   p.require(both != data_type::undefined, std::string("no common type of ") + name_of(a) + " and " + name_of(b));
   return both;
 }
-/// The type of a tensor's operation with a scalar: the tensor's, unless the scalar is of a higher kind.
+/// The promoted type of a tensor and a scalar: the tensor's, unless the scalar is of a higher kind.
 constexpr data_type promoted_scalar(data_type t, data_type scalar) {
   const auto kind = [](data_type x) { return floating(x) ? 2 : x == data_type::boolean ? 0 : 1; };
   if (kind(scalar) <= kind(t)) return t;
   return kind(scalar) == 2 ? data_type::float32 : data_type::int64;
 }
 
-/// Rounds values of a result to the type that the operator computed it in, before they are cast to another one.
+/// Rounds values of a result to the type in which the operator computed them, before they are cast to another type.
 template <class Real>
 void round_to(std::span<Real> values, data_type type, overflow_mode overflow) {
   if constexpr (std::is_same_v<Real, float>) round_values(values, type, rounding::nearest_even, overflow);
@@ -38,7 +38,7 @@ void round_to(std::span<Real> values, data_type type, overflow_mode overflow) {
       for (double& x : values) x = static_cast<double>(stored_as(to_odd(x), type, rounding::nearest_even, overflow));
   }
 }
-/// A scalar as the operator's type holds it.
+/// A scalar rounded to the operator's type.
 inline double scalar_as(double x, data_type type) {
   if (type == data_type::float32) return static_cast<double>(static_cast<float>(x));
   if (type == data_type::float16 || type == data_type::bfloat16) return static_cast<double>(stored_as(to_odd(x), type));
@@ -84,7 +84,7 @@ void element_loop(const execution& e, const coefficients& c, const Real* x, cons
   else
     for (std::size_t i = 0; i < n; ++i) z[i] = static_cast<Real>(F{}(e, c, x[i]));
 }
-/// Of a lambda without captures f(e, c, x) or f(e, c, x, y): for floats, and for all types.
+/// The loops of a lambda without captures f(e, c, x) or f(e, c, x, y): for floats, and for all types.
 template <class F>
 constexpr element_loops of_floats(F) {
   return {&element_loop<F, float>, &element_loop<F, double>, nullptr};

@@ -1,4 +1,4 @@
-// Sums and maxima over dimensions.
+// Sum, max and cumsum over dimensions.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated::plans {
 
-/// A reduction's input with its dimensions in the order in which the vector unit reads them.
+/// Input of a reduction, with dimensions in the order in which the vector unit reads them.
 struct reduction {
   tensor view;        ///< kept dimensions first if `rows`, else reduced ones first
   bool rows = false;  ///< the last dimension is reduced: rows are summed, else they are added to each other
@@ -21,9 +21,9 @@ struct reduction {
 /// Empty dims mean all dimensions. The output has the kept extents and, with `keep`, 1 instead of the reduced ones.
 reduction over(planner& p, const tensor& x, std::vector<std::int64_t> dims, bool keep, const tensor& y);
 
-/// Sum in the type asked for: the input is cast to it first; 16-bit types are summed in float and rounded once.
+/// Sum in the requested type: the input is first cast to it; 16-bit types are summed in float and rounded once.
 kernel aclnnReduceSum(planner& p, input self, ints dims, bool keep, data_type type, output out);
-/// NaN if there is one.
+/// The maximum over dimensions; NaN if any element is NaN.
 kernel aclnnAmax(planner& p, input self, ints dims, bool keep, output out);
 /// The running sum along a dimension, in order; 16-bit types are summed in float and rounded per element.
 kernel aclnnCumsum(planner& p, input self, std::int64_t dim, data_type type, output out);

@@ -1,4 +1,4 @@
-// Rotary position embedding (Su et al. 2021) as the training operator computes it.
+// Rotary position embedding, RoPE (Su et al. 2021), as the training operator computes it.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ inline rotary_pair rotated(std::int64_t mode, std::size_t i, std::size_t width) 
 
 /// out = x cos + rotate(x) sin, one rounding. cos and sin repeat along dimensions of extent 1: x [B, N, S, D] with
 /// [1 or B, 1, S, D], [B, S, N, D] with [1 or B, S, 1, D], [S, B, N, D] with [S, 1 or B, 1, D], [T, N, D] with
-/// [T, 1, D]. Refused as the documentation says: D odd, or 896 and more; B or N of 1000 and more in mode 0; modes 2 and
-/// 3, which A2 and A3 run as mode 0 (161002). By the tiling: [B, N, S, D] with B N > 8 S where D / 2 is a multiple of
+/// [T, 1, D]. Refused as documented: D odd, or 896 and more; B or N of 1000 and more in mode 0; modes 2 and 3, which A2
+/// and A3 run as mode 0 (161002). Refused by the tiling: [B, N, S, D] with B N > 8 S where D / 2 is a multiple of
 /// 32 bytes and neither B nor S is 1 (561002).
 kernel aclnnRotaryPositionEmbedding(planner& p, input self, input cosine, input sine, std::int64_t mode, output out);
 

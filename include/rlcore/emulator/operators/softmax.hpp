@@ -51,7 +51,7 @@ kernel by_rows(planner& p, input first, input second, std::int64_t dim, output o
       });
 }
 
-/// e^(x - max) / sum of them.
+/// e^(x - max) / sum e^(x - max).
 kernel aclnnSoftmax(planner& p, input self, std::int64_t dim, output out);
 /// y (dy - sum(dy y)).
 kernel aclnnSoftmaxBackward(planner& p, input dy, input result, std::int64_t dim, output out);

@@ -1,4 +1,4 @@
-// Calls of operators held against the vendor's rules.
+// Checks operator calls against the vendor's rules.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@
 RLCORE_BEGIN
 namespace ascend::rules {
 
-/// What a rule sees of an argument: tensors have a type and a shape, scalars and data types have a type.
+/// The checked properties of an argument: tensors have a type and a shape, scalars and data types have a type.
 struct argument {
   bool null = false;
   data_type type = data_type::undefined;
   std::optional<std::vector<std::int64_t>> shape = {};
 };
 
-/// Why a call is refused, and with which number.
+/// The error code of a refused call, and the reason.
 struct refusal {
   aclnnStatus code;
   std::string why;
@@ -35,7 +35,7 @@ constexpr bool castable(data_type from, data_type to) noexcept {
   if (to == data_type::boolean) return from == data_type::boolean;
   return !floating(from) || floating(to);
 }
-/// The common type of two: PyTorch's, but uint16, uint32 and uint64 have one with themselves alone; else undefined.
+/// The common type of two: PyTorch's, but uint16, uint32 and uint64 have one only with themselves; else undefined.
 constexpr data_type common_type(data_type a, data_type b) noexcept {
   const auto wide_unsigned = [](data_type t) {
     return t == data_type::uint16 || t == data_type::uint32 || t == data_type::uint64;
@@ -61,7 +61,7 @@ class checker {
   std::span<const std::string_view> names() const noexcept { return names_; }
 
  private:
-  /// One argument, or two whose common type is meant.
+  /// One argument, or two that stand for their common type.
   using operand = std::vector<std::size_t>;
   struct reading {
     const rule* row;
@@ -81,17 +81,17 @@ class checker {
   static data_type type_of(const operand& o, std::span<const argument> call);
   std::string name_of(const operand& o) const { return std::string(names_[o[0]]); }
 
-  /// What is wrong; empty if nothing is.
+  /// The violation as text; empty if the rule holds.
   std::string broken(const reading& r, std::span<const argument> call) const;
 
   std::vector<std::string_view> names_;
   std::vector<reading> rules_;
 };
 
-/// The first rule of this version of CANN that a call of `op` breaks; nothing if it breaks none. Not thread-safe.
+/// Finds the first rule of this version of CANN that a call of `op` breaks, if any. Not thread-safe.
 class book {
  public:
-  /// Holds calls against the rules of a version of CANN such as 80300.
+  /// Checks calls against the rules of a version of CANN such as 80300.
   explicit book(int cann_version) : version_(version_of(cann_version)) {}
   /// The refusal of a call of `op` with these arguments.
   std::optional<refusal> operator()(std::string_view op, std::span<const argument> call) {

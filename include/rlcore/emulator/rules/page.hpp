@@ -1,4 +1,4 @@
-// The table of rules as a page of documentation.
+// Markdown documentation of the operator rules.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 RLCORE_BEGIN
 namespace ascend::rules {
 
-/// `text` with what Markdown would take for itself in a cell of a table escaped.
+/// `text` with Markdown's special characters escaped, for a table cell.
 std::string cell(std::string_view text);
 
 /// A rule in words: "self, out: one of float32, float16; else 161002".

@@ -1,4 +1,4 @@
-// The table of the calls that CANN accepts, by operator and version.
+// Rules for the operator calls that CANN accepts, by operator and version.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@ namespace ascend {
 /// The vendor's rules for calls of operators; operators.inc is the table.
 namespace rules {
 
-/// What a rule asks of its subject; `fact` is for readers alone. sentence() has them in words.
+/// The condition of a rule; `fact` is documentation only. sentence() prints a rule in words.
 enum class kind : unsigned char { given, types, promotable, castable, same_type, rank, same_shape, fact };
 
 /// A row of the table. `versions` are "8.1* 8.3 ..."; a star marks a version whose own sources were not read for the
@@ -23,7 +23,7 @@ struct rule {
   aclnnStatus code;
   std::string_view source;
 
-  /// Does the rule hold for a version such as "8.3"?
+  /// Whether the rule holds for a version such as "8.3".
   constexpr bool holds_in(std::string_view version) const noexcept {
     return versions.find(version) != std::string_view::npos;
   }
@@ -46,7 +46,7 @@ inline std::span<const signature> signatures() noexcept {
   return table;
 }
 
-/// The rows in the order of the table. The rows of an operator stand together, and rows that refuse calls stand in the
+/// The rows in the order of the table. The rows of an operator are adjacent, and rows that refuse calls are in the
 /// order of the checks.
 inline std::span<const rule> all() noexcept {
   static constexpr rule table[] = {

@@ -1,4 +1,4 @@
-// Causal grouped-query self-attention with rotary positions; Qwen3 normalises q and k per head first.
+// Causal grouped-query self-attention (GQA) with RoPE; Qwen3 normalises q and k per head first.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// The gradient of n's input takes the place of dy, rows of `dy_row`. The weight's gradient is a sum over rows and
-/// heads: over both in order, or with p.head_gradients for each head over the rows, [heads, width] from `sums` on, to
-/// be added later in the order of the heads; ranks that have some of the heads then have the bits of one rank.
+/// Overwrites dy (row stride `dy_row`) with the gradient of n's input. The weight's gradient is summed over rows and
+/// heads in order. With p.head_gradients it is summed over the rows of each head separately, [heads, width] from `sums`
+/// on, and the heads are added later in order, so that tensor parallel ranks are bit-identical to one rank.
 template <class Device>
 void backward_of_heads(const pass<Device>& p, const norm& n, std::size_t sums, float* dy, extent_t dy_row,
                        const float* x, extent_t x_row, const float* rstd) {
@@ -39,7 +39,7 @@ struct attention {
   linear qkv, output;
   norm q_norm, k_norm;
   bool norms = false;
-  std::size_t head_sums = 0;  ///< where this layer's [heads + kv_heads, head_dim] are in pass::head_gradients
+  std::size_t head_sums = 0;  ///< offset of this layer's [heads + kv_heads, head_dim] in pass::head_gradients
   attention_shape shape;
 
   extent_t q_width() const { return shape.heads * shape.head_dim; }
@@ -62,8 +62,8 @@ struct attention {
     return a;
   }
 
-  /// y = attention of x. `place(qkv)` says where keys and values are to be read (and may store them there first):
-  /// it returns the segments. Where ranks share the sequences they see to that themselves.
+  /// y = attention of x. `place(qkv)` returns the segments of keys and values to read, and may store them there first.
+  /// Context parallelism ignores it.
   template <class Device, class Place>
   void forward(const pass<Device>& p, const attention_activations& a, float* y, const float* x, Place&& place) const {
     const extent_t qk = q_width() + kv_width(), t = p.tokens;
@@ -82,7 +82,7 @@ struct attention {
     output.forward(p, y, a.attended, t);
   }
 
-  /// dx from dy; x is the forward's input. `place` as in the forward, `place_gradient(dqkv)` the same for the
+  /// dx from dy; x is the forward's input. `place` as in the forward; `place_gradient(dqkv)` does the same for the
   /// gradients.
   template <class Device, class Place, class PlaceGradient>
   void backward(const pass<Device>& p, const attention_activations& a, float* dx, const float* dy, const float* x,

@@ -1,4 +1,4 @@
-// Keys and values of running sequences, in pages.
+// Paged KV cache.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// `pages` pages of kv_page positions each. A page belongs to one sequence, or to several with the same beginning; page
-/// n of the list given to decode() holds its positions kv_page * n and following. Layer by layer; how keys (after
-/// rotation) and values lie inside a page is the device's own affair. Nothing beyond a token's own
-/// position is ever used, so pages need no clearing.
+/// `pages` pages of kv_page positions each. A page belongs to one sequence, or to several with a common prefix; page n
+/// of the list given to decode() holds the positions from kv_page * n. Pages are stored layer by layer; the device
+/// defines the layout of keys (after rotation) and values inside a page. Positions after a token are never read, so
+/// pages need no clearing.
 template <class Device>
 class kv_cache {
  public:
-  /// A tensor parallel rank keeps those of its heads.
+  /// A tensor parallel rank stores only its heads.
   kv_cache(Device& device, const config& c, std::int64_t pages, const partition& part = {})
       : device_(&device),
         pages_(pages),
@@ -39,7 +39,7 @@ class kv_cache {
   extent_t layers() const noexcept { return layers_; }
   /// First page of a layer; pages are kv_page_size() floats apart.
   float* layer(extent_t l) noexcept { return memory_.data() + l * static_cast<extent_t>(pages_) * page_size_; }
-  /// All layers of page `from` into page `to`.
+  /// Copies all layers of page `from` to page `to`.
   void copy_page(std::int32_t to, std::int32_t from) {
     for (extent_t l = 0; l < layers_; ++l)
       device_->copy_rows(layer(l) + to * page_size_, page_size_, nullptr, layer(l) + from * page_size_, page_size_, 1,

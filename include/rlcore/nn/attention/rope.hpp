@@ -1,4 +1,4 @@
-// Rotary position embeddings: their settings and frequencies.
+// Rotary position embeddings (RoPE): settings, scaling and frequencies.
 #pragma once
 
 #include <algorithm>
@@ -17,24 +17,24 @@ RLCORE_BEGIN
 namespace nn {
 
 /// plain: "default" of config.json. linear: positions divided (Chen et al. 2023). llama3: Llama 3.1's. yarn: Peng et
-/// al. 2023. What each computes is in rope_frequencies.hpp.
+/// al. 2023.
 enum class rope_type { plain, linear, llama3, yarn };
 
-/// Names and meanings are those of config.json; 0 is a number that it does not give.
+/// Names and meanings are those of config.json; 0: not set.
 struct rope_settings {
   rope_type type = rope_type::plain;
-  double factor = 1;                                  ///< of the length, >= 1
-  std::int64_t original_max_position_embeddings = 0;  ///< llama3, yarn: the length of the first training
+  double factor = 1;                                  ///< length scaling factor, >= 1
+  std::int64_t original_max_position_embeddings = 0;  ///< llama3, yarn: context length of pretraining
   double low_freq_factor = 1, high_freq_factor = 4;   ///< llama3
   double beta_fast = 0, beta_slow = 0;                ///< yarn; 0: 32 and 1
-  double attention_factor = 0;                        ///< yarn: multiplies cos and sin; 0: a function of the others
-  double mscale = 0, mscale_all_dim = 0;              ///< yarn: if both are given they set attention_factor
-  bool truncate = true;  ///< yarn: the ramp between the frequencies begins and ends at whole numbers
+  double attention_factor = 0;                        ///< yarn: multiplies cos and sin; 0: computed from the others
+  double mscale = 0, mscale_all_dim = 0;              ///< yarn: if both are set they determine attention_factor
+  bool truncate = true;                               ///< yarn: rounds the ends of the frequency ramp to integers
 
   friend bool operator==(const rope_settings&, const rope_settings&) = default;
 };
 
-/// Throws config_error, naming the key of config.json, for numbers that give no frequencies.
+/// Throws config_error, naming the key of config.json, for invalid settings.
 inline void check_settings(const rope_settings& s) {
   const auto require_that = [](bool holds, const char* key, const char* expected) {
     if (!holds) throw config_error(std::string("model config: rope_scaling: ") + key + " must be " + expected);
@@ -53,8 +53,8 @@ inline void check_settings(const rope_settings& s) {
   require_that(s.attention_factor >= 0, "attention_factor", "positive");
 }
 
-/// Component pair j of a head turns by position * inverse[j]; cos and sin are multiplied by attention_factor. All of it
-/// is rounded to float where `transformers` (modeling_rope_utils.py) rounds.
+/// Component pair j of a head is rotated by position * inverse[j]; cos and sin are multiplied by attention_factor.
+/// Rounds to float where `transformers` (modeling_rope_utils.py) rounds.
 struct rope_frequencies {
   std::vector<float> inverse;
   float attention_factor = 1;
@@ -65,8 +65,8 @@ namespace detail {
 /// theta^(2j/d): positions per radian.
 std::vector<float> positions_per_radian(double theta, extent_t half);
 
-/// Llama 3.1: frequencies that turn less than low_freq_factor times within the original length are divided by factor,
-/// those that turn more than high_freq_factor times stay, those between are interpolated.
+/// Llama 3.1: divides frequencies with fewer than low_freq_factor turns within the original length by factor, keeps
+/// those with more than high_freq_factor turns, and interpolates between.
 void scale_as_llama3(std::vector<float>& inverse, const rope_settings& s);
 
 /// 0.1 m ln(factor) + 1 for factors above 1 (Peng et al. 2023, eq. 22).
@@ -74,13 +74,13 @@ inline double yarn_attention(double factor, double m) {
   return factor <= 1 ? 1.0 : 0.1 * m * elementary::log(factor) + 1.0;
 }
 
-/// YaRN: pair j keeps its frequency where it turns beta_fast times or more within the original length, has it divided
-/// by factor where it turns beta_slow times or less, and a linear ramp lies between.
+/// YaRN: pair j keeps its frequency if it makes beta_fast or more turns within the original length, divides it by
+/// factor if it makes beta_slow or fewer, with a linear ramp between.
 rope_frequencies yarn_frequencies(double theta, extent_t half, const rope_settings& s);
 
 }  // namespace detail
 
-/// Of heads of 2 * half components: theta^(-2j/d), scaled as `s` says.
+/// For heads of 2 * half components: theta^(-2j/d), scaled according to `s`.
 rope_frequencies make_rope_frequencies(double theta, extent_t half, const rope_settings& s);
 
 }  // namespace nn

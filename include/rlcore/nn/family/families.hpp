@@ -1,4 +1,4 @@
-// The families of models that can be loaded, and in what they differ.
+// Supported model families (Llama, Qwen2, Qwen2.5-VL, Qwen3, Qwen3-MoE) and their differences.
 #pragma once
 
 #include <array>
@@ -13,59 +13,57 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// A key of config.json whose other value would be mathematics that this library does not have. It is refused.
-/// `implied`: transformers' config of the family has no such key, and write_config() writes none.
+/// A key of config.json with only one supported value; other values are rejected. `implied`: transformers' config of
+/// the family has no such key, and write_config() does not write it.
 struct fixed_flag {
   std::string_view key;
   bool value = false, implied = false;
 };
 
-/// Names of a layer's parameters behind "model.layers.N.", without ".weight". The projections are q_proj, k_proj,
-/// v_proj and o_proj of self_attn and gate_proj, up_proj and down_proj of mlp in all families: adapters name them.
+/// Names of a layer's parameters after "model.layers.N.", without ".weight". The projections are q_proj, k_proj, v_proj
+/// and o_proj of self_attn and gate_proj, up_proj and down_proj of mlp in all families; adapters use these names.
 struct layer_names {
   std::string_view input_norm = "input_layernorm", post_attention_norm = "post_attention_layernorm",
                    q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm", router = "mlp.gate",
                    experts = "mlp.experts";
 };
 
-/// What the files of a family with a vision tower say besides (config::vision). The ids are those of transformers'
-/// config, where a file leaves them out.
+/// Additional file fields of a family with a vision tower (config::vision). The ids are transformers' defaults, for
+/// files without them.
 struct vision_traits {
-  std::string_view text_type;       ///< model_type of text_config, where files have the language model's members
+  std::string_view text_type;       ///< model_type of text_config, the language model's object
   std::string_view tower_type;      ///< model_type of vision_config
   std::string_view old_tower_type;  ///< the same in files of transformers 4
   std::int32_t image_token_id = -1, video_token_id = -1, vision_start_token_id = -1, vision_end_token_id = -1;
-  /// The texts of these tokens in the tokenizer.
+  /// The spellings of these tokens in the tokenizer.
   std::string_view image_token = "<|image_pad|>", video_token = "<|video_pad|>", vision_start = "<|vision_start|>",
                    vision_end = "<|vision_end|>";
 };
 
-/// A family of decoders with RMS norms before attention and MLP, rotary positions and grouped queries. What a family
-/// does not say is as here.
+/// Traits of a decoder family: pre-RMSNorm, RoPE, grouped-query attention. Families override these defaults.
 struct family_traits {
   std::string_view model_type;            ///< of config.json, e.g. "llama"
-  std::string_view architecture;          ///< of config.json, what stands before ForCausalLM, e.g. "Llama"
-  std::string_view task = "ForCausalLM";  ///< what stands behind it where the output is logits
+  std::string_view architecture;          ///< of config.json, the part before ForCausalLM, e.g. "Llama"
+  std::string_view task = "ForCausalLM";  ///< the part after it for logits
 
-  // The mathematics.
+  // Architecture.
   bool qkv_bias = false;                 ///< q_proj, k_proj and v_proj have biases
-  bool o_bias = true;                    ///< where those have, o_proj has one
-  bool qk_norms = false;                 ///< queries and keys have an RMS norm of each head
-  bool experts = false;                  ///< mixtures of experts in place of the MLP of some or all layers
+  bool o_bias = true;                    ///< o_proj has a bias if they do
+  bool qk_norms = false;                 ///< RMS norm of queries and keys per head
+  bool experts = false;                  ///< mixture of experts instead of the MLP in some or all layers
   std::string_view activation = "silu";  ///< hidden_act: down_proj(activation(gate_proj x) * up_proj x)
   layer_names names{};
-  const vision_traits* vision =
-      nullptr;  ///< the family has a vision tower and turns by mrope_section; null: text alone
+  const vision_traits* vision = nullptr;  ///< the family has a vision tower and uses mrope_section; null: text only
 
   // config.json.
   std::span<const fixed_flag> flags{};
   std::int64_t default_head_dim = 0;  ///< of transformers' config; 0: hidden_size / num_attention_heads
-  double default_rope_theta = 0;      ///< of transformers' config, where files leave rope_theta out; 0: none does
-  double published_rope_theta = 1e6;  ///< of a new model
+  double default_rope_theta = 0;      ///< transformers' default for files without rope_theta; 0: none
+  double published_rope_theta = 1e6;  ///< for new models
 };
 
-/// A family as a type: `static constexpr family_traits traits`. What names one at compile time is the type, as in
-/// `nn::config c{.model = nn::llama{}}`.
+/// A family as a type: `static constexpr family_traits traits`. Selects a family at compile time: `nn::config c{.model
+/// = nn::llama{}}`.
 template <class F>
 concept model_family = requires {
   { F::traits } -> std::same_as<const family_traits&>;
@@ -82,7 +80,7 @@ struct llama {
                                         .published_rope_theta = 5e5};
 };
 
-/// Biases of q, k and v, which no key of config.json turns off.
+/// Biases of q, k and v, which config.json cannot disable.
 struct qwen2 {
   static constexpr fixed_flag flags[] = {{"use_sliding_window", false}, {"attention_bias", true, true}};
   static constexpr family_traits traits{
@@ -109,24 +107,24 @@ struct qwen2_5_vl {
                                         .default_rope_theta = 1e6};
 };
 
-/// Norms of queries and keys instead of Qwen2's biases; heads as wide as head_dim says.
+/// Norms of queries and keys instead of Qwen2's biases; the head size is head_dim.
 struct qwen3 {
   static constexpr fixed_flag flags[] = {{"use_sliding_window", false}, {"attention_bias", false}};
   static constexpr family_traits traits{
       .model_type = "qwen3", .architecture = "Qwen3", .qk_norms = true, .flags = flags, .default_head_dim = 128};
 };
 
-/// Qwen3 with experts in place of the MLP of some or all layers.
+/// Qwen3 with experts instead of the MLP in some or all layers.
 struct qwen3_moe {
   static constexpr fixed_flag flags[] = {{"use_sliding_window", false}, {"attention_bias", false}};
   static constexpr family_traits traits{
       .model_type = "qwen3_moe", .architecture = "Qwen3Moe", .qk_norms = true, .experts = true, .flags = flags};
 };
 
-/// Refers to the traits of a family type, from which it converts: `family f = llama{};` then `f->qk_norms`.
+/// Type-erased family; converts from a family type: `family f = llama{};` then `f->qk_norms`.
 class family {
  public:
-  /// The family of that type.
+  /// The family of a family type.
   template <model_family F>
   constexpr family(F) noexcept : traits_(&F::traits) {}
 
@@ -140,7 +138,7 @@ class family {
     return out;
   }
 
-  static const family qwen2, qwen3, qwen3_moe;  ///< as are nn::qwen2{}, nn::qwen3{} and nn::qwen3_moe{}
+  static const family qwen2, qwen3, qwen3_moe;  ///< same as nn::qwen2{}, nn::qwen3{}, nn::qwen3_moe{}
 
  private:
   const family_traits* traits_;
@@ -148,7 +146,7 @@ class family {
 
 inline constexpr family family::qwen2 = nn::qwen2{}, family::qwen3 = nn::qwen3{}, family::qwen3_moe = nn::qwen3_moe{};
 
-/// One row each. Files and command lines name families by their model_type.
+/// One row per family. Files and command lines identify families by their model_type.
 inline constexpr std::array families{
     family(qwen2{}), family(qwen3{}), family(qwen3_moe{}), family(llama{}), family(qwen2_5_vl{}),
 };
@@ -156,14 +154,14 @@ inline constexpr std::array families{
 /// Hugging Face's model_type.
 constexpr std::string_view name_of(family f) noexcept { return f->model_type; }
 
-/// The family of a model_type; null if there is none.
+/// Finds a family by model_type; null if unknown.
 constexpr const family* find_family(std::string_view model_type) noexcept {
   for (const family& f : families)
     if (f->model_type == model_type) return &f;
   return nullptr;
 }
 
-/// Their names with `between` before all but the first and `last` before the last: "a, b or c".
+/// Joins the family names with `between`, and with `last` before the last: "a, b or c".
 inline std::string family_names(std::string_view between, std::string_view last, std::string_view quote = {}) {
   std::string list;
   for (const family& f : families) {

@@ -1,4 +1,4 @@
-// Logits of the whole vocabulary on every rank that has a part of it.
+// All-gathers the logits of the whole vocabulary under tensor parallelism.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// out [n, vocabulary] for normed rows, with the same bits in all ranks. Takes memory of the workspace during the call.
+/// out [n, vocabulary] for normed rows, bit-identical in all ranks. Uses workspace memory during the call.
 template <class Device>
 void all_logits(const causal_lm<Device>& model, const pass<Device>& p, float* out, const float* normed, extent_t n) {
   if (!p.tensor) return model.head().forward(p, out, normed, n);
@@ -20,7 +20,7 @@ void all_logits(const causal_lm<Device>& model, const pass<Device>& p, float* ou
              vocabulary = static_cast<extent_t>(model.settings().vocab_size);
   float *mine = p.space.template take<float>(n * local), *parts = p.space.template take<float>(n * vocabulary);
   model.head().forward(p, mine, normed, n);
-  pass<Device> gathered = p;  // [local, n] rows of every rank, one after the other
+  pass<Device> gathered = p;  // [local, n] of every rank, concatenated
   row_share share;
   const int ranks = p.tensor->size();
   for (int r = 0; r < ranks; ++r)

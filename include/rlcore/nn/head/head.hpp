@@ -1,4 +1,4 @@
-// From hidden states to logits, for chosen rows only.
+// LM head and score head: final norm and projection, for selected rows only.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +16,27 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// `total` parts, of which `count` from `first` on are this rank's: config::tp_reduce_chunks, or one for each rank.
+/// Splits the vocabulary into `total` chunks; `count` chunks from `first` belong to this rank:
+/// config::tp_reduce_chunks, or one per rank.
 struct vocabulary_chunks {
   std::int64_t vocabulary = 0, total = 1, first = 0, count = 1;
 
-  /// tp_reduce_chunks parts, or without them one for each tensor parallel rank, dealt to the ranks in equal runs.
+  /// tp_reduce_chunks chunks, or one per tensor parallel rank, assigned to the ranks in equal consecutive runs.
   static vocabulary_chunks of(const config& c, const partition& p) {
     const std::int64_t ranks = p.tensor_size, total = c.tp_reduce_chunks > 0 ? c.tp_reduce_chunks : ranks;
     return {c.vocab_size, total, p.tensor_rank * (total / ranks), total / ranks};
   }
-  /// Are there sums to be added?
+  /// Is there more than one chunk to add?
   bool apart() const noexcept { return total > 1; }
-  /// The tokens of part n of all.
+  /// The tokens of chunk n.
   slice part(std::int64_t n) const { return vocabulary_part(vocabulary, n, total); }
-  /// Columns of this rank's weight that are its part c.
+  /// Columns of this rank's local chunk c.
   slice columns(std::int64_t c) const {
     const std::int64_t begin = part(first).begin;
     const slice chunk = part(first + c);
     return {chunk.begin - begin, chunk.end - begin};
   }
-  /// out [n, tokens]: the tokens, counted from the begin of each of the `n` parts from part `from` on.
+  /// out [n, tokens]: token indices relative to the begin of each of the `n` chunks from chunk `from`.
   void count_from(std::span<const std::int32_t> tokens, std::int64_t from, std::int64_t n,
                   std::vector<std::int32_t>& out) const {
     out.clear();
@@ -44,7 +45,7 @@ struct vocabulary_chunks {
   }
 };
 
-/// states [t] = those of `chunks` parts [chunks, t], added by pairs as parallel::tree adds ranks.
+/// states [t] = the pairwise sum of the states [chunks, t], in the order of parallel::tree.
 template <class Device>
 void merge_log_probs(Device& device, log_prob_state* states, extent_t t, extent_t chunks) {
   for (extent_t step = 1; step < chunks; step *= 2)
@@ -52,20 +53,20 @@ void merge_log_probs(Device& device, log_prob_state* states, extent_t t, extent_
       device.log_prob_merge(states + c * t, states + (c + step) * t, t);
 }
 
-/// Final norm and the projection to the vocabulary or to one score; `output.weight` is the embedding's when they are
-/// tied. The projection to the vocabulary has no bias.
+/// Final norm and projection to the vocabulary or to one score; `output.weight` is the embedding's if tied. The
+/// projection to the vocabulary has no bias.
 struct head {
   norm final_norm;
   linear output;
-  vocabulary_chunks chunks;        ///< of the outputs; says nothing about a score
-  std::vector<extent_t> excluded;  ///< outputs here of tokens that are never sampled (config::never_sampled)
+  vocabulary_chunks chunks;        ///< of the outputs; unused for scores
+  std::vector<extent_t> excluded;  ///< local outputs of tokens that are never sampled (config::never_sampled)
 
-  /// Columns of chunk c of those here.
+  /// Columns of local chunk c.
   slice columns(extent_t c) const {
     return chunks.apart() ? chunks.columns(c) : slice{0, static_cast<std::int64_t>(output.outputs)};
   }
 
-  /// The rows `index` (device memory, n of them) of x, normed.
+  /// Normalises the n rows `index` (device memory) of x.
   template <class Device>
   head_activations gather(const pass<Device>& p, const float* x, const std::int32_t* index, extent_t n) const {
     float* rows = p.space.template take<float>(n * final_norm.width);
@@ -87,7 +88,7 @@ struct head {
     exclude(p, out, n, 0, output.outputs, excluded_logit);
   }
 
-  /// Columns [first, first + count) alone, out [n, count]; first is a multiple of 32. Same bits as in forward().
+  /// Only columns [first, first + count), out [n, count]; first is a multiple of 32. Same bits as forward().
   template <class Device>
   void forward_columns(const pass<Device>& p, float* out, const float* normed, extent_t n, extent_t first,
                        extent_t count) const {
@@ -96,13 +97,13 @@ struct head {
                             p.packed.format, nullptr, n, count, output.inputs);
     exclude(p, out, n, first, count, excluded_logit);
   }
-  /// Columns [first, first + count) of the gradient of logits: what does not depend on weights is 0.
+  /// Columns [first, first + count) of the logits gradient: zeroes the entries that do not depend on weights.
   template <class Device>
   void exclude_slopes(const pass<Device>& p, float* dlogits, extent_t n, extent_t first, extent_t count) const {
     exclude(p, dlogits, n, first, count, 0.0f);
   }
-  /// From the gradient dout of forward_columns: adds to (with p.first: writes) the weight's gradient; writes dnormed
-  /// [n, hidden] or adds to it.
+  /// Backward of forward_columns from dout: adds to (with p.first: writes) the weight's gradient; writes dnormed [n,
+  /// hidden] or adds to it.
   template <class Device>
   void backward_columns(const pass<Device>& p, float* dnormed, const float* dout, const float* normed, extent_t n,
                         extent_t first, extent_t count, bool accumulate) const {
@@ -127,7 +128,7 @@ struct head {
   }
 };
 
-/// `weight` [hidden] and, unless null, `bias` [1]; without `add`, weight holds nothing to add to.
+/// `weight` [hidden] and, unless null, `bias` [1]; without `add`, overwrites weight.
 struct score_gradient {
   float *weight = nullptr, *bias = nullptr;
   bool add = true;

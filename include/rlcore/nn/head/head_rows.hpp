@@ -1,5 +1,4 @@
-// Log-probs and entropies of the head's rows and their gradients. A limit says how much of [rows, vocabulary] is in
-// memory.
+// Fused LM head: log-probs, entropies and gradients with a memory limit for the logits [rows, vocabulary].
 #pragma once
 
 #include <algorithm>
@@ -15,13 +14,12 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Rows and columns of logits computed at a time: at most `bytes` of them, but at least one row of 1024. Columns are
-/// the vocabulary or a multiple of 1024. Many rows make the gradient of the weight faster, since each tile of rows
-/// reads and writes it once.
+/// The tile of logits computed at a time: at most `bytes`, but at least one row of 1024. Columns are the vocabulary or
+/// a multiple of 1024. More rows make the weight gradient faster, since each row tile reads and writes it once.
 struct logit_tile {
   extent_t rows = 0, columns = 0;
 
-  /// The tile for `rows` rows of `vocabulary` columns in at most `bytes`; it has one row at least.
+  /// The tile for `rows` rows of `vocabulary` columns in at most `bytes`, with at least one row.
   static logit_tile of(extent_t rows, extent_t vocabulary, std::size_t bytes) {
     constexpr extent_t block = 1024, most_rows = 1024;
     const auto floats = static_cast<extent_t>(bytes / sizeof(float));
@@ -30,8 +28,8 @@ struct logit_tile {
   }
 };
 
-/// The inputs of the gradient of n rows, all in device memory. The logits of the first `kept` rows are in memory.
-/// `tokens` are what head_rows::take_tokens() returned.
+/// The backward inputs of n rows, all in device memory. The logits of the first `kept` rows are in memory. `tokens` is
+/// the result of head_rows::take_tokens().
 struct head_slopes {
   extent_t n = 0, kept = 0;
   const float* normed = nullptr;  ///< [n, hidden]
@@ -39,16 +37,15 @@ struct head_slopes {
   const float *dlogp = nullptr, *dentropy = nullptr, *entropy = nullptr, *statistics = nullptr;
 };
 
-/// The fused form of projection, log-prob and entropy. Logits are made in tiles and consumed while they are in cache.
-/// The forward keeps the logits of as many rows as memory allows; the backward makes the others again. No bit depends
-/// on that, since every sum has one order. Where ranks have parts of the vocabulary, this class completes their sums
-/// and dnormed.
+/// Fuses projection, log-prob and entropy. Computes logits in tiles and consumes them while they are in cache. The
+/// forward keeps the logits of as many rows as memory allows; the backward recomputes the rest. The bits do not depend
+/// on this, since every sum has a fixed order. Under tensor parallelism this class all-reduces the sums and dnormed.
 template <class Device>
 class head_rows {
  public:
   static constexpr std::size_t tile_bytes = std::size_t{8} << 20;
 
-  /// Takes memory for n rows: at most `bytes` of logits, and no more than a tile unless `keep`.
+  /// Allocates memory for n rows: at most `bytes` of logits, and at most one tile unless `keep`.
   head_rows(const pass<Device>& p, const head& top, float temperature, extent_t n, std::size_t bytes, bool keep)
       : top_(top), temperature_(temperature), chunks_(static_cast<extent_t>(top.chunks.count)) {
     const extent_t v = top.output.outputs;
@@ -66,14 +63,14 @@ class head_rows {
 
   extent_t kept() const { return kept_; }
 
-  /// Device memory for the target tokens of rows, as forward() and backward() read them.
+  /// Device copy of the target tokens, as read by forward() and backward().
   const std::int32_t* take_tokens(workspace<Device>& space, std::span<const std::int32_t> tokens) const {
     if (!apart()) return space.take_copy(tokens.data(), std::ssize(tokens));
     top_.chunks.count_from(tokens, top_.chunks.first, top_.chunks.count, space.index);
     return space.take_copy(space.index.data(), std::ssize(space.index));
   }
 
-  /// logp [n], entropy [n] (may be null), statistics [n, 2] (may be null) of normed rows and their tokens.
+  /// Computes logp [n], entropy [n] (may be null), statistics [n, 2] (may be null) of normed rows and their tokens.
   void forward(const pass<Device>& p, const float* normed, const std::int32_t* tokens, extent_t n, float* logp,
                float* entropy, float* statistics) const {
     for_blocks(n, kept_, [&](extent_t i, extent_t rows) {
@@ -91,7 +88,7 @@ class head_rows {
     if (apart()) p.device.log_prob_finish(merge(p, n), n, temperature_, logp, entropy, statistics);
   }
 
-  /// Moves the kept logits of the ascending rows `active` together; returns how many rows those are.
+  /// Compacts the kept logits to the ascending rows `active`; returns the number of these rows.
   extent_t move_kept(Device& device, std::span<const std::int32_t> active) const {
     const auto end = std::lower_bound(active.begin(), active.end(), static_cast<std::int32_t>(kept_));
     const auto rows = static_cast<extent_t>(end - active.begin());
@@ -107,7 +104,7 @@ class head_rows {
     return rows;
   }
 
-  /// dnormed [n, hidden] and the weight's gradient (see head::backward_columns).
+  /// Computes dnormed [n, hidden] and the weight's gradient (see head::backward_columns).
   void backward(const pass<Device>& p, const head_slopes& s, float* dnormed) const {
     const extent_t h = top_.output.inputs;
     pass<Device> part = p;
@@ -130,14 +127,14 @@ class head_rows {
  private:
   bool apart() const { return top_.chunks.apart(); }
 
-  /// f(first row, rows): the `kept` rows first, then as many as a tile has.
+  /// Calls f(first row, rows): first the `kept` rows, then blocks of tile rows.
   template <class F>
   void for_blocks(extent_t n, extent_t kept, F&& f) const {
     if (kept > 0) f(extent_t{0}, kept);
     for (extent_t i = kept; i < n; i += tile_.rows) f(i, std::min(tile_.rows, n - i));
   }
-  /// f(first column, columns of the chunk before it, columns, logits) for the tiles of chunk c of a block of rows. The
-  /// tiles of kept rows lie apart, with kept_ rows each.
+  /// Calls f(first column, columns of the chunk before it, columns, logits) for the tiles of chunk c of a block of
+  /// rows. The tiles of kept rows are stored separately, with kept_ rows each.
   template <class F>
   void for_tiles(extent_t i, extent_t kept, extent_t c, F&& f) const {
     const slice chunk = top_.columns(c);
@@ -147,7 +144,7 @@ class head_rows {
     for (extent_t first = begin; first < end; first += most)
       f(first, first - begin, std::min(most, end - first), stays ? logits_ + kept_ * first : part_);
   }
-  /// The states of n rows over all columns.
+  /// The softmax states of n rows over all columns.
   const log_prob_state* merge(const pass<Device>& p, extent_t n) const {
     merge_log_probs(p.device, states_, n, chunks_);
     if (!p.tensor) return states_;
@@ -164,9 +161,9 @@ class head_rows {
 
   const head& top_;
   float temperature_;
-  extent_t chunks_ = 1;              // of the vocabulary, here
-  extent_t kept_ = 0, columns_ = 0;  // rows whose logits are kept, and the columns of their tiles
-  logit_tile tile_;                  // of the others
+  extent_t chunks_ = 1;              // local chunks of the vocabulary
+  extent_t kept_ = 0, columns_ = 0;  // rows with kept logits, and the columns of their tiles
+  logit_tile tile_;                  // for the remaining rows
   float *logits_ = nullptr, *part_ = nullptr;
   log_prob_state* states_ = nullptr;
 };

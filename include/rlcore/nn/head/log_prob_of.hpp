@@ -1,4 +1,4 @@
-// Log-prob and entropy from logits that somebody already has, with the kernel that training uses.
+// Log-prob and entropy of given logits, with the training kernel.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// One transformer layer: x + attention(norm(x)), then that + mlp(norm(that)).
+// Pre-norm transformer layer: h = x + attention(norm(x)), y = h + mlp(norm(h)).
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// A pre-norm layer: h = x + attention(norm(x)), y = h + f(norm(h)); f is the MLP, or the experts where there are any.
+/// A pre-norm layer: h = x + attention(norm(x)), y = h + f(norm(h)); f is the MLP or the mixture of experts.
 struct block {
   norm input_norm, post_attention_norm;
   nn::attention self_attention;
   nn::mlp feed_forward;
-  nn::moe experts;  ///< if there are any, they are in the place of feed_forward
+  nn::moe experts;  ///< if present, replaces feed_forward
 
   extent_t hidden() const { return input_norm.width; }
 
-  /// For t rows, all of which this rank keeps.
+  /// For t rows, all on this rank.
   template <class Device>
   block_activations take(workspace<Device>& space, extent_t t) const {
     return take(space, t, t);
   }
-  /// For t rows, of which this rank keeps `local_rows` between layers.
+  /// For t rows; this rank keeps `local_rows` between layers.
   template <class Device>
   block_activations take(workspace<Device>& space, extent_t t, extent_t local_rows) const {
     block_activations a;
@@ -52,9 +52,9 @@ struct block {
             space.template take<float>(t * self_attention.q_width())};
   }
 
-  /// y [own rows, hidden] from x; y may not be x. `place` as in attention. Between the norms and the linear layers the
-  /// ranks gather and split the rows (tensor_pass.hpp); a serial pass does not. Every rank of a tensor parallel group
-  /// has all experts.
+  /// y [own rows, hidden] from x; y may not alias x. `place` as in attention. With sequence parallelism the ranks
+  /// gather and scatter the rows between norms and linear layers (tensor_pass.hpp). Every rank of a tensor parallel
+  /// group has all experts.
   template <class Device, class Place>
   void forward(const pass<Device>& p, const block_activations& a, float* y, const float* x, Place&& place) const {
     const extent_t t = own_rows(p), h = hidden();
@@ -74,8 +74,8 @@ struct block {
     p.device.add(y, a.middle, y, t * h);
   }
 
-  /// out [n, hidden]: the rows `index` of what forward() writes. `index` is device memory and has n rows, no more than
-  /// `a` was taken for. The feed-forward layer computes these rows alone; `a` does not serve a backward then.
+  /// out [n, hidden]: only the rows `index` of forward()'s output. `index` is device memory with n entries, at most the
+  /// rows of `a`. The feed-forward layer computes only these rows; `a` cannot be used for a backward.
   template <class Device, class Place>
   void forward_rows(const pass<Device>& p, const block_activations& a, float* out, const float* x, Place&& place,
                     const std::int32_t* index, extent_t n) const {
@@ -97,8 +97,8 @@ struct block {
     p.device.add(out, out, a.normed, n * h);
   }
 
-  /// dx [t, hidden]: the gradient of y on entry, of x on return. Overwrites the activations `a`: once the gradient of
-  /// the weights is taken, the gradient of an activation takes its place if only this layer reads that activation.
+  /// dx [t, hidden]: the gradient of y on entry, of x on return. Overwrites the activations `a`: after the weight
+  /// gradient is computed, the gradient of an activation replaces it if only this layer reads it.
   template <class Device, class Place, class PlaceGradient>
   void backward(const pass<Device>& p, const block_activations& a, const block_scratch& d, float* dx, const float* x,
                 Place&& place, PlaceGradient&& place_gradient) const {
@@ -125,18 +125,18 @@ struct block {
   void idle_forward(const pass<Device>& p, const block_activations& a) const {
     if (experts && p.expert) experts.forward(p, a.routed, a.middle, a.post_attention_normed);
   }
-  /// Stands in for backward() in a rank without rows: it serves the experts of the other ranks.
+  /// Replaces backward() in a rank without rows: its experts process the rows of other ranks.
   template <class Device>
   void backward_of_nothing(const pass<Device>& p, const block_activations& a) const {
     if (experts && p.expert) experts.backward(p, a.routed, a.middle, a.post_attention_normed, a.post_attention_normed);
   }
 
-  /// f(linear) of all of them, in the order of their weights.
+  /// Calls f(linear) for all linear layers, in the order of their weights.
   template <class F>
   void for_linears(F&& f) {
     for_linears_of(*this, f);
   }
-  /// The same of a block that does not change.
+  /// The const version.
   template <class F>
   void for_linears(F&& f) const {
     for_linears_of(*this, f);
@@ -155,7 +155,7 @@ struct block {
   }
 };
 
-/// Activations that serve any of the blocks, one at a time; t and local_rows as in block::take.
+/// Activations that fit any of the blocks, one at a time; t and local_rows as in block::take.
 template <class Device>
 block_activations take_for_any(std::span<const block> blocks, workspace<Device>& space, extent_t t,
                                extent_t local_rows) {

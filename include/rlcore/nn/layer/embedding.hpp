@@ -1,4 +1,4 @@
-// Token embeddings. A tensor parallel rank has those of its part of the vocabulary.
+// Token embeddings, vocabulary parallel across tensor parallel ranks.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// x [n, hidden] = rows `ids` of this rank's embedding, wherever it is.
+/// x [n, hidden] = rows `ids` of this rank's embedding, from the packed or the float copy.
 template <class Device>
 void look_up(const causal_lm<Device>& model, const pass<Device>& p, float* x, const std::int32_t* ids, extent_t n) {
   const auto h = static_cast<extent_t>(model.settings().hidden_size);
@@ -21,14 +21,14 @@ void look_up(const causal_lm<Device>& model, const pass<Device>& p, float* x, co
   p.device.gather_rows(x, table, static_cast<extent_t>(model.vocabulary().size()), ids, n, h);
 }
 
-/// x [own rows, hidden] = the embeddings of all tokens of the pass, given on the host and on the device.
+/// x [own rows, hidden] = the embeddings of the tokens of the pass, given on the host and on the device.
 template <class Device>
 void embed(const causal_lm<Device>& model, const pass<Device>& p, float* x, std::span<const std::int32_t> ids,
            const std::int32_t* device_ids) {
   const auto h = static_cast<extent_t>(model.settings().hidden_size);
   if (!p.tensor) return look_up(model, p, x, device_ids, p.tokens);
   float* part = partial_rows(p, x, p.share ? p.share->whole : nullptr);
-  p.device.fill(part, -0.0f, p.tokens * h);  // adds nothing, whatever the sign of a zero
+  p.device.fill(part, -0.0f, p.tokens * h);  // -0.0 is the additive identity
   const typename workspace<Device>::scope scope(p.space);
   std::vector<std::int32_t>&local_ids = p.space.ids_here, &rows = p.space.rows_here;
   choose_tokens(model.vocabulary(), ids, local_ids, rows);

@@ -13,8 +13,8 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// out [count] = the sum of parts first .. first + n, n a power of two: halves of halves, as parallel::tree adds ranks.
-/// f(part, out) writes one.
+/// out [count] = the pairwise sum of parts first .. first + n, n a power of two, in the order of parallel::tree.
+/// f(part, out) writes one part.
 template <class Device, class F>
 void sum_of_chunks(const pass<Device>& p, float* out, extent_t count, extent_t first, extent_t n, F&& f) {
   if (n == 1) return f(first, out);
@@ -25,7 +25,7 @@ void sum_of_chunks(const pass<Device>& p, float* out, extent_t count, extent_t f
   p.device.add(out, out, right, count);
 }
 
-/// Columns [first, first + width) of x [rows, row], side by side; x itself where it has no others.
+/// Columns [first, first + width) of x [rows, row], contiguous; x itself if width is row.
 template <class Device>
 const float* columns_of(const pass<Device>& p, const float* x, extent_t row, extent_t first, extent_t width,
                         extent_t rows) {
@@ -35,7 +35,7 @@ const float* columns_of(const pass<Device>& p, const float* x, extent_t row, ext
   return part;
 }
 
-/// Bytes between the parts of a packed weight whose inputs come in parts.
+/// Bytes between the chunks of a packed weight whose inputs are split into chunks.
 template <class Device>
 std::size_t packed_chunk_bytes(Device& device, weight_format format, extent_t outputs, extent_t inputs) {
   return (device.packed_bytes(format, outputs, inputs) + 63) / 64 * 64;
@@ -44,12 +44,12 @@ std::size_t packed_chunk_bytes(Device& device, weight_format format, extent_t ou
 inline constexpr std::size_t no_parameter = static_cast<std::size_t>(-1);
 
 /// Offsets of the weight [outputs, inputs] and, unless no_parameter, the bias [outputs] in the model's weights, and the
-/// number of the weight among the model's packed ones. Several projections of one input whose weights (and biases) lie
-/// side by side are one linear.
+/// index of the weight among the packed weights. Projections of the same input with adjacent weights (and biases) form
+/// one fused linear.
 ///
-/// Tensor parallel ranks have parts of the outputs or (`row_parallel`) of the inputs. Then dx, or y, is this rank's
-/// part of a sum over ranks. The sum is made in `chunks` equal parts of the inputs, or of the outputs of each of the
-/// `sections` that lie side by side.
+/// Tensor parallelism splits the outputs (column parallel) or, with `row_parallel`, the inputs. Then dx, or y, is this
+/// rank's partial sum. The sum is computed in `chunks` equal parts of the inputs, or of the outputs of each of the
+/// adjacent `sections`.
 struct linear {
   std::size_t weight = 0, bias = no_parameter;
   extent_t outputs = 0, inputs = 0;
@@ -58,8 +58,8 @@ struct linear {
   extent_t chunks = 1;
   std::array<extent_t, 3> sections = {};
 
-  /// y [rows, outputs] = x W^T + b of x [rows, inputs]. With `row_parallel` y is this rank's part of the sum, to which
-  /// tensor rank 0 alone adds b.
+  /// y [rows, outputs] = x W^T + b of x [rows, inputs]. With `row_parallel` y is this rank's partial sum; only tensor
+  /// rank 0 adds b.
   template <class Device>
   void forward(const pass<Device>& p, float* y, const float* x, extent_t rows) const {
     const bool adds_bias = bias != no_parameter && !(row_parallel && p.tensor && p.tensor->rank() > 0);
@@ -75,7 +75,7 @@ struct linear {
                               c == 0 ? b : nullptr, rows, outputs, width);
     });
   }
-  /// Adds to the gradients of the parameters (or, with p.first, makes the weight's) or of their adapters; writes dx
+  /// Adds to the gradients of the parameters (with p.first, overwrites the weight's) or of their adapters; writes dx
   /// unless it is null.
   template <class Device>
   void backward(const pass<Device>& p, float* dx, const float* dy, const float* x, extent_t rows) const {

@@ -1,4 +1,4 @@
-// The gated feed-forward layer: down(silu(gate(x)) * up(x)).
+// Gated MLP (SwiGLU): down(silu(gate(x)) * up(x)).
 #pragma once
 
 #include "rlcore/nn/layer/linear.hpp"
@@ -18,14 +18,15 @@ struct mlp {
   mlp_activations take(workspace<Device>& space, extent_t t) const {
     return {space.template take<float>(t * 2 * width()), space.template take<float>(t * width())};
   }
-  /// y [tokens, hidden] = down(silu(gate(x)) * up(x)) of x [tokens, hidden]; `a` keeps what the backward reads.
+  /// y [tokens, hidden] = down(silu(gate(x)) * up(x)) of x [tokens, hidden]; `a` stores the activations for the
+  /// backward.
   template <class Device>
   void forward(const pass<Device>& p, const mlp_activations& a, float* y, const float* x) const {
     gate_up.forward(p, a.gate_up, x, p.tokens);
     p.device.swiglu_forward(a.activated, a.gate_up, p.tokens, width());
     down.forward(p, y, a.activated, p.tokens);
   }
-  /// dx from dy; dx may be x. Uses up the activations: their gradients take their places.
+  /// dx from dy; dx may alias x. Overwrites the activations with their gradients.
   template <class Device>
   void backward(const pass<Device>& p, const mlp_activations& a, float* dx, const float* dy, const float* x) const {
     down.backward(p, a.activated, dy, a.activated, p.tokens);

@@ -1,4 +1,4 @@
-// Root mean square norm with a weight.
+// RMSNorm with a weight.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Offset of the weight [width]; normalises `groups` consecutive pieces of `width` in each row (groups > 1: per head).
+/// Offset of the weight [width]; normalises `groups` consecutive slices of `width` in each row (groups > 1: per head).
 struct norm {
   std::size_t weight = 0;
   extent_t width = 0, groups = 1;
   double eps = 1e-6;
 
-  /// What the device's kernels take: this norm with its weight in `w` and rows that begin `row` floats apart.
+  /// Kernel arguments: this norm with its weight in `w` and a row stride of `row` floats.
   norm_arguments arguments(offset_pointer<const float> w, extent_t row) const {
     return {row, groups, width, w + weight, eps};
   }
@@ -27,13 +27,13 @@ struct norm {
                float* rstd, extent_t rows) const {
     device.rms_norm_forward(arguments(w, x_row), y, y_row, x, rstd, rows);
   }
-  /// total = a + b and y its norm, in one pass; rows [rows, width], groups = 1.
+  /// Fused residual add and norm: total = a + b, y = norm(total); rows [rows, width], groups = 1.
   template <class Device>
   void forward_of_sum(Device& device, offset_pointer<const float> w, float* total, const float* a, const float* b,
                       float* y, float* rstd, extent_t rows) const {
     device.add_rms_norm_forward(arguments(w, width), total, a, b, y, rstd, rows);
   }
-  /// dx has the row stride of dy and may be dy; it is added to if `accumulate`. `g` is null for a frozen weight.
+  /// dx has the row stride of dy and may alias dy; with `accumulate` adds to dx. `g` is null for a frozen weight.
   template <class Device>
   void backward(Device& device, offset_pointer<const float> w, offset_pointer<float> g, float* dx, const float* dy,
                 extent_t dy_row, const float* x, extent_t x_row, const float* rstd, extent_t rows,

@@ -1,4 +1,4 @@
-// What the backward pass of linear layers needs of low-rank adapters.
+// LoRA in the backward pass of linear layers.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// The adapters of the projections of one linear: their A one below the other [rank, inputs], their B along the
-/// diagonal of one matrix [outputs, rank]; `rank` is the sum of theirs, 0 if there are none. da and db, the gradients
-/// of both before the factor alpha / rank, are being added to; db outside of the diagonal means nothing.
+/// The adapters of the projections of one linear: A stacked [rank, inputs], B block-diagonal [outputs, rank]; `rank` is
+/// the sum of their ranks, 0 without adapters. da and db accumulate the gradients of both before the factor alpha /
+/// rank; db is undefined outside of the diagonal blocks.
 struct adapted_linear {
   extent_t rank = 0;
   const std::byte* a = nullptr;  ///< packed
@@ -20,7 +20,7 @@ struct adapted_linear {
   float *da = nullptr, *db = nullptr;
 };
 
-/// One for each packed weight of the model, by its number, and memory for [tokens, rank] twice.
+/// One adapter per packed weight of the model, by index, and two buffers [tokens, rank].
 struct adapter_pass {
   std::span<const adapted_linear> linears;
   float *u = nullptr, *du = nullptr;

@@ -1,4 +1,4 @@
-// Low-rank adapters of linear layers (Hu et al. 2021), merged into the model's weights.
+// LoRA: low-rank adapters of linear layers (Hu et al. 2021), merged into the model's weights.
 #pragma once
 
 #include <algorithm>
@@ -20,27 +20,27 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// A and B of every chosen projection, and the head of a score model, in one flat buffer: what an optimizer steps.
-/// The model's weights are W = base + (alpha / rank) B A at all times; after a step merge() makes them anew from a copy
-/// of the base, so that nothing drifts. Forward passes, sampling and scoring know nothing of it.
+/// A and B of every adapted projection, and the head of a score model, in one flat buffer for the optimizer. The
+/// model's weights are always W = base + (alpha / rank) B A; after a step merge() recomputes them from a copy of the
+/// base, so that no error accumulates. Forward passes, sampling and scoring use the merged weights.
 template <class Device>
 class lora {
  public:
-  /// One projection; offsets in the model's weights and in values().
+  /// One projection, with offsets in the model's weights and in values().
   struct projection {
     std::size_t weight = 0, base = 0, a = 0, b = 0;
     extent_t outputs = 0, inputs = 0;
   };
-  /// Those of one linear: parts [begin, end) of projections(), their A from `a` on, and where B starts in wide_b().
+  /// The adapters of one linear: [begin, end) of projections(), their A from `a`, and the offset of B in wide_b().
   struct group {
     std::size_t number = 0, begin = 0, end = 0, a = 0, wide = 0, packed = 0;
     std::size_t weight = 0;  ///< of the linear in the model's weights
     extent_t outputs = 0, inputs = 0, rank = 0;
   };
 
-  /// Throws as check_lora(), for a module that the model does not have, and for a part of a model. With "all-linear" a
-  /// vision tower has adapters too, but for its convolution. A is Kaiming uniform with a = sqrt(5), which is uniform in
-  /// +-1 / sqrt(inputs); value i of parameter k is a function of (seed, k, i) alone. B is 0. attach() comes next.
+  /// Throws as check_lora(), for a module that the model does not have, and for a partitioned model. With "all-linear"
+  /// a vision tower has adapters too, except for its convolution. A is Kaiming uniform with a = sqrt(5), that is
+  /// uniform in +-1 / sqrt(inputs); value i of parameter k depends only on (seed, k, i). B is 0. Call attach() next.
   lora(const causal_lm<Device>& model, lora_settings settings)
       : device_(&model.device()), settings_(std::move(settings)), modules_(check_lora(settings_)) {
     if (model.part().tensor_size > 1)
@@ -67,11 +67,11 @@ class lora {
   /// score.weight: in values().
   std::span<const parameter> parameters() const noexcept { return parameters_; }
   std::size_t size() const noexcept { return size_; }
-  /// A, B and the head; after a change call merge().
+  /// A, B and the head; call merge() after changes.
   buffer<float, Device>& values() noexcept { return values_; }
   const buffer<float, Device>& values() const noexcept { return values_; }
 
-  /// Has the vision tower adapters?
+  /// Does the vision tower have adapters?
   bool adapts_tower() const noexcept {
     return std::ranges::any_of(parameters_, [](const parameter& p) { return p.name.starts_with("visual."); });
   }
@@ -79,21 +79,21 @@ class lora {
   std::span<const projection> projections() const noexcept { return projections_; }
   std::span<const group> groups() const noexcept { return groups_; }
   extent_t rank() const noexcept { return static_cast<extent_t>(settings_.rank); }
-  /// Where the head begins in values(); size() if the model has none that is trained.
+  /// The offset of the head in values(); size() if the model has no trained head.
   std::size_t score() const noexcept { return score_; }
-  /// Floats of all block-diagonal B.
+  /// The number of floats of all block-diagonal B.
   std::size_t wide_size() const noexcept { return wide_size_; }
   /// The block-diagonal B [outputs, rank] of a group in device memory, as the backward reads it.
   const float* wide_b(const group& g) const noexcept { return wide_b_.data() + g.wide; }
   /// The A [rank, inputs] of a group, packed in the device's compute format.
   const std::byte* packed_a(const group& g) const noexcept { return packed_.data() + g.packed; }
-  /// Where the block of projection i starts in the group's matrix [outputs, rank].
+  /// The offset of projection i's block in the group's matrix [outputs, rank].
   std::size_t wide_offset(const group& g, std::size_t i) const noexcept {
     const auto row = static_cast<extent_t>((projections_[i].weight - g.weight)) / g.inputs;
     return static_cast<std::size_t>(row * g.rank + static_cast<extent_t>(i - g.begin) * rank());
   }
 
-  /// The model's weights, just loaded, are the base; its head is the one to be trained. Then merge().
+  /// Takes the model's loaded weights as the base and its head as the trained head. Then calls merge().
   void attach(causal_lm<Device>& model) {
     const float* w = std::as_const(model).weights().data();
     for_tensors([&](std::size_t weight, std::size_t base, std::size_t n) { copy(base_.data() + base, w + weight, n); });
@@ -101,7 +101,7 @@ class lora {
     merge(model);
   }
 
-  /// A and B of a fresh start.
+  /// Initialises A and B.
   void initialize() {
     const random_key key = random_key{settings_.seed}.child(0x6c6f7261u);
     std::vector<float> host;
@@ -119,8 +119,8 @@ class lora {
     }
   }
 
-  /// Makes the model's weights, and what the backward reads, from base and values(). The products have float inputs
-  /// whatever the device's compute type.
+  /// Computes the model's weights and the matrices of the backward from base and values(). The products have float
+  /// inputs for any compute type of the device.
   void merge(causal_lm<Device>& model) {
     float* w = model.weights().data();
     const extent_t r = rank();
@@ -142,8 +142,7 @@ class lora {
     device_->wait();
   }
 
-  /// Runs f() while the model's weights are the base: what LoRA has instead of a reference model. The merged weights
-  /// come back to the bit.
+  /// Runs f() with the base weights, as the reference model of LoRA. Restores the merged weights bit-exactly.
   template <class F>
   void with_base(causal_lm<Device>& model, F&& f) {
     struct exchanged {
@@ -212,11 +211,10 @@ class lora {
     base_size_ += size_ - score_;
   }
   static std::string module_of(const parameter& p) { return p.name.substr(0, p.name.size() - 7); }  // ".weight"
-  /// Does a projection get an adapter? Marks the names of modules_ that it has.
+  /// Does a projection get an adapter? Marks the names of modules_ that match.
   bool chosen(const causal_lm<Device>& model, const std::string& module, std::vector<bool>& found) const {
     const auto has = [&](const std::string& name) { return is_module(module, name_on_disk(name)); };
-    bool named =
-        settings_.modules[0] == "all-linear" && module.starts_with("visual.");  // a router is not among modules_
+    bool named = settings_.modules[0] == "all-linear" && module.starts_with("visual.");  // a router is not in modules_
     for (std::size_t i = 0; i < modules_.size(); ++i)
       if (has(modules_[i])) named = found[i] = true;
     if (!named || std::any_of(settings_.exclude.begin(), settings_.exclude.end(), has)) return false;
@@ -234,7 +232,7 @@ class lora {
     device_->copy_rows(to, static_cast<extent_t>(n), nullptr, from, static_cast<extent_t>(n), 1,
                        static_cast<extent_t>(n));
   }
-  /// f(offset in the model's weights, offset in base_, number of floats) of everything that is trained.
+  /// Calls f(offset in the model's weights, offset in base_, number of floats) for all trained tensors.
   template <class F>
   void for_tensors(F&& f) const {
     for (const projection& p : projections_) f(p.weight, p.base, static_cast<std::size_t>(p.outputs * p.inputs));

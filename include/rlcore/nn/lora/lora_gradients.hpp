@@ -1,4 +1,4 @@
-// The gradient of low-rank adapters, without that of the matrices they adapt.
+// LoRA gradients, without the gradients of the adapted matrices.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,12 @@ RLCORE_BEGIN
 namespace nn {
 
 /// As nn::gradients, for values() of a lora: with s = alpha / rank, u = x A^T and dU = dy B of an adapted linear, dB =
-/// s dy^T u and dA = s dU^T x; x and dy are those of the merged model. Everything else is frozen. Accumulates over any
-/// number of calls since zero(), whose bits do not depend on how the sequences were split into calls.
+/// s dy^T u and dA = s dU^T x; x and dy are those of the merged model. Everything else is frozen. Accumulates over
+/// calls since zero(); the bits do not depend on the split of sequences into calls.
 template <class Device>
 class lora_gradients {
  public:
-  /// Zeros, of the size of adapter.values(). Model and adapter have to outlive this.
+  /// Zeros, of the size of adapter.values(). Model and adapter must outlive this.
   explicit lora_gradients(const causal_lm<Device>& model, const lora<Device>& adapter)
       : device_(&model.device()),
         adapter_(&adapter),
@@ -43,7 +43,7 @@ class lora_gradients {
   }
   const float* data() const { return flat().data(); }
   std::size_t size() const noexcept { return adapter_->size(); }
-  /// Throws std::invalid_argument unless these are the gradients of adapters of such a model.
+  /// Throws std::invalid_argument unless these gradients match the model and its adapter.
   void check(const causal_lm<Device>& model) const {
     if (model.size() != model_size_)
       throw std::invalid_argument("rlcore: adapters of a model of " + std::to_string(model_size_) +
@@ -62,7 +62,7 @@ class lora_gradients {
     std::swap(flat_, other);
     zero();
   }
-  /// Takes memory for flat() that swap() gave away; its content is not read.
+  /// Allocates memory for flat() after swap() gave it away; its content is not read.
   void give(buffer<float, Device>&& memory) { flat_ = std::move(memory); }
 
   /// As of nn::gradients.
@@ -86,7 +86,7 @@ class lora_gradients {
   void complete(const pass<Device>&, std::span<const std::int32_t>, const float*) noexcept {}
 
  private:
-  /// From sums to gradients: blocks of the diagonal to their places, times s.
+  /// Converts sums to gradients: copies the diagonal blocks to their places, times s.
   void finish() const {
     if (std::exchange(finished_, true)) return;
     if (flat_.size() != size()) flat_ = buffer<float, Device>(*device_, size());
@@ -107,7 +107,7 @@ class lora_gradients {
   const lora<Device>* adapter_;
   std::size_t model_size_;
   mutable buffer<float, Device> flat_;
-  buffer<float, Device> raw_, wide_;  // sums before the factor; those of B in wide_
+  buffer<float, Device> raw_, wide_;  // sums before the factor; wide_: those of B
   std::vector<adapted_linear> linears_;
   extent_t most_rank_ = 0;
   adapter_pass view_;

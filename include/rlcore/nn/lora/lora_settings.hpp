@@ -1,4 +1,4 @@
-// The settings of LoRA: which projections have adapters, their rank and their scale.
+// LoRA settings: target modules, rank and alpha.
 #pragma once
 
 #include <algorithm>
@@ -17,32 +17,32 @@ RLCORE_BEGIN
 namespace nn {
 
 /// W' = W + (alpha / rank) B A, A [rank, inputs], B [outputs, rank] (Hu et al. 2021). `modules` are the last parts of
-/// the projections' names, e.g. q_proj, or whole names; "all-linear" stands for all but the head.
+/// projection names, e.g. q_proj, or full names; "all-linear" selects all but the head.
 struct lora_settings {
   std::int64_t rank = 8;
   double alpha = 16;
   std::vector<std::string> modules{"all-linear"};
   std::uint64_t seed = 1;                 ///< of A; B begins as 0
-  std::vector<std::string> exclude = {};  ///< names as in `modules` that get no adapter though `modules` names them
-  /// The same by a question about the name of a projection, "model.layers.0.mlp.up_proj"; of a model that reads
-  /// pictures also about its name in memory (module_names.hpp). Empty: none.
+  std::vector<std::string> exclude = {};  ///< names as in `modules` that get no adapter
+  /// A predicate on the projection's name, "model.layers.0.mlp.up_proj"; for vision-language models also on its name in
+  /// memory (module_names.hpp). Empty: none.
   std::function<bool(const std::string&)> excluded = {};
 
   double scale() const noexcept { return alpha / static_cast<double>(rank); }
 };
 
-/// The projections of the language model that can have adapters.
+/// Adaptable projections of the language model.
 inline constexpr std::array<std::string_view, 7> linear_modules{"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                                                 "gate_proj", "up_proj", "down_proj"};
-/// Those that a vision tower has besides: of attention, and of the merger.
+/// Additional projections of a vision tower: attention and merger.
 inline constexpr std::array<std::string_view, 4> tower_modules{"qkv", "attn.proj", "mlp.0", "mlp.2"};
 
-/// Is it one of linear_modules?
+/// Is it in linear_modules?
 constexpr bool is_linear_module(std::string_view name) noexcept {
   return std::find(linear_modules.begin(), linear_modules.end(), name) != linear_modules.end();
 }
 
-/// Is `module` that name, or does it end in a dot and that name?
+/// Is `module` equal to `name`, or does it end in "." + name?
 inline bool is_module(std::string_view module, std::string_view name) noexcept {
   return module == name ||
          (module.ends_with(name) && module.size() > name.size() && module[module.size() - name.size() - 1] == '.');
@@ -50,12 +50,12 @@ inline bool is_module(std::string_view module, std::string_view name) noexcept {
 
 namespace detail {
 
-/// A name that a tower's projection, or one projection alone, may have.
+/// Is it a possible name of a tower projection or of a single projection?
 inline bool is_whole_or_tower_name(const std::string& name) {
   return std::find(tower_modules.begin(), tower_modules.end(), name) != tower_modules.end() ||
          name.starts_with("visual.") || name.starts_with("model.");
 }
-/// Throws config_error for a name that no projection of any model has.
+/// Throws config_error for a name that matches no projection of any model.
 inline void check_module(const std::string& name, std::string_view what) {
   if (is_linear_module(name) || is_whole_or_tower_name(name)) return;
   std::string known = "all-linear";
@@ -67,9 +67,9 @@ inline void check_module(const std::string& name, std::string_view what) {
 
 }  // namespace detail
 
-/// The modules of `s` but those that it excludes by name: in the order of linear_modules, then names of a vision
-/// tower's and whole ones. Throws config_error for a rank below 1, an alpha that is not positive, and names that no
-/// projection has. Whether a model has those of a tower is seen when its adapters are made (lora).
+/// The modules of `s` without the names that it excludes: in the order of linear_modules, then vision tower names and
+/// full names. Throws config_error for a rank below 1, a non-positive alpha, and names that no projection has. The
+/// constructor of lora checks the tower's names against the model.
 inline std::vector<std::string> check_lora(const lora_settings& s) {
   if (s.rank < 1) throw config_error("LoRA: the rank is " + std::to_string(s.rank) + "; expected an integer >= 1");
   if (!(s.alpha > 0) || !std::isfinite(s.alpha))

@@ -1,4 +1,4 @@
-// What a forward pass leaves for its backward: pointers into the workspace, t = tokens.
+// Saved activations of a forward pass: pointers into the workspace, t = tokens.
 #pragma once
 
 #include "rlcore/core/abi.hpp"
@@ -9,7 +9,7 @@ namespace nn {
 
 struct routing;
 
-/// What the backward of attention needs of its forward; t = tokens, all device memory.
+/// Saved activations of attention; t = tokens, all device memory.
 struct attention_activations {
   float* qkv = nullptr;  ///< [t, (heads + 2 kv_heads) d], q and k normed and rotated
   float* raw = nullptr;  ///< [t, (heads + kv_heads) d], q and k before their norms; null without norms
@@ -23,10 +23,9 @@ struct mlp_activations {
   float *gate_up = nullptr, *activated = nullptr;
 };
 
-/// What experts leave for their backward, rows in the order of `routes` (routing.hpp): gate_up [slots, 2 width],
-/// activated [slots, width]. `logits` [t, experts], `rows` [slots,
-/// hidden], `slopes` [slots, width] and `factors` [2, slots] are for use within a call, shared by all layers. `row` is
-/// the first row of the pass among the forward's.
+/// Saved activations of experts, rows in the order of `routes` (routing.hpp): gate_up [slots, 2 width], activated
+/// [slots, width]. `logits` [t, experts], `rows` [slots, hidden], `slopes` [slots, width] and `factors` [2, slots] are
+/// scratch within a call, shared by all layers. `row` is the first row of the pass among the forward's rows.
 struct moe_activations {
   routing* routes = nullptr;
   float *gate_up = nullptr, *activated = nullptr;
@@ -34,7 +33,7 @@ struct moe_activations {
   extent_t row = 0;
 };
 
-/// Everything that a layer's backward needs besides its input [t, hidden].
+/// Saved activations of a layer, without its input [t, hidden].
 struct block_activations {
   float *normed = nullptr, *rstd = nullptr;  ///< input of the attention
   attention_activations attended;
@@ -44,7 +43,7 @@ struct block_activations {
   moe_activations routed;  ///< null in a layer without experts
 };
 
-/// Gradients of activations that cannot take the place of what they belong to; shared by all layers.
+/// Gradients of activations that cannot overwrite the activations; shared by all layers.
 struct block_scratch {
   float *dqkv = nullptr, *dattended = nullptr;
 };

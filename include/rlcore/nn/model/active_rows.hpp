@@ -1,4 +1,4 @@
-// A backward pass may skip rows without a gradient, and sequences that hold no other rows.
+// Skips rows without a gradient, and sequences with only such rows, in the backward pass.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Fills space.active with the numbers i of the chosen `rows` for which has_gradient(i), and space.ranges with the runs
-/// of neighbouring segments that hold those rows.
+/// Fills space.active with the indices i of the selected `rows` for which has_gradient(i), and space.ranges with the
+/// runs of adjacent segments that contain those rows.
 template <class Device, class HasGradient>
 void find_active_rows(workspace<Device>& space, std::span<const std::int32_t> rows, HasGradient&& has_gradient) {
   space.active.clear();
@@ -60,7 +60,7 @@ void for_active_rows(const pass<Device>& p, F&& f) {
   space.segments.assign(space.batch_segments.begin(), space.batch_segments.end());
 }
 
-/// The same where ranks share the sequences: space.ranges count sequences. A rank without rows in a range calls f too.
+/// The same under context parallelism: space.ranges count sequences. A rank without rows in a range calls f too.
 template <class Device, class F>
 void for_active_sequences(const pass<Device>& p, F&& f) {
   pass<Device> part = p;
@@ -76,7 +76,7 @@ void for_active_sequences(const pass<Device>& p, F&& f) {
   }
 }
 
-/// The activations `a` from row `row` on. Between layers that is row `local_row` of this rank.
+/// The activations `a` from row `row`, which is row `local_row` of this rank between layers.
 block_activations rows_from(const block& b, block_activations a, extent_t row, extent_t local_row);
 
 }  // namespace nn

@@ -1,4 +1,4 @@
-// The part of a training pass that log-probs and scores share: everything up to the last hidden states.
+// Transformer backbone of a training pass: embedding and layers up to the last hidden states.
 #pragma once
 
 #include <algorithm>
@@ -20,14 +20,14 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// One forward pass over packed sequences up to the normed hidden states of chosen rows, and the backward pass from
-/// their gradient. It uses the device memory of `space` during its lifetime. `recompute` keeps only each layer's input
-/// and runs the layer again before its backward. If the workspace has a context group, each rank works on its rows and
-/// its targets; gather() and find_active() exchange the results.
+/// One forward pass over packed sequences up to the normed hidden states of selected rows, and the backward pass from
+/// their gradient. Uses the device memory of `space` during its lifetime. `recompute` (activation checkpointing) keeps
+/// only each layer's input and recomputes the layer in its backward. With a context group, each rank processes its own
+/// rows and targets; gather() and find_active() exchange the results.
 template <class Device>
 class backbone {
  public:
-  /// Forward. `rows` are rows of the packed batch and have to outlive this.
+  /// Forward. `rows` are rows of the packed batch and must outlive this.
   backbone(const causal_lm<Device>& model, workspace<Device>& space, const input& sequences,
            std::span<const std::int32_t> rows, bool recompute)
       : model_(model),
@@ -81,25 +81,25 @@ class backbone {
   extent_t count() const noexcept { return count_; }
   const head_activations& top() const noexcept { return top_; }
 
-  /// This rank's part of a host list that has one value for each wanted row.
+  /// This rank's part of a host list with one value per selected row.
   std::span<const std::int32_t> local(std::span<const std::int32_t> values) {
     if (!context_) return values;
     context_->targets().choose(values, local_);
     return local_;
   }
-  /// The inverse: every rank replaces the values of its own rows by those of all `count` wanted rows.
+  /// The inverse: all-gathers the values of each rank's rows into those of all `count` selected rows.
   void gather(std::vector<float>& values, std::size_t count) {
     if (!context_) return;
     std::vector<float> gathered(count);
     context_->gather(std::span<const float>(values), std::span<float>(gathered));
     values.swap(gathered);
   }
-  /// Fills space.active with the wanted rows that have a gradient, and space.ranges with their sequences. A row has one
-  /// if one of `slopes` is not 0 for it. Each of `slopes` has a value for every wanted row on entry, and this rank's
-  /// part on return. With `everywhere` all sequences have a gradient, that of a load-balancing loss. Returns whether
-  /// any rank has a gradient.
+  /// Fills space.active with the selected rows that have a gradient, and space.ranges with their sequences. A row has a
+  /// gradient if any of `slopes` is nonzero for it. Each of `slopes` has a value for every selected row on entry, and
+  /// only this rank's values on return. With `everywhere` all sequences have a gradient (load-balancing loss). Returns
+  /// whether any rank has a gradient.
   bool find_active(std::initializer_list<std::vector<float>*> slopes, bool everywhere) {
-    everywhere = everywhere || pass_.expert;  // others may have one
+    everywhere = everywhere || pass_.expert;  // other ranks may have a gradient
     const auto has_gradient = [&](std::size_t i) {
       return std::any_of(slopes.begin(), slopes.end(), [i](const auto* s) { return (*s)[i] != 0; });
     };
@@ -134,7 +134,7 @@ class backbone {
       grads.begin(pass_);
       begin_head(grads);
       const linear& top = model_.head().output;
-      if (m == 0 && pass_.first)  // nothing will overwrite it
+      if (m == 0 && pass_.first)  // no later pass overwrites it
         pass_.device.fill_zero(pass().gradients + top.weight,
                                static_cast<std::size_t>(top.outputs * top.inputs) * sizeof(float));
     }
@@ -151,7 +151,7 @@ class backbone {
     pass_.device.gather_rows(to, from, std::ssize(wanted_), active_, count_, width);
     return to;
   }
-  /// Device memory with the active rows' entries of a host list that has one value for each wanted row.
+  /// Uploads the active rows' entries of a host list with one value per selected row.
   const std::int32_t* chosen(std::span<const std::int32_t> values) {
     space_.index.clear();
     for (const std::int32_t i : space_.active) space_.index.push_back(values[static_cast<std::size_t>(i)]);
@@ -234,7 +234,8 @@ class backbone {
   }
 
  private:
-  /// Gathers the weights of a unit if the model's weights are sharded. Waits for kernels that still read another unit.
+  /// Gathers the weights of a unit if the model's weights are sharded. Waits for kernels that still read the previous
+  /// unit.
   void enter(std::size_t unit, bool packed = true) {
     if (!units_) return;
     const unit_view v = units_->enter(unit, packed);
@@ -260,7 +261,7 @@ class backbone {
   void leave_tower() {
     if (model_.trains_tower()) leave(unit_number::embedding);
   }
-  /// Can a unit's gradient leave before the gradients of other units are made? That of adapters cannot.
+  /// Can a unit's gradient be handed over before the other gradients are computed? Not for adapters.
   template <class Gradients>
   static constexpr bool by_units = requires(Gradients& g) {
     g.leave_zero(std::size_t{});
@@ -269,7 +270,7 @@ class backbone {
   void leave_zero(Gradients& grads, std::size_t unit) {
     if constexpr (by_units<Gradients>) grads.leave_zero(unit);
   }
-  /// The gradients of the head, which may belong to another unit than the final norm.
+  /// The gradients of the head, whose unit may differ from that of the final norm.
   template <class Gradients>
   void begin_head(Gradients& grads) {
     if (!head_) return;
@@ -309,7 +310,7 @@ class backbone {
              return context_->rows() > 0;
            });
   }
-  /// A layer's backward in a rank that only helps others.
+  /// A layer's backward in a rank without rows.
   void attend_without_rows(const nn::pass<Device>& part, std::size_t l) {
     const block& b = model_.blocks()[l];
     const block_activations& a = space_.kept[recompute_ ? 0 : l];
@@ -317,7 +318,7 @@ class backbone {
     b.backward_of_nothing(part, a);
     context_->backward({}, nullptr, nullptr);
   }
-  /// Does a layer give back the memory of the rows that other ranks sent? It does if recompute runs it again.
+  /// Does a layer free the memory of rows received from other ranks? It does with recompute.
   bool forgets_visitors() const { return recompute_ && pass_.expert; }
 
   const causal_lm<Device>& model_;
@@ -332,7 +333,7 @@ class backbone {
   std::optional<context_pass<Device>> context_;
   std::vector<std::int32_t> local_;
   unit_source* units_;
-  std::optional<nn::pass<Device>> head_;  // where the head's weights are another unit's
+  std::optional<nn::pass<Device>> head_;  // if the head's weights belong to another unit
   float* inputs_ = nullptr;
   const std::int32_t *row_ = nullptr, *active_ = nullptr;
   head_activations top_;

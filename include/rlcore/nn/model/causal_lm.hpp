@@ -1,4 +1,4 @@
-// A causal language model of one of the families (nn/family); or the same with a score instead of logits.
+// Causal language model of one of the families (nn/family), or a score model with one score instead of logits.
 #pragma once
 
 #include <cmath>
@@ -30,22 +30,22 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Where a model's weights are.
+/// Storage of a model's weights.
 enum class weights_in : unsigned char {
-  memory,  ///< as floats, and once more as products read them
-  units,   ///< nowhere before gain_weights(); training gets them from units()
-  packed   ///< matrices only as products read them: for passes without gradients, after fill()
+  memory,  ///< as floats, and packed for matrix products
+  units,   ///< none before gain_weights(); training gathers them from units()
+  packed   ///< matrices only packed: for inference, after fill()
 };
 
 /// All weights live in one flat buffer, in the order of parameters(): a checkpoint, a clip or an optimizer step is one
-/// call over it. Gradients have the same layout (nn::gradients). What the model computes is in log_probs.hpp,
-/// forward_backward.hpp and decode.hpp; a score model (config::output) in values.hpp and value_forward_backward.hpp.
+/// call over it. Gradients have the same layout (nn::gradients). The passes are in log_probs.hpp, forward_backward.hpp
+/// and decode.hpp; for a score model (config::output) in values.hpp and value_forward_backward.hpp.
 template <rlcore::device Device>
 class causal_lm {
  public:
-  /// Allocates the weights (uninitialised). Throws config_error, naming the key of config.json, for sizes that do not
-  /// fit together. head_dim 0 means hidden_size / num_attention_heads.
-  /// Under tensor parallelism these are the weights of one rank, see partition.
+  /// Allocates the weights (uninitialised). Throws config_error, naming the key of config.json, for inconsistent sizes.
+  /// head_dim 0 means hidden_size / num_attention_heads. Under tensor parallelism holds one rank's shard, see
+  /// partition.
   causal_lm(Device& device, config settings, const nn::partition& part = {}, weights_in where = weights_in::memory)
       : device_(&device), settings_(checked_sizes(std::move(settings))), partition_(part), where_(where) {
     check_partition(settings_, partition_);
@@ -55,11 +55,11 @@ class causal_lm {
   }
 
   Device& device() const noexcept { return *device_; }
-  /// The settings of the whole model, whatever part of it is here.
+  /// The settings of the whole model, not of this rank's part.
   const config& settings() const noexcept { return settings_; }
   const nn::partition& part() const noexcept { return partition_; }
-  /// Sets the tensor parallel group. Every pass needs it if part() is one of several, and all ranks run the same
-  /// passes. The group has to outlive the passes. Throws std::invalid_argument unless it is the group of part().
+  /// Sets the tensor parallel group. Every pass needs it if part() is one of several; all ranks run the same passes.
+  /// The group must outlive the passes. Throws std::invalid_argument unless it matches part().
   void set_tensor_group(tensor_group* group) {
     if (group && (group->rank() != partition_.tensor_rank || group->size() != partition_.tensor_size))
       throw std::invalid_argument("rlcore: set_tensor_group: rank " + std::to_string(group->rank()) + " of " +
@@ -68,21 +68,21 @@ class causal_lm {
                                   std::to_string(partition_.tensor_size));
     tensor_ = group && group->size() > 1 ? group : nullptr;
   }
-  /// nullptr for one rank. Throws std::logic_error if several ranks have not been given theirs.
+  /// nullptr for one rank. Throws std::logic_error if the model is partitioned and no group was set.
   tensor_group* tensor() const {
     if (partition_.tensor_size > 1 && !tensor_)
       throw std::logic_error("rlcore: a tensor parallel model runs without set_tensor_group()");
     return tensor_;
   }
-  /// The tokens whose rows of the embedding and the head are here.
+  /// The vocabulary range of this rank.
   const slice& vocabulary() const noexcept { return vocabulary_; }
   std::span<const parameter> parameters() const noexcept { return parameters_; }
   std::size_t size() const noexcept { return size_; }
-  /// The number of parameters that all ranks of an expert parallel model have; this rank's experts follow, layer after
-  /// layer. Else size().
+  /// The number of parameters that all ranks of an expert parallel model hold; this rank's experts follow, layer by
+  /// layer. Otherwise size().
   std::size_t shared_size() const noexcept { return shared_size_; }
-  /// Weights to be changed. The packed copies are made again at their next use. Throws std::logic_error if they are the
-  /// only ones.
+  /// Mutable weights. Invalidates the packed copies, which are rebuilt at their next use. Throws std::logic_error if
+  /// only packed copies exist.
   buffer<float, Device>& weights() {
     if (packed_alone()) throw std::logic_error("rlcore: the weights are packed alone; only fill() may change them");
     for (packed_weights<Device>& p : packed_) p.forget();
@@ -90,10 +90,11 @@ class causal_lm {
   }
   const buffer<float, Device>& weights() const noexcept { return weights_; }
 
-  /// What linear layers multiply by. Training and scoring use the device's compute format; generation may ask for int8.
+  /// The packed weights of linear layers. Training and scoring use the device's compute format; generation may use
+  /// int8.
   packed_view packed() const { return packed(device_->compute_format()); }
-  /// The packed weights in `format`, made at their first use after a change. Throws std::logic_error while the weights
-  /// are in shards, and if they are packed alone in another format or not yet.
+  /// The packed weights in `format`, built at the first use after a change. Throws std::logic_error while the weights
+  /// are sharded, and if they exist only packed in another format or are not filled yet.
   packed_view packed(weight_format format) const {
     if (packed_alone() && !packed_.front().holds(format))
       throw std::logic_error("rlcore: the weights are packed alone, in another format, or fill() has not given any");
@@ -105,12 +106,12 @@ class causal_lm {
   }
   std::span<const matrix> matrices() const noexcept { return matrices_; }
 
-  /// Have the weights no floats but those of norms and biases (weights_in::packed)?
+  /// Are only norms and biases stored as floats (weights_in::packed)?
   bool packed_alone() const noexcept { return where_ == weights_in::packed; }
-  /// Gives a model of weights_in::packed its weights. read(first, values) fills `values` with those from number `first`
-  /// on and may be called by several threads. Products will be in `format`. `bf16_embedding`: every value of the
-  /// embedding is one of bf16. If the format keeps the embedding's values its rows are read from the packed copy, else
-  /// it is kept as floats, too.
+  /// Loads the weights of a model of weights_in::packed. read(first, values) fills `values` from weight index `first`
+  /// on and may be called by several threads. Packs into `format`. `bf16_embedding`: every embedding value is
+  /// representable in bf16. If the format stores the embedding exactly, its rows are read from the packed copy;
+  /// otherwise it is also kept as floats.
   template <class Read>
   void fill(weight_format format, bool bf16_embedding, Read&& read) {
     if (!packed_alone()) throw std::logic_error("rlcore: fill() is for a model whose weights are packed alone");
@@ -131,25 +132,25 @@ class causal_lm {
     packed_.front().fill(*device_, std::span<const matrix>(matrices_).first(rows ? products_ : matrices_.size()), read,
                          readers);
   }
-  /// The embedding of a model without its own floats: as floats, or null if its packed copy, number embedding_number(),
-  /// has them.
+  /// The embedding of a model with only packed weights: as floats, or null if the packed copy embedding_number() serves
+  /// it.
   const float* embedding_rows() const noexcept { return embedding_.data(); }
   std::size_t embedding_number() const noexcept {
     return settings_.tied() ? head_.output.number : matrices_.size() - 1;
   }
-  /// Bytes of device memory that the weights take now, packed ones included.
+  /// Bytes of device memory of the weights, including packed copies.
   std::size_t bytes() const noexcept {
     std::size_t all = weights_.bytes() + embedding_.bytes();
     for (const packed_weights<Device>& p : packed_) all += p.bytes();
     return all;
   }
 
-  /// The source of the weights, unit by unit, while this model has none itself; null if it has them. The source has to
-  /// outlive the model.
+  /// The source of sharded weights, unit by unit; null if the model holds its weights. The source must outlive the
+  /// model.
   unit_source* units() const noexcept { return weights_.size() == size_ || packed_alone() ? nullptr : units_; }
-  /// Names the source of sharded weights; null: none.
+  /// Sets the source of sharded weights; null: none.
   void set_units(unit_source* source) noexcept { units_ = source; }
-  /// Takes memory for the weights (uninitialised), and gives it back.
+  /// Allocates (uninitialised) and frees memory for the weights.
   void gain_weights() { weights_ = buffer<float, Device>(*device_, packed_alone() ? kept_ : size_); }
   void drop_weights() {
     weights_ = {}, embedding_ = {};
@@ -159,19 +160,19 @@ class causal_lm {
 
   std::span<const block> blocks() const noexcept { return blocks_; }
   const nn::head& head() const noexcept { return head_; }
-  /// The vision tower; without blocks where config::vision is not set.
+  /// The vision tower; without blocks if config::vision is not set.
   const vision_tower& tower() const noexcept { return tower_; }
-  /// Where the tower's parameters are: [first, last).
+  /// The range of the tower's parameters: [first, last).
   std::pair<std::size_t, std::size_t> tower_range() const noexcept { return tower_range_; }
 
-  /// From here on passes make no gradient of the vision tower and keep nothing for it; where gradients of all weights
-  /// are made, its are 0. Changes no other bit.
+  /// Freezes the vision tower: passes compute no gradient for it and save no activations; gradients of all weights
+  /// contain 0 for it. Changes no other bit.
   void freeze_tower(bool frozen) noexcept { tower_frozen_ = frozen; }
-  /// Has the model a vision tower that is not frozen?
+  /// Does the model have a vision tower that is not frozen?
   bool trains_tower() const noexcept { return settings_.vision && !tower_frozen_; }
 
-  /// Matrices normal(0, initializer_range), norms 1, biases 0; value i of the whole of parameter k is a function of
-  /// (seed, k, i) alone. The head of a score model has the standard deviation 1 / (hidden_size + 1) (OpenRLHF).
+  /// Matrices normal(0, initializer_range), norms 1, biases 0; value i of the unsharded parameter k depends only on
+  /// (seed, k, i). The head of a score model has the standard deviation 1 / (hidden_size + 1) (OpenRLHF).
   void initialize(std::uint64_t seed) {
     for (std::size_t k = 0; k < parameters_.size(); ++k) initialize(seed, k);
   }
@@ -192,12 +193,12 @@ class causal_lm {
       });
     return values;
   }
-  /// initialize() for the head of a score model alone. It turns a causal model into a score model.
+  /// initialize() for only the head of a score model: turns a causal model into a score model.
   void initialize_score(std::uint64_t seed) {
     for (std::size_t k = 0; k < parameters_.size(); ++k)
       if (is_score(parameters_[k])) initialize(seed, k);
   }
-  /// Is it of a score model's head?
+  /// Does it belong to a score model's head?
   static bool is_score(const parameter& p) { return p.name.starts_with("score."); }
 
  private:
@@ -214,7 +215,7 @@ class causal_lm {
     const std::size_t at = std::exchange(size_, size_ + n);
     return packed_alone() && vector ? std::exchange(kept_, kept_ + n) : at;
   }
-  /// Adds the elements `part` of dimension d of a tensor of `shape`.
+  /// Adds a parameter with elements `part` of dimension d of a tensor of `shape`.
   std::size_t add_part(std::string name, std::vector<std::int64_t> shape, std::size_t d, const slice& part) {
     std::vector<std::int64_t> whole = shape, start(shape.size());
     shape[d] = part.size(), start[d] = part.begin;
@@ -229,8 +230,8 @@ class causal_lm {
     matrices_.push_back({l.weight, l.outputs, l.inputs, l.row_parallel ? l.chunks : 1});
   }
 
-  /// Projections of the same input are neighbours, weights first, then biases, so that one product computes them. A
-  /// rank has whole heads, columns of gate and up, rows of the vocabulary, and the matching columns of o_proj and down.
+  /// Projections of the same input are adjacent, weights first, then biases, so that one product computes them. A rank
+  /// has whole heads, columns of gate and up, rows of the vocabulary, and the matching columns of o_proj and down.
   void lay_out() {
     const config& c = settings_;
     const std::int64_t rank = partition_.tensor_rank, ranks = partition_.tensor_size;
@@ -242,7 +243,7 @@ class causal_lm {
     vocabulary_ = vocabulary_part(c.vocab_size, rank, ranks);
     const slice own_experts = part_of(c.num_experts, partition_.expert_rank, partition_.expert_size);
     extent_t sparse = 0;
-    std::vector<std::size_t> numbers;  // of layers with experts: of their first expert's first parameter
+    std::vector<std::size_t> numbers;  // per layer with experts: index of the first expert's first parameter
     const std::int64_t chunks = std::max<std::int64_t>(1, c.tp_reduce_chunks / ranks);
     const auto wide = [](std::int64_t n) { return static_cast<extent_t>(n); };
     const layer_names& names = c.model->names;
@@ -326,7 +327,7 @@ class causal_lm {
   }
   bool divided() const noexcept { return partition_.expert_size > 1; }
 
-  /// `number` is that of the first parameter of all experts.
+  /// `number` is the index of the first parameter of all experts.
   void lay_out_experts(moe& m, const std::string& layer, const slice& local_experts, std::size_t number) {
     next_number_ = number + 3 * static_cast<std::size_t>(local_experts.begin);
     const std::int64_t width = settings_.moe_intermediate_size;
@@ -353,7 +354,7 @@ class causal_lm {
   tensor_group* tensor_ = nullptr;
   slice vocabulary_;
   std::vector<parameter> parameters_;
-  std::vector<std::size_t> numbers_;  // of the parameters in the serial model, which has all experts
+  std::vector<std::size_t> numbers_;  // parameter indices in the serial model, which has all experts
   std::size_t next_number_ = 0;
   std::vector<block> blocks_;
   nn::head head_;
@@ -362,11 +363,11 @@ class causal_lm {
   bool tower_frozen_ = false;
   std::size_t size_ = 0, shared_size_ = 0;
   weights_in where_;
-  std::size_t kept_ = 0, products_ = 0;  // floats of norms and biases; matrices that products read
+  std::size_t kept_ = 0, products_ = 0;  // floats of norms and biases; number of packed matrices
   buffer<float, Device> weights_, embedding_;
   unit_source* units_ = nullptr;
   std::vector<matrix> matrices_;
-  mutable std::vector<packed_weights<Device>> packed_;  // copies of weights_, made when they are needed
+  mutable std::vector<packed_weights<Device>> packed_;  // copies of weights_, built on demand
 };
 
 }  // namespace nn

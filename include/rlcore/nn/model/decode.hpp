@@ -1,4 +1,4 @@
-// Generation: prefill chunks and single tokens of many sequences in one pass over the cache.
+// Decode pass: prefill chunks and decode tokens of many sequences in one forward pass over the KV cache.
 #pragma once
 
 #include <algorithm>
@@ -21,25 +21,25 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Consecutive tokens of one sequence, the first at `first_position`: a piece of a prompt, or one new token. `pages`
-/// are the sequence's pages of the cache: positions 0 .. kv_page - 1 in pages[0] and so on, at least as far as the
-/// chunk reaches. They hold everything before the chunk and receive the keys and values of its tokens. The rows of
-/// pictures come from a vision_pass.
+/// Consecutive tokens of one sequence, the first at `first_position`: a prefill chunk, or one decode token. `pages` is
+/// the sequence's page table: positions 0 .. kv_page - 1 in pages[0] and so on, covering at least the end of the chunk.
+/// The pages hold everything before the chunk and receive the keys and values of its tokens. Image rows come from a
+/// vision_pass.
 struct decode_chunk {
   std::span<const std::int32_t> ids;
   std::int64_t first_position = 0;
   std::span<const std::int32_t> pages;
-  bool wants_logits = false;  ///< those of the last token
+  bool wants_logits = false;  ///< for the last token
 
-  // Of a sequence with pictures:
-  std::span<const rope_position> rope = {};  ///< where the tokens stand; empty: at first_position and following
+  // For a sequence with images:
+  std::span<const rope_position> rope = {};  ///< positions of the tokens; empty: consecutive from first_position
   const float* pictures = nullptr;           ///< device memory: a row for each image token among `ids`, in order
 };
 
-/// Throws std::invalid_argument unless the chunk is one that decode() can feed; `number` is its place in the call.
+/// Throws std::invalid_argument unless decode() can process the chunk; `number` is its index in the call.
 void check_chunk(const decode_chunk& chunk, std::size_t number, const config& c, std::int64_t cache_pages);
 
-/// The angles of each token of the chunks, with its number as its position.
+/// A rotary table with the angles of each token of the chunks, indexed by token.
 template <class Device>
 void turn_chunks(workspace<Device>& space, std::span<const decode_chunk> chunks, const config& c) {
   const auto half = static_cast<extent_t>(c.head_dim / 2);
@@ -58,7 +58,7 @@ void turn_chunks(workspace<Device>& space, std::span<const decode_chunk> chunks,
   for (std::size_t t = 0; t < space.positions.size(); ++t) space.positions[t] = static_cast<std::int32_t>(t);
 }
 
-/// Puts the rows of pictures in the place of the image tokens' embeddings x.
+/// Replaces the embeddings x of image tokens with the image rows.
 template <class Device>
 void show_pictures(const causal_lm<Device>& model, const pass<Device>& p, std::span<const decode_chunk> chunks,
                    float* x) {
@@ -76,10 +76,10 @@ void show_pictures(const causal_lm<Device>& model, const pass<Device>& p, std::s
   }
 }
 
-/// Feeds the tokens of all chunks in one pass, any mix of pieces of prompts and single tokens; a chunk may continue an
-/// earlier one of the same call. logits [chunks that want them, vocabulary] are written to device memory in the order
-/// of the chunks. The logits of a token have the same bits as in training, whatever else is in the pass, however the
-/// sequence was cut into chunks and wherever its pages lie; in another `format` than training's they are near it.
+/// Runs all chunks in one pass, any mix of prefill and decode; a chunk may continue an earlier one of the same call.
+/// Writes logits [chunks that want them, vocabulary] to device memory in chunk order. The logits of a token are
+/// bit-identical to training, independent of the batch, the chunking and the page placement; with a `format` other than
+/// that of training they are approximate.
 template <class Device>
 void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<Device>& cache,
             std::span<const decode_chunk> chunks, float* logits, std::optional<weight_format> format = {}) {

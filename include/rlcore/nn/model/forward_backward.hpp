@@ -1,4 +1,4 @@
-// Training: log-probs and entropies forward, their gradients backward into every parameter.
+// Training step: log-probs and entropies forward, gradients of every parameter backward.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace nn {
 
 namespace detail {
 
-/// The slopes of n targets by slopes_on_device, in device memory; marks the targets that are needed.
+/// Computes the slopes of n targets by slopes_on_device, in device memory; marks the needed targets.
 template <class Device, class Slopes>
 void take_slopes_on_device(Device& device, workspace<Device>& space, extent_t n, std::size_t wanted, float* logp,
                            float* entropy, float*& dlogp, float*& dentropy, const Slopes& slopes) {
@@ -31,7 +31,7 @@ void take_slopes_on_device(Device& device, workspace<Device>& space, extent_t n,
   space.dentropy.assign(wanted, 0.0f);
 }
 
-/// The slopes of n targets by a function on the host, in space.dlogp and space.dentropy.
+/// Computes the slopes of n targets by a host function, into space.dlogp and space.dentropy.
 template <class Device, class Slopes>
 void take_slopes_on_host(backbone<Device>& body, Device& device, workspace<Device>& space, extent_t n,
                          std::size_t wanted, const float* logp, const float* entropy, Slopes& slopes) {
@@ -55,11 +55,10 @@ void take_slopes_on_host(backbone<Device>& body, Device& device, workspace<Devic
 ///   slopes(std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp, std::span<float>
 ///   dentropy)
 /// (or what slopes_on_device holds) once with the values of all targets (as nn::log_probs; the gradients are 0 on
-/// entry), and adds the gradient of the
-/// sum that `slopes` differentiated to `grads`. `recompute` keeps only each layer's input and runs the layer again
-/// before its backward. The head's backward skips targets whose two gradients are 0, and the layers' backward skips
-/// sequences that have only such targets. No bit depends on that, on `recompute`, on the workspace's limit for logits,
-/// or on the split of sequences into calls.
+/// entry), and adds the gradient of the sum that `slopes` differentiated to `grads`. `recompute` (activation
+/// checkpointing) keeps only each layer's input and recomputes the layer in its backward. The head's backward skips
+/// targets whose two gradients are 0, and the layers' backward skips sequences with only such targets. No bit depends
+/// on this, on `recompute`, on the workspace's limit for logits, or on the split of sequences into calls.
 template <class Device, class Gradients, class Slopes>
 void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, Gradients& grads,
                       const input& sequences, const targets& wanted, float temperature, bool recompute,

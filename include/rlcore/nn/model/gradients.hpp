@@ -1,4 +1,4 @@
-// The gradient of every parameter, in the layout of the weights.
+// Gradient accumulation buffer: the gradient of every parameter, in the layout of the weights.
 #pragma once
 
 #include <algorithm>
@@ -33,13 +33,13 @@ namespace nn {
 /// bits do not depend on how the sequences were split into calls.
 ///
 /// A tied embedding receives two sums: over target rows (as the head) and over input rows (as the embedding). Each must
-/// run over all tokens in order. So both are kept apart for the tokens that occurred as input, and flat() holds head
-/// sum + input sum. Where pad_token_id occurs as input it adds nothing, as with padding_idx of PyTorch and
-/// transformers, nor does an image token, in whose place a picture's row stood; as targets of a tied head they do.
+/// run over all tokens in order. Both are therefore stored separately for the tokens that occurred as input, and flat()
+/// holds head sum + input sum. As inputs, pad_token_id (like padding_idx of PyTorch and transformers) and image tokens
+/// add nothing; as targets of a tied head they do.
 template <class Device>
 class gradients {
  public:
-  /// For a causal_lm of the same device. Memory is taken now, or (`lazy`) when it is needed.
+  /// For a causal_lm of the same device. Allocates memory now, or (`lazy`) at the first use.
   template <class Model>
   explicit gradients(const Model& model, bool lazy = false)
       : device_(&model.device()),
@@ -68,7 +68,7 @@ class gradients {
   float* data() { return flat().data(); }
   const float* data() const { return flat().data(); }
   std::size_t size() const noexcept { return size_; }
-  /// Throws std::invalid_argument unless these are the gradients of such a model.
+  /// Throws std::invalid_argument unless these gradients match the model.
   template <class Model>
   void check(const Model& model) const {
     if (size() != model.size())
@@ -76,42 +76,42 @@ class gradients {
                                   std::to_string(model.size()));
   }
 
-  /// Everything is 0 from here on. Memory is not touched yet: the next backward overwrites what it can.
+  /// Sets all gradients to 0, lazily: the next backward overwrites where it can.
   void zero() noexcept {
     zero_ = true;
     for (const std::int32_t id : ids_) place_[static_cast<std::size_t>(id)] = -1;
     ids_.clear();
   }
 
-  /// Hands flat() over; `other` takes its place, which is as large or empty (there will be memory when it is needed).
-  /// Everything is 0 from here on.
+  /// Swaps flat() with `other`, which has the same size or is empty (memory is then allocated on demand). Sets all
+  /// gradients to 0.
   void swap(buffer<float, Device>& other) {
     settle();
     std::swap(flat_, other);
     zero();
   }
-  /// After swap(): memory for what comes next, as large or empty. It is not touched yet.
+  /// After swap(): provides memory of the same size, or empty. It is not written yet.
   void give(buffer<float, Device>&& memory) {
     flat_ = std::move(memory);
     zero();
   }
 
-  /// Every backward from here on adds `slopes` [experts] to the gradient of a router's probabilities: that of a
-  /// load-balancing loss (load_balancing_slopes()), or nothing.
+  /// Every later backward adds `slopes` [experts] to the gradient of the router probabilities: the gradient of a
+  /// load-balancing loss (load_balancing_slopes()), or empty.
   void balance(std::vector<float> slopes) { balance_ = std::move(slopes); }
   const std::vector<float>& balance() const noexcept { return balance_; }
 
-  /// From here on the gradient of every unit (units.hpp) goes to `to` as soon as the backward has made it, and its
-  /// memory is reused. Units end at `ends`; a null `to` stops this. One forward_backward makes the whole gradient, and
-  /// no memory holds all of it. Throws std::logic_error where gradients of several layers are completed together
-  /// (tensor parallel norms of heads, divided experts).
+  /// Passes the gradient of every unit (units.hpp) to `to` as soon as the backward has computed it, and reuses its
+  /// memory. Units end at `ends`; a null `to` stops this. One forward_backward computes the whole gradient, which is
+  /// never in memory at once. Throws std::logic_error if gradients of several layers are completed together (tensor
+  /// parallel head norms, expert parallelism).
   void by_units(std::span<const std::size_t> ends, unit_sink* to) {
     if (to && !can_go_by_units()) throw std::logic_error("rlcore: gradients of this model are not made unit by unit");
     ends_ = ends, sink_ = to, unit_memory_.resize(ends.size());
     zero();
   }
   bool can_go_by_units() const noexcept { return head_sums_.empty() && !expert_sums_ && !together_; }
-  /// Before the backward of a unit: takes memory for its gradient.
+  /// Before the backward of a unit: allocates memory for its gradient.
   void enter(pass<Device>& p, std::size_t unit) {
     if (sink_) p.gradients = take_unit(unit);
   }
@@ -122,7 +122,7 @@ class gradients {
     sink_->take(unit, unit_memory_[unit].data());
     idle_.push_back(std::move(unit_memory_[unit]));
   }
-  /// Instead of enter() and leave(), where the gradient is 0.
+  /// Replaces enter() and leave() if the gradient is 0.
   void leave_zero(std::size_t unit) {
     if (!sink_) return;
     const auto [first, last] = range_of(unit);
@@ -130,7 +130,7 @@ class gradients {
     device_->fill_zero(begin + first, (last - first) * sizeof(float));
     leave(unit);
   }
-  /// Before the gradients of the first unit. That of a tied embedding is there since begin().
+  /// Before the gradients of the first unit. The memory of a tied embedding exists since begin().
   void enter_embedding(pass<Device>& p) {
     if (!sink_) return;
     if (!tied_) take_unit(unit_number::embedding);
@@ -160,8 +160,8 @@ class gradients {
   /// The sums that this rank made for rank s, see nn::expert_sums.
   const float* experts_of_rank(int s) const { return expert_sums_->data()[s]; }
 
-  /// Before a backward. With p.first the gradients of linear weights hold nothing, and the backward has to overwrite
-  /// all of them; it adds to everything else. The embedding's part becomes the head's sum alone.
+  /// Before a backward. With p.first the gradients of linear weights are uninitialised and the backward must overwrite
+  /// all of them; it adds to everything else. The embedding's part becomes only the head's sum.
   void begin(pass<Device>& p) {
     p.balance = balance_;
     if (sink_) {
@@ -185,8 +185,8 @@ class gradients {
       device_->copy_rows(flat_.data(), width_, rows_named(), head_sum_.data(), width_, std::ssize(ids_), width_);
     }
   }
-  /// Where the backward of a score model puts the gradient of its head `output`; it adds to the weight's unless the
-  /// pass is the first since zero().
+  /// The destination of the head gradient `output` of a score model; the backward adds to the weight's unless the pass
+  /// is the first since zero().
   score_gradient score(const linear& output, const pass<Device>& p) {
     return {p.gradients + output.weight, output.bias == no_parameter ? nullptr : p.gradients + output.bias, !p.first};
   }
@@ -208,7 +208,7 @@ class gradients {
     std::vector<std::int32_t>&local_ids = p.space.ids_here, &rows = p.space.rows_here;
     choose_tokens(vocabulary_, ids, local_ids, rows, without_);
     const auto n = static_cast<extent_t>(local_ids.size());
-    if (n == 0 && ids_.empty()) return;  // nothing to add, nothing kept apart
+    if (n == 0 && ids_.empty()) return;  // nothing to add, no separate sum
     float* local_dx = p.space.template take<float>(n * width_);
     device_->gather_rows(local_dx, dx, std::ssize(ids), p.space.take_copy(rows.data(), n), n, width_);
     add_embedding(p.space, local_ids.data(), local_dx, n);
@@ -236,7 +236,7 @@ class gradients {
     device_->gather_rows(head_sum_.data(), sum, std::ssize(place_), device_ids_.data(), distinct, width_);
     device_->scatter_add_rows(sum, input_sum_.data(), rows_named(), distinct, width_);
   }
-  /// Rows of an array that has the tokens `ids`.
+  /// The number of rows of an array that is indexed by `ids`.
   static extent_t rows_below(const std::int32_t* ids, extent_t n) {
     return n == 0 ? 0 : extent_t{*std::max_element(ids, ids + n)} + 1;
   }
@@ -257,7 +257,7 @@ class gradients {
     device_->fill_zero(input_sum_.data() + before * w, (ids_.size() - before) * w * sizeof(float));
   }
 
-  /// Clears all of [first, last) but the linear weights.
+  /// Clears [first, last) except the linear weights.
   void zero_others(offset_pointer<float> begin, std::size_t first, std::size_t last) const {
     std::size_t at = first;
     for (const matrix& m : matrices_) {
@@ -273,7 +273,7 @@ class gradients {
   std::pair<std::size_t, std::size_t> range_of(std::size_t unit) const {
     return {unit == 0 ? 0 : ends_[unit - 1], ends_[unit]};
   }
-  /// Takes memory for the gradients of a unit, 0 but for linear weights.
+  /// Allocates memory for the gradients of a unit; zeroes all but linear weights.
   offset_pointer<float> take_unit(std::size_t unit) {
     const auto [first, last] = range_of(unit);
     const std::size_t n = last - first;
@@ -297,12 +297,12 @@ class gradients {
   Device* device_;
   std::size_t size_;
   mutable buffer<float, Device> flat_;
-  mutable bool zero_ = false;  // flat_ stands for zeros, whatever it holds
+  mutable bool zero_ = false;  // flat_ counts as 0, regardless of its content
   extent_t width_;
   bool tied_;
   std::array<std::int32_t, 2> without_;  // tokens whose embedding gets no gradient; -1: none
   slice vocabulary_;
-  bool partial_;  // only a part of the vocabulary is here
+  bool partial_;  // this rank has only a part of the vocabulary
   head_sums<Device> head_sums_;
   std::vector<matrix> matrices_;           // linear weights by offset
   std::vector<std::int32_t> ids_, place_;  // distinct input tokens in order of appearance; their index, -1: none

@@ -1,4 +1,4 @@
-// Gradients of the norms of heads where they are summed for each head first.
+// Gradients of per-head q/k norms, summed per head first.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ namespace nn {
 template <class Device>
 class head_sums {
  public:
-  /// Empty unless the model has norms of heads and ranks share the heads, or it shall have the bits of ranks that do.
+  /// Empty unless the model has per-head norms and either is tensor parallel or must be bit-identical to a tensor
+  /// parallel run.
   template <class Model>
   explicit head_sums(const Model& model) : device_(&model.device()) {
     if (model.part().tensor_size == 1 && model.settings().tp_reduce_chunks == 0) return;

@@ -1,4 +1,4 @@
-// What a pass reads: sequences of tokens and images, and the targets that are scored.
+// Model inputs: token sequences, images and scored targets.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// A picture for the tower: height * width patches of vision_config::patch() floats, the merged() patches of a token
-/// side by side and tokens in raster order. The floats are the caller's and have to outlive the pass.
+/// An image for the vision tower: height * width patches of vision_config::patch() floats, the merged() patches of a
+/// token adjacent and tokens in raster order. Non-owning: the floats must outlive the pass.
 struct picture {
   patch_grid grid;
   std::span<const float> patches;
 };
 
-/// Tokens, and the pictures of each sequence in the order of their places among the tokens: no rows at all, or one for
-/// each sequence. Where a picture goes there are as many image tokens (config::image_token_id) as its grid has. Both
-/// have to outlive the pass. Converts from sequences without pictures.
+/// Tokens, and the images of each sequence in token order: empty, or one row per sequence. Each image has one image
+/// token (config::image_token_id) per token of its grid. Both must outlive the pass. Converts from sequences without
+/// images.
 struct input {
   const ragged<std::int32_t>& tokens;
   const ragged<picture>* pictures = nullptr;
@@ -31,7 +31,7 @@ struct input {
   /// Words and pictures.
   input(const ragged<std::int32_t>& words, const ragged<picture>& seen) : tokens(words), pictures(&seen) {}
 
-  /// Is there a picture in any of the sequences?
+  /// Does any sequence have an image?
   bool shows_pictures() const noexcept { return pictures != nullptr && pictures->size() > 0; }
   /// Those of sequence `s`.
   std::span<const picture> pictures_of(std::size_t s) const {
@@ -39,8 +39,8 @@ struct input {
   }
 };
 
-/// Row `row[i]` of the packed batch (sequences one after the other, without padding) predicts `token[i]`. Rows ascend
-/// when gradients shall not depend on how sequences are split into batches.
+/// Row `row[i]` of the packed batch (concatenated sequences, no padding) predicts `token[i]`. Rows must ascend for
+/// gradients that do not depend on the split of sequences into batches.
 struct targets {
   std::vector<std::int32_t> row, token;
 };

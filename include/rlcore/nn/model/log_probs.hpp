@@ -1,4 +1,4 @@
-// Scoring without gradients: log-probs of given tokens, the most likely ones, values.
+// Inference: log-probs and entropies of given tokens, argmax tokens, values.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,7 @@ void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const i
   if (!entropy.empty()) body.download(entropy, results + n);
 }
 
-/// out[i] = the token with the largest logit at row rows[i] of the packed batch, the first of several.
+/// out[i] = argmax of the logits at row rows[i] of the packed batch; ties: the first.
 template <class Device>
 void most_likely(const causal_lm<Device>& model, workspace<Device>& space, const input& sequences,
                  std::span<const std::int32_t> rows, std::span<std::int32_t> out) {

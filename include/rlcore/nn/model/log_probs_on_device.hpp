@@ -1,4 +1,4 @@
-// Scoring whose log-probs stay in the memory of the model's device.
+// Inference with log-probs in device memory.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// log_probs() into a vector of the model's device, such as a tensor<float, 1, Device>, for losses that are computed
-/// there. Throws what log_probs() throws; under context parallelism std::invalid_argument, if the host cannot read the
-/// device's memory, since each rank then has the log-probs of its own targets.
+/// log_probs() into a vector of the model's device, such as a tensor<float, 1, Device>, for losses on the device.
+/// Throws what log_probs() throws, and std::invalid_argument under context parallelism if the host cannot read device
+/// memory, since each rank then has only the log-probs of its own targets.
 template <class Device>
 void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const input& sequences, const targets& wanted,
                float temperature, std::type_identity_t<device_view<float, 1, Device>> logp) {

@@ -1,4 +1,4 @@
-// The forward pass of scoring: the last hidden states of chosen rows in the memory of one layer.
+// Inference forward pass: last hidden states of selected rows, in the memory of one layer.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace nn {
 
 /// The normed hidden states [count, hidden] of `rows` of the packed batch, or of this rank's part of them if the
 /// workspace has a context group, and the pass that the head belongs to. Sharded weights are gathered unit by unit,
-/// those of the head for the lifetime of this object. Without rows this rank still takes part for the other ranks.
+/// those of the head for the lifetime of this object. A rank without rows still takes part in collectives.
 template <class Device>
 struct normed_rows {
   std::optional<context_pass<Device>> context;
@@ -59,7 +59,7 @@ struct normed_rows {
     });
     const extent_t most = std::max(batch.tokens, n);
     const block_activations a = take_for_any(model.blocks(), space, most, most);
-    const bool helps = context && batch.tokens == 0;  // this rank has nothing of the sequences
+    const bool helps = context && batch.tokens == 0;  // this rank has no rows of the sequences
     float* last = helps ? nullptr : space.template take<float>(n * h);
     for (std::size_t l = 0; l < layers_; ++l)
       with_unit(unit_number::layer(l), true, [&] {
@@ -86,7 +86,7 @@ struct normed_rows {
     if (tied_) units_->leave(unit_number::embedding);
   }
 
-  /// This rank's part of a host list that has one value for each of `rows`.
+  /// This rank's part of a host list with one value per entry of `rows`.
   std::span<const std::int32_t> local(std::span<const std::int32_t> values) {
     if (!context) return values;
     context->targets().choose(values, local_);
@@ -97,7 +97,7 @@ struct normed_rows {
     pass.device.download(results.data(), computed, static_cast<std::size_t>(count) * sizeof(float));
     gather(results);
   }
-  /// On entry the first `count` results are those of this rank; on return there are those of all wanted rows.
+  /// On entry the first `count` results are those of this rank; on return the results are those of all selected rows.
   template <class T>
   void gather(std::span<T> results) {
     if (!context) return;

@@ -1,4 +1,4 @@
-// Sequences one after the other, on the device, with their positions.
+// Packed batch: concatenated sequences on the device with their positions.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Throws std::invalid_argument, with `name` and the place, unless all ids are in 0 .. vocabulary - 1.
+/// Throws std::invalid_argument, with `name` and the index, unless all ids are in 0 .. vocabulary - 1.
 inline void check_ids(std::span<const std::int32_t> ids, std::int64_t vocabulary, const char* name) {
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (ids[i] < 0 || ids[i] >= vocabulary)
@@ -128,7 +128,7 @@ struct packed_batch {
     std::vector<float> angles;
     angles.reserve(space.positions.size() * inverse.size());
     std::vector<patch_grid> grids;
-    std::vector<rope_positions> at;  // of every sequence, also where this rank has nothing of it
+    std::vector<rope_positions> at;  // of every sequence, even without rows on this rank
     for (std::size_t s = 0; s < in.tokens.rows(); ++s) {
       grids.clear();
       for (const picture& each : in.pictures_of(s)) grids.push_back(each.grid);

@@ -1,4 +1,4 @@
-// The weights of all linear layers once more, in the order and format in which the device multiplies by them.
+// Packed copies of linear weights, in the device's matrix layout and format.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct packed_view {
   const std::byte* data = nullptr;
   const std::size_t* offsets = nullptr;
 
-  /// Where packed weight number n begins.
+  /// The start of packed weight n.
   const std::byte* at(std::size_t n) const { return data + offsets[n]; }
 };
 
@@ -38,13 +38,13 @@ template <class Device>
 std::size_t packed_chunk_bytes(Device& device, weight_format format, const matrix& m) {
   return (device.packed_bytes(format, m.outputs, m.inputs / m.chunks) + 63) / 64 * 64;
 }
-/// Of the whole copy.
+/// Bytes of the whole packed copy.
 template <class Device>
 std::size_t packed_bytes_of(Device& device, weight_format format, const matrix& m) {
   return static_cast<std::size_t>(m.chunks) * packed_chunk_bytes(device, format, m);
 }
-/// Writes rows [first, first + count) of the packed copy, `first` being a multiple of 32. `columns` is memory that may
-/// be used and grown.
+/// Writes rows [first, first + count) of the packed copy, `first` being a multiple of 32. `columns` is a reusable
+/// scratch buffer.
 template <class Device>
 void pack_rows(Device& device, std::byte* to, weight_format format, const matrix& m, extent_t first, extent_t count,
                const float* rows, buffer<float, Device>& columns) {
@@ -58,14 +58,14 @@ void pack_rows(Device& device, std::byte* to, weight_format format, const matrix
     device.pack_weight(to, format, columns.data(), count, width);
   }
 }
-/// Writes the packed copy. `weights` are the model's.
+/// Writes the packed copy. `weights` are the model's weights.
 template <class Device>
 void pack_matrix(Device& device, std::byte* to, weight_format format, const matrix& m,
                  offset_pointer<const float> weights, buffer<float, Device>& columns) {
   pack_rows(device, to, format, m, 0, m.outputs, weights + m.offset, columns);
 }
 
-/// Fills `to` (device memory) with `n` weights from number `first` on, see causal_lm::fill(); `readers` share the work.
+/// Fills `to` (device memory) with `n` weights from number `first` on, see causal_lm::fill(); in parallel on `readers`.
 template <class Device, class Read>
 void read_weights(Device& device, float* to, std::size_t first, std::size_t n, Read& read,
                   const rlcore::threads& readers) {
@@ -78,22 +78,22 @@ void read_weights(Device& device, float* to, std::size_t first, std::size_t n, R
   });
 }
 
-/// One format's copy. Packed once after each change of the weights and read by every pass until the next: training,
-/// scoring and generation multiply by the same bytes. Nothing is allocated before the first use.
+/// The packed copy in one format. Packed once after each change of the weights and read by every pass until the next:
+/// training, scoring and generation use the same bytes. Allocates memory at the first use.
 template <class Device>
 class packed_weights {
  public:
-  /// An empty copy; view() makes it.
+  /// An empty copy; view() fills it.
   explicit packed_weights(weight_format format) : format_(format) {}
 
   weight_format format() const noexcept { return format_; }
   std::size_t bytes() const noexcept { return data_.size(); }
   void forget() noexcept { current_ = false; }
 
-  /// Is there a copy in this format?
+  /// Does a copy in this format exist?
   bool holds(weight_format format) const noexcept { return current_ && format_ == format; }
 
-  /// The packed copy of `weights` (device memory), made anew if they have changed since the last call (forget()).
+  /// The packed copy of `weights` (device memory), rebuilt if they have changed since the last call (forget()).
   packed_view view(Device& device, std::span<const matrix> matrices, const float* weights) {
     if (!current_) place(device, matrices);
     if (!current_)
@@ -103,10 +103,10 @@ class packed_weights {
     return {format_, data_.data(), offsets_.data()};
   }
 
-  /// Makes the copy from weights that are nowhere else in memory, strip by strip, see causal_lm::fill().
+  /// Packs weights that are not in memory, strip by strip, see causal_lm::fill().
   template <class Read>
   void fill(Device& device, std::span<const matrix> matrices, Read& read, const rlcore::threads& readers) {
-    constexpr extent_t floats = extent_t{1} << 20;  // of a strip: they stay in the cache
+    constexpr extent_t floats = extent_t{1} << 20;  // floats per strip, to stay in the cache
     place(device, matrices);
     current_ = false;
     buffer<float, Device> strip;
@@ -126,7 +126,7 @@ class packed_weights {
   }
 
  private:
-  /// Memory for the copies of these.
+  /// Allocates memory for the copies.
   void place(Device& device, std::span<const matrix> matrices) {
     if (offsets_.size() == matrices.size()) return;
     offsets_.clear();

@@ -1,4 +1,4 @@
-// The parameters of a model: names, shapes and places.
+// Model parameters: names, shapes and offsets.
 #pragma once
 
 #include <cstddef>
@@ -16,20 +16,20 @@ RLCORE_BEGIN
 namespace nn {
 
 /// `name` is Hugging Face's, e.g. "model.layers.0.self_attn.q_proj.weight"; row-major, `size` floats from `offset`.
-/// Under tensor parallelism these are the rectangle of `shape` from `start` on of a tensor of `global_shape`; both are
-/// empty where every rank has the whole tensor.
+/// Under tensor parallelism it is the rectangle of `shape` at `start` of a tensor of `global_shape`; both are empty if
+/// every rank has the whole tensor.
 struct parameter {
   std::string name;
   std::vector<std::int64_t> shape;
   std::size_t offset = 0, size = 0;
   std::vector<std::int64_t> global_shape = {}, start = {};
 
-  /// Does another rank hold the rest? If not, all ranks hold the same values, which a global norm counts once.
+  /// Is the tensor sharded? If not, all ranks hold the same values, which a global norm counts once.
   bool split() const noexcept { return !global_shape.empty(); }
   const std::vector<std::int64_t>& whole_shape() const noexcept { return split() ? global_shape : shape; }
 
-  /// Calls f(first of the parameter, first of the whole tensor, count) for runs of elements that lie side by side in
-  /// both, in order; both positions count elements.
+  /// Calls f(first in the parameter, first in the whole tensor, count) for runs of elements that are contiguous in
+  /// both, in order; positions count elements.
   template <class F>
   void for_runs(F&& f) const {
     if (!split()) return f(std::size_t{0}, std::uint64_t{0}, size);
@@ -57,7 +57,7 @@ struct parameter {
   }
 };
 
-/// Of a layer with experts, if the model has them.
+/// The parameters of a layer with experts.
 inline parallel::layer_sizes sizes_of_layer(const config& c) noexcept {
   parallel::layer_sizes s{c.hidden_size, c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.intermediate_size};
   if (c.has_experts())
@@ -66,7 +66,7 @@ inline parallel::layer_sizes sizes_of_layer(const config& c) noexcept {
 }
 
 /// `c` with its head_dim: 0 means hidden_size / num_attention_heads. Throws config_error, naming the key of
-/// config.json, for sizes that do not fit together.
+/// config.json, for inconsistent sizes.
 config checked_sizes(config c);
 
 }  // namespace nn

@@ -1,4 +1,4 @@
-// What every layer of one forward or backward pass shares.
+// Context of one forward or backward pass, shared by all layers.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ class expert_group;
 struct row_share;
 
 /// `tokens` rows at `positions` (device memory) under the model's `weights`, which the linear layers read packed;
-/// `gradients` is null in a forward-only pass and where the weights are frozen, and `first` says that those of linear
-/// weights hold nothing to add to. `adapter` is null unless low-rank adapters are trained. `tensor` is null unless
-/// ranks share the layers, and `share` unless they share the rows between layers (tensor_pass.hpp). `head_gradients` is
-/// null unless the gradients of norms of heads are summed for each head (gradients.hpp), `context` unless ranks work on
-/// the same sequences together (context_pass.hpp), `expert` unless ranks divide the experts (expert_visit.hpp);
-/// gradients of these for the rows of rank s then go to source_gradients[s] (expert_sums.hpp). `routed` is null unless
-/// choices of experts are counted, and `balance` empty unless there is a load-balancing loss (load_balancing_slopes()).
+/// `gradients` is null in a forward-only pass and where the weights are frozen, with `first` the backward overwrites
+/// those of linear weights. `adapter` is null without LoRA, `tensor` without tensor parallelism, `share` without
+/// sequence parallelism (tensor_pass.hpp), `head_gradients` unless head norm gradients are summed per head
+/// (gradients.hpp), `context` without context parallelism (context_pass.hpp), `expert` without expert parallelism
+/// (expert_visit.hpp); expert gradients for the rows of rank s then go to source_gradients[s] (expert_sums.hpp).
+/// `routed` is null unless expert choices are counted, and `balance` empty without a load-balancing loss
+/// (load_balancing_slopes()).
 template <class Device>
 struct pass {
   Device& device;
@@ -47,7 +47,7 @@ struct pass {
   context_pass<Device>* context = nullptr;
   expert_group* expert = nullptr;
   float* const* source_gradients = nullptr;
-  bool experts_together = false;  ///< or to `gradients`, which hold a sum already
+  bool experts_together = false;  ///< or to `gradients`, as a sum over all ranks
   router_counts* routed = nullptr;
   std::span<const float> balance = {};
 };

@@ -1,4 +1,4 @@
-// Where a layer's keys and values are in a pass over packed sequences: in its own rows.
+// Keys and values of packed sequences in the layer's own qkv rows (no KV cache).
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Slopes that are computed in the memory of the model's device.
+// Loss slopes computed on the device.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,11 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Slopes that are computed in the memory of the model's device: f(logp, entropy, dlogp, dentropy), for score models
-/// f(value, dvalue), gets vectors there, as fields of token_batch<float, Device> and token_gradients<float, Device>
-/// take them. If the host cannot read that memory, none of them comes to it, and context parallelism throws
-/// std::invalid_argument. The host does not know then which slopes are 0, so that the backward runs for every target,
-/// or for those where `needed` is not 0, if it is not empty: a number of the host for each target. The other slopes
-/// must be 0.
+/// Computes slopes on the model's device: f(logp, entropy, dlogp, dentropy), for score models f(value, dvalue), gets
+/// device vectors, as in the fields of token_batch<float, Device> and token_gradients<float, Device>. If the host
+/// cannot read device memory, they are not copied to the host, and context parallelism throws std::invalid_argument.
+/// The host then does not know which slopes are 0: the backward runs for every target, or, if `needed` (one host number
+/// per target) is not empty, for those with nonzero `needed`. The other slopes must be 0.
 template <class F>
 struct slopes_on_device {
   F f;
@@ -38,7 +37,7 @@ inline constexpr bool on_device = false;
 template <class F>
 inline constexpr bool on_device<slopes_on_device<F>> = true;
 
-/// In `marks` what is not 0 where a target takes part in the backward.
+/// Sets `marks` to nonzero for targets that take part in the backward.
 inline void mark_needed(std::vector<float>& marks, std::span<const float> needed, std::size_t targets) {
   if (!needed.empty() && needed.size() != targets)
     throw std::invalid_argument("rlcore: slopes_on_device: " + std::to_string(targets) + " targets, " +
@@ -47,8 +46,8 @@ inline void mark_needed(std::vector<float>& marks, std::span<const float> needed
   std::copy(needed.begin(), needed.end(), marks.begin());
 }
 
-/// Memory of the device for the slopes of n targets, all 0. Throws std::invalid_argument unless those are all that are
-/// wanted.
+/// Device memory for the slopes of n targets, all 0. Throws std::invalid_argument unless n is the number of all
+/// targets.
 template <class Device>
 float* take_slope_on_device(Device& device, workspace<Device>& space, extent_t n, std::size_t wanted) {
   if (static_cast<std::size_t>(n) != wanted)

@@ -1,4 +1,4 @@
-// A model's parameters in the groups that a pass needs at a time.
+// FSDP units: groups of parameters that are gathered together.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Where each unit of the flat parameters ends: the embedding with the vision tower, every layer, final norm and head.
+/// The end of each unit of the flat parameters: embedding with vision tower, every layer, final norm and head.
 std::vector<std::size_t> unit_ends(std::span<const parameter> parameters);
 
-/// Where each expert of the flat parameters begins.
+/// The begin of each expert in the flat parameters.
 std::vector<std::size_t> expert_begins(std::span<const parameter> parameters);
 
 /// Units of a model (units.hpp) by number: the embedding with the vision tower, the layers, final norm and head.
@@ -26,9 +26,9 @@ struct unit_number {
   static constexpr std::size_t embedding = 0;
   /// Layer l, counted from 0.
   static constexpr std::size_t layer(std::size_t l) noexcept { return l + 1; }
-  /// Final norm and head of a model with that many layers.
+  /// Final norm and head of a model with this many layers.
   static constexpr std::size_t top(std::size_t layers) noexcept { return layers + 1; }
-  /// Whose weights the head multiplies by.
+  /// The unit of the head's weights.
   static constexpr std::size_t output(std::size_t layers, bool tied) noexcept { return tied ? embedding : top(layers); }
 };
 
@@ -38,25 +38,23 @@ struct unit_view {
   packed_view packed = {};
 };
 
-/// Gathers the weights of one unit at a time. All ranks ask for the same units in the order of the model, even without
-/// data for them.
+/// Gathers the weights of one unit at a time. All ranks request the same units in model order, even without rows.
 class unit_source {
  public:
   virtual ~unit_source() = default;
   /// The unit's weights, valid until leave(); with `packed` also packed for the linear layers.
   virtual unit_view enter(std::size_t unit, bool packed) = 0;
-  /// Ends the use of a unit's weights: its memory may serve another unit.
+  /// Releases a unit's weights: another unit may reuse the memory.
   virtual void leave(std::size_t unit) = 0;
-  /// The forward pass has finished the unit, and the backward pass will ask for it again.
+  /// The forward pass has finished the unit; the backward pass will request it again.
   virtual void pause(std::size_t unit) = 0;
-  /// The maximum of `passes` over the ranks: each rank has rows for its own number, and all ranks have to make as many
-  /// passes. Every rank has to call it.
+  /// The maximum of `passes` over the ranks: all ranks must run this many passes, even without rows. A collective call.
   virtual std::size_t most_passes(std::size_t passes) = 0;
-  /// Gives back memory before a time without passes.
+  /// Frees memory before a phase without passes.
   virtual void rest() = 0;
 };
 
-/// Takes the gradients of units, from the last to the first.
+/// Receives the gradients of units, from last to first.
 class unit_sink {
  public:
   virtual ~unit_sink() = default;
@@ -64,7 +62,7 @@ class unit_sink {
   virtual void take(std::size_t unit, const float* gradient) = 0;
 };
 
-/// The calls of a rank without rows while others compute: a pass that only scores, ...
+/// Collective calls that a rank without rows must still make: an inference pass, ...
 inline void idle_scoring(unit_source& units, std::size_t layers, bool tied) {
   const auto visit = [&](std::size_t unit, bool packed) { units.enter(unit, packed), units.leave(unit); };
   visit(unit_number::embedding, false);
@@ -79,8 +77,8 @@ inline void idle_forward(unit_source& units, std::size_t layers, bool tied) {
   units.enter(unit_number::top(layers), true);
   if (tied) units.enter(unit_number::embedding, true);
 }
-/// ... and backward; done(unit) where a unit's gradient would be complete. `tower`: a vision tower is trained, whose
-/// backward needs the first unit once more.
+/// ... and backward; done(unit) when a unit's gradient would be complete. `tower`: a vision tower is trained; its
+/// backward needs the first unit again.
 template <class Done>
 void idle_backward(unit_source& units, std::size_t layers, bool tied, bool tower, Done&& done) {
   units.leave(unit_number::top(layers));

@@ -1,4 +1,4 @@
-// Training of score models: one number per chosen row forward, its gradient backward into every parameter.
+// Training step of score models (value, reward): one score per row forward, gradients of every parameter backward.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace nn {
 
 namespace detail {
 
-/// The slopes of n values by a function on the host, in space.dlogp.
+/// Computes the slopes of n values by a host function, into space.dlogp.
 template <class Device, class Slopes>
 void take_value_slopes_on_host(backbone<Device>& body, Device& device, workspace<Device>& space, extent_t n,
                                std::size_t wanted, const float* value, Slopes& slopes) {
@@ -38,9 +38,9 @@ void take_value_slopes_on_host(backbone<Device>& body, Device& device, workspace
 
 /// As forward_backward for a score model: calls slopes(std::span<const float> value, std::span<float> dvalue) once with
 /// the values of `rows` (as nn::values; dvalue is 0 on entry), or what slopes_on_device holds, and adds the gradient of
-/// the sum that `slopes` differentiated to `grads`. Rows ascend when gradients shall not depend on how sequences are
-/// split into batches. Rows whose gradient is 0 cost nothing in the head's backward, and sequences without another row
-/// nothing in the layers'. Neither that, nor `recompute`, nor the split of sequences into calls changes a bit.
+/// the sum that `slopes` differentiated to `grads`. Rows must ascend for gradients that do not depend on the split of
+/// sequences into batches. The head's backward skips rows with gradient 0, and the layers' backward skips sequences
+/// with only such rows. No bit depends on this, on `recompute`, or on the split of sequences into calls.
 template <class Device, class Gradients, class Slopes>
 void value_forward_backward(const causal_lm<Device>& model, workspace<Device>& space, Gradients& grads,
                             const input& sequences, std::span<const std::int32_t> rows, bool recompute,

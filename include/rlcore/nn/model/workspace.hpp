@@ -1,4 +1,4 @@
-// Memory of one forward or backward pass: an arena that grows to the largest pass seen and is then reused.
+// Workspace: arena allocator for forward and backward passes; grows to the largest pass and is reused.
 #pragma once
 
 #include <algorithm>
@@ -24,25 +24,25 @@ namespace nn {
 
 class expert_group;
 
-/// Neighbouring segments [begin, end) of a batch.
+/// Adjacent segments [begin, end) of a batch.
 struct segment_range {
   std::size_t begin = 0, end = 0;
 };
 
-/// Activations, gradients of activations, logits and the rotary tables. Holds nothing that a caller may rely on between
-/// calls; may be shared by models of any shape on the same device, one call at a time. After the largest pass has been
-/// seen once, no call allocates device memory.
+/// Activations, gradients of activations, logits and the rotary tables. Its content is undefined between calls; models
+/// of any shape on the same device may share it, one call at a time. After the largest pass, no call allocates device
+/// memory.
 template <class Device>
 class workspace {
  public:
   /// At most `logits_bytes` of logits are in memory at once (0 means the default, 256 MiB), at least 1024. Training
-  /// keeps those of as many rows as fit from its forward to its backward and makes the others twice; 8 MiB are enough
-  /// for that, and all that scoring takes.
+  /// keeps the logits of as many rows as fit from forward to backward and recomputes the rest; 8 MiB are enough, and
+  /// scoring never uses more.
   explicit workspace(Device& device, std::size_t logits_bytes = 0)
       : device_(&device), logits_bytes_(logits_bytes ? logits_bytes : std::size_t{256} << 20) {}
 
   std::size_t logits_bytes() const noexcept { return logits_bytes_; }
-  /// Bytes of device memory held.
+  /// Bytes of allocated device memory.
   std::size_t bytes() const noexcept {
     std::size_t total = 0;
     for (const auto& b : blocks_) total += b.size();
@@ -50,7 +50,7 @@ class workspace {
     return total + (cosine_.size() + sine_.size()) * sizeof(float);
   }
 
-  /// Forgets everything taken so far.
+  /// Releases all allocations.
   void reset() {
     if (blocks_.size() > 1) {
       blocks_.clear();
@@ -60,17 +60,17 @@ class workspace {
     shared_ = nullptr, shared_size_ = 0;
     routings_taken_ = 0;
   }
-  /// While it lives memory is taken that is free again afterwards.
+  /// Scope guard: releases the allocations made during its lifetime.
   class scope {
    public:
-    /// With `gives_back` the destructor frees what was taken since, unless that needed a new block of memory: then all
-    /// of it stays until the next reset().
+    /// With `gives_back` the destructor frees allocations made since, unless they needed a new block: then all of them
+    /// stay until the next reset().
     explicit scope(workspace& space, bool gives_back = true)
         : space_(space), blocks_(gives_back ? space.blocks_.size() : 0), used_(space.used_) {}
     scope(const scope&) = delete;
     scope& operator=(const scope&) = delete;
     ~scope() {
-      if (space_.blocks_.size() == blocks_) space_.used_ = used_;  // else until the next reset()
+      if (space_.blocks_.size() == blocks_) space_.used_ = used_;  // otherwise at the next reset()
     }
 
    private:
@@ -101,7 +101,7 @@ class workspace {
     return p;
   }
 
-  /// n values for use within one call of a layer: the same memory for all layers.
+  /// Scratch of n values within one call of a layer: the same memory for all layers.
   float* take_shared(extent_t n) {
     if (n > shared_size_) shared_ = take<float>(n), shared_size_ = n;
     return shared_;
@@ -140,9 +140,9 @@ class workspace {
     return *vision_;
   }
 
-  /// The ranks that make passes over packed sequences together, if there are several.
+  /// The context group of passes over packed sequences, if any.
   context_group context;
-  /// Training passes divide the experts among these ranks, which make the same passes together. Has to outlive them.
+  /// The expert parallel group of training passes; its ranks run the same passes. Must outlive them.
   expert_group* experts = nullptr;
 
   // Host memory reused between calls.
@@ -153,7 +153,7 @@ class workspace {
   std::vector<block_activations> kept;
   std::vector<std::int32_t> ids_here, rows_here;  // tokens of this rank's part of the vocabulary
   std::vector<float> factor, dweight;
-  router_counts routed;  ///< of the last pass over packed sequences, of a model with experts
+  router_counts routed;  ///< of the last pass over packed sequences, with experts
   // Those of active_rows.hpp.
   std::vector<std::int32_t> active, counts;
   std::vector<segment_range> ranges;
@@ -177,7 +177,7 @@ class workspace {
 
   Device* device_;
   std::size_t logits_bytes_, used_ = 0, before_ = 0,
-                             most_ = 0;  // used of the last block, of those before it; the most of both
+                             most_ = 0;  // used in the last block and in earlier ones; peak
   std::vector<buffer<std::byte, Device>> blocks_;
   buffer<float, Device> cosine_, sine_;
   std::unique_ptr<workspace> vision_;

@@ -1,4 +1,4 @@
-// The forward pass before an optimizer step that a load-balancing loss needs.
+// Counts expert choices of an optimizer step for the load-balancing loss.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Adds the choices of every token of the sequences in every layer with experts. A load-balancing loss is one of all
-/// tokens of an optimizer step; with its counts known before the first backward, the gradient is a sum over tokens like
-/// any other, and its bits do not depend on the split into micro-batches, leaves and ranks. Where one micro-batch is
-/// the whole step, workspace::routed has them between forward and backward.
+/// Adds the choices of every token of the sequences in every layer with experts. The load-balancing loss is over all
+/// tokens of an optimizer step; with its counts known before the first backward, the gradient is a plain sum over
+/// tokens, and its bits do not depend on the split into micro-batches, leaves and ranks. If one micro-batch is the
+/// whole step, workspace::routed has the counts between forward and backward.
 template <class Device>
 void count_routes(const causal_lm<Device>& model, workspace<Device>& space, const input& sequences,
                   router_counts& counts) {

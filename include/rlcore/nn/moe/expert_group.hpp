@@ -1,4 +1,4 @@
-// The ranks among which the experts of a model are divided, and what they exchange during a pass.
+// Expert parallel group: the ranks that divide the experts, and their all-to-all.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@ class expert_group {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// gathered [size() * n] = the n numbers of every rank, one rank after the other.
+  /// gathered [size() * n] = the n numbers of every rank, in rank order.
   virtual void all_gather(std::span<const std::int64_t> local, std::span<std::int64_t> gathered) = 0;
-  /// Sends in_counts[r] values to rank r and receives out_counts[r] values from it, one after the other.
+  /// Sends in_counts[r] values to rank r and receives out_counts[r] values from it, in rank order.
   virtual void all_to_all(std::span<const float> in, std::span<const std::size_t> in_counts, std::span<float> out,
                           std::span<const std::size_t> out_counts) = 0;
 
@@ -40,7 +40,7 @@ class expert_group {
   std::vector<std::size_t> here, there, in_elements, out_elements;
 };
 
-/// `c` has to outlive it.
+/// `c` must outlive it.
 template <parallel::communicator C>
 class expert_group_of final : public expert_group {
  public:

@@ -1,4 +1,4 @@
-// Gradients of experts, one for each rank whose rows came to them.
+// Expert gradients per source rank.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// The gradient of an expert is a sum over rows in order, and ranks have different leaves of the gradient's tree: so
-/// the rank that computes an expert keeps the sum over the rows of each rank apart. What is summed for other ranks lies
-/// here: of rank s, layer after layer, expert after expert, the parameters of this rank's experts.
+/// An expert's gradient is a sum over rows in order, and ranks have different leaves of the gradient tree. The rank
+/// that computes an expert therefore keeps a separate sum per source rank. This class stores the sums for other ranks
+/// s: the parameters of this rank's experts, by layer and expert.
 template <class Device>
 class expert_sums {
  public:
-  /// Empty unless there is a group of several ranks; it has to outlive this.
+  /// Empty unless the group has several ranks; it must outlive this.
   template <class Model>
   expert_sums(const Model& model, expert_group* group) : device_(&model.device()), group_(group) {
     for (const block& b : model.blocks())
@@ -39,16 +39,16 @@ class expert_sums {
   }
 
   explicit operator bool() const noexcept { return group_ != nullptr; }
-  /// Of rank s; nullptr for this one, whose sums are among its own gradients.
+  /// The sums for rank s; nullptr for this rank, whose sums are in its own gradients.
   float* const* data() const noexcept { return group_ ? data_.data() : nullptr; }
-  /// Floats of one layer there.
+  /// The number of floats per layer.
   std::size_t layer_size() const noexcept { return layer_size(local_experts_); }
   void zero() {
     for (auto& b : buffers_) b.fill_zero();
   }
 
-  /// Every rank gets the gradients of all experts for its own rows, in their places in its `flat`, which has room for
-  /// all experts. All ranks together.
+  /// Sends every rank the gradients of all experts for its own rows, into its `flat`, which has memory for all experts.
+  /// A collective call.
   void collect(float* flat) {
     if (!group_ || !whole_) return;
     const auto ranks = static_cast<std::size_t>(group_->size()), self = static_cast<std::size_t>(group_->rank());
@@ -69,7 +69,7 @@ class expert_sums {
       group_->all_to_all(std::span<const float>(in), in_counts, std::span<float>(out), out_counts);
       at = 0;
       for (std::size_t r = 0; r < ranks; at += out_counts[r++])
-        if (out_counts[r] > 0) {  // experts of one rank are neighbours
+        if (out_counts[r] > 0) {  // experts of one rank are adjacent
           const slice theirs = group_->experts_of(static_cast<int>(r), layers_[l]->experts());
           device_->upload(flat + layers_[l]->each[static_cast<std::size_t>(theirs.begin)].gate_up.weight,
                           out.data() + at, out_counts[r] * sizeof(float));

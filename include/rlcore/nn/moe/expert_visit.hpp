@@ -1,4 +1,4 @@
-// One layer of an expert parallel pass: rows go to the experts of other ranks and come back.
+// Expert parallel layer: dispatch of rows to the experts of other ranks, and combine.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Slots are sorted by expert, and experts belong to ranks in order, so the rows for one rank are one piece. Rows
-/// arrive by source rank, then expert, then row, and go back into the same slots. Every product is over the rows of one
-/// expert and one source, in the order of a serial pass of the source. So all values, and the gradient of each source's
-/// leaf, have the bits of that serial pass.
+/// Slots are sorted by expert, and ranks hold consecutive experts, so the rows for one rank are contiguous. Rows arrive
+/// ordered by source rank, expert and row, and return to the same slots. Every product is over the rows of one expert
+/// and one source, in the order of a serial pass of the source. So all values, and the gradient of each source's leaf,
+/// have the bits of that serial pass.
 template <class Device>
 struct expert_visit {
   const pass<Device>& p;
@@ -26,8 +26,8 @@ struct expert_visit {
   std::span<const mlp> each;  ///< experts from number `first` on
   extent_t first, layer, hidden, width;
 
-  /// rows [slots, hidden]: inputs on entry, outputs of their experts on return. The workspace keeps what the backward
-  /// needs.
+  /// rows [slots, hidden]: inputs on entry, outputs of their experts on return. The workspace stores the activations
+  /// for the backward.
   void forward(float* rows) const {
     expert_group& g = *p.expert;
     Device& device = p.device;
@@ -54,8 +54,8 @@ struct expert_visit {
   }
 
   /// rows [slots, hidden]: the gradient of the layer's output for each slot on entry, of its input on return; factors
-  /// [2, slots]: the weights, then the gradients of the weights. `zero(m)` clears the gradient of an expert that got no
-  /// row from this rank.
+  /// [2, slots]: the weights, then the gradients of the weights. `zero(m)` clears the gradient of an expert without
+  /// rows of this rank.
   template <class Zero>
   void backward(float* rows, float* factors, Zero&& zero) const {
     expert_group& g = *p.expert;
@@ -93,7 +93,7 @@ struct expert_visit {
       device.swiglu_backward(gate_up, slope, gate_up, count, width);
       m.gate_up.backward(part, d, gate_up, v.x + at * hidden, count);
     });
-    if (std::ssize(each) == r.experts)  // those computed elsewhere: until their gradients come home
+    if (std::ssize(each) == r.experts)  // experts of other ranks, until their gradients arrive
       for (extent_t e = 0; e < r.experts; ++e)
         if (const slice local = own_experts(); e < local.begin || e >= local.end)
           zero(each[static_cast<std::size_t>(e)]);
@@ -107,7 +107,8 @@ struct expert_visit {
     const slice local = own_experts();
     return static_cast<std::size_t>((layer * local.size() + e - local.begin) * 3 * m.down.inputs * m.down.outputs);
   }
-  /// Sets g.there to the rows that go to each rank and g.here to the rows that come from it. Returns the sum of g.here.
+  /// Sets g.there to the number of rows sent to each rank and g.here to the number received from it. Returns the sum of
+  /// g.here.
   extent_t count_rows(expert_group& g, const visitors& v) const {
     const auto ranks = static_cast<std::size_t>(g.size()), n = static_cast<std::size_t>(r.experts);
     const slice local = own_experts();

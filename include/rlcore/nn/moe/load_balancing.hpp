@@ -1,4 +1,4 @@
-// The load-balancing loss of a mixture of experts over all tokens of an optimizer step.
+// Load-balancing loss of a mixture of experts over all tokens of an optimizer step.
 #pragma once
 
 #include <cmath>
@@ -13,20 +13,20 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// What the loss needs of every token and layer: integers, so that counts of micro-batches, leaves and ranks may be
-/// added in any order and give the same bits. Probabilities are in units of 2^-32.
+/// Routing counts for the loss. Integers, so that counts of micro-batches, leaves and ranks can be added in any order
+/// with the same bits. Probabilities are in units of 2^-32.
 struct router_counts {
-  /// [1 + 2 experts]: rows (tokens times layers with experts), how often each expert was chosen, the sums of p.
+  /// [1 + 2 experts]: rows (tokens times layers with experts), choices per expert, sums of p per expert.
   std::vector<std::int64_t> values;
 
   std::size_t experts() const noexcept { return values.size() / 2; }
   std::int64_t rows() const noexcept { return values.empty() ? 0 : values[0]; }
-  /// How many rows chose expert e.
+  /// The number of rows that chose expert e.
   std::int64_t chosen(std::size_t e) const { return values[1 + e]; }
   /// The sum over rows of expert e's probability.
   double probability(std::size_t e) const { return static_cast<double>(values[1 + experts() + e]) * 0x1p-32; }
 
-  /// Zeros for so many experts.
+  /// Zeros for this many experts.
   void reset(std::size_t of_experts) { values.assign(1 + 2 * of_experts, 0); }
   /// Adds the rows of one layer; a probability above 1 or NaN adds nothing.
   void add(const routing& r);

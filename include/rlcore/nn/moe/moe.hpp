@@ -1,4 +1,4 @@
-// A mixture of experts in place of the MLP (Shazeer et al. 2017; Qwen3-MoE).
+// Mixture of experts (MoE) layer (Shazeer et al. 2017; Qwen3-MoE).
 #pragma once
 
 #include <algorithm>
@@ -19,13 +19,13 @@ RLCORE_BEGIN
 namespace nn {
 
 /// y = sum over the chosen experts e of a row, by ascending e, of weight_e mlp_e(x); see routing for the choice. Each
-/// expert's product runs over its rows, sorted: what a row gives, and the order in which rows add to an expert's
-/// gradient, depends on no other row of the pass. With a pass of several ranks that divide the experts each rank
-/// computes those of its own (expert_visit.hpp).
+/// expert's product runs over its rows, sorted: a row's output, and the order in which rows add to an expert's
+/// gradient, do not depend on other rows of the pass. Under expert parallelism each rank computes its own experts
+/// (expert_visit.hpp).
 struct moe {
   linear router;
-  std::vector<mlp> each;                 ///< experts first_expert and following: all, or those of this rank
-  extent_t first_expert = 0, layer = 0;  ///< layer: its number among those with experts
+  std::vector<mlp> each;                 ///< experts from first_expert: all, or those of this rank
+  extent_t first_expert = 0, layer = 0;  ///< layer: index among layers with experts
   extent_t chosen = 0;
   bool renormalise = false;
 
@@ -49,8 +49,8 @@ struct moe {
     return a;
   }
 
-  /// y [tokens, hidden] from x [tokens, hidden]; p.routed, if there is one, counts the choices. Throws std::logic_error
-  /// if experts are missing and no group of ranks has them.
+  /// y [tokens, hidden] from x [tokens, hidden]; p.routed, if set, counts the choices. Throws std::logic_error if
+  /// experts are missing without an expert group.
   template <class Device>
   void forward(const pass<Device>& p, const moe_activations& a, float* y, const float* x) const {
     if (!p.expert && std::ssize(each) != experts())
@@ -84,7 +84,7 @@ struct moe {
     device.scatter_add_rows(y, a.rows, {rows, t}, n, h);
   }
 
-  /// dx from dy; dx may be x. Uses up the activations.
+  /// dx from dy; dx may alias x. Overwrites the activations.
   template <class Device>
   void backward(const pass<Device>& p, const moe_activations& a, float* dx, const float* dy, const float* x) const {
     Device& device = p.device;
@@ -150,7 +150,7 @@ struct moe {
       if (count > 0) each[e].gate_up.backward(p, a.rows + at * h, a.gate_up + first * 2 * w, a.rows + at * h, count);
     });
   }
-  /// f(expert, first slot, slots) of experts with slots.
+  /// Calls f(expert, first slot, slots) for experts with slots.
   template <class F>
   void for_experts(const routing& r, F&& f) const {
     for (std::size_t e = 0; e < each.size(); ++e)

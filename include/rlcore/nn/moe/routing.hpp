@@ -1,4 +1,4 @@
-// Which experts the rows of a pass go to, with what weights, and the gradient of that choice; all on the host.
+// MoE router: top-k expert choice, weights and their gradient; on the host.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,15 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Rows of all ranks of an expert parallel group at the experts of this one: counts [ranks, experts] of slots, and what
-/// the forward leaves for the backward of `rows` of them, device memory.
+/// Rows of all ranks of an expert parallel group at this rank's experts: slot counts [ranks, experts] and the saved
+/// activations of `rows` rows, device memory.
 struct visitors {
   std::vector<std::int64_t> counts;
   extent_t rows = 0;
   float *x = nullptr, *gate_up = nullptr, *activated = nullptr;
 };
 
-/// Of p = softmax(logits) over all experts in float32 the `chosen` most likely experts, equals by the lower id
+/// From p = softmax(logits) over all experts in float32, chooses the `chosen` most likely experts, ties by the lower id
 /// (`transformers` leaves their order to torch.topk); their weights are p, or with `renormalise` p over the sum of the
 /// chosen p. A slot is one row at one of its experts; slots are sorted by expert, then row, so the experts of one row
 /// are visited in the order of their ids.
@@ -41,7 +41,7 @@ struct routing {
 
   extent_t slots() const noexcept { return rows * chosen; }
 
-  /// Room for the logits of `count` rows, which go to `probability`.
+  /// Allocates `probability` for the logits of `count` rows.
   void resize(extent_t count, extent_t of_experts, extent_t choices) {
     rows = count, experts = of_experts, chosen = choices;
     probability.resize(static_cast<std::size_t>(rows * experts));
@@ -51,8 +51,8 @@ struct routing {
   /// The slots of expert e that belong to rows [first, first + count).
   std::pair<extent_t, extent_t> slots_of(extent_t e, extent_t first, extent_t count) const;
 
-  /// dlogits [count, experts] of rows [first, first + count) from dweight [rows, chosen] and, unless empty, what the
-  /// load-balancing loss adds to the gradient of every row's p, balance [experts].
+  /// dlogits [count, experts] of rows [first, first + count) from dweight [rows, chosen] and, unless empty, balance
+  /// [experts], the load-balancing gradient of every row's p.
   void backward(std::span<float> dlogits, std::span<const float> dweight, std::span<const float> balance,
                 extent_t first, extent_t count) const;
 
@@ -129,7 +129,7 @@ RLCORE_INLINE void routing::choose(extent_t t) {
   for (std::size_t e = 0; e < n; ++e) total += double{p[e] = elementary::exp(p[e] - top)};
   for (std::size_t e = 0; e < n; ++e) p[e] = static_cast<float>(double{p[e]} / total);
   std::size_t held = 0;
-  for (std::size_t e = 0; e < n; ++e) {  // the largest so far, in order; a later equal comes after
+  for (std::size_t e = 0; e < n; ++e) {  // insertion sort, ties in order
     if (held == k && !(p[e] > p[ids[k - 1]])) continue;
     std::size_t j = held < k ? held++ : k - 1;
     for (; j > 0 && p[e] > p[ids[j - 1]]; --j) ids[j] = ids[j - 1];

@@ -1,4 +1,4 @@
-// Context parallelism by collecting all keys and values.
+// Context parallelism by all-gather of keys and values.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace nn {
 template <class Device>
 class context_gather {
  public:
-  /// Takes device memory for the keys and values of all shared rows if the plan is gather_kv, otherwise none.
+  /// Allocates device memory for the keys and values of all shared rows if the plan is gather_kv.
   explicit context_gather(context_share<Device>& share) : c_(share) {
     if (c_.plan.kind() != parallel::context_kind::gather_kv) return;
     local_ = c_.space.template take<float>(c_.own_shared() * c_.kv_width());
@@ -27,8 +27,8 @@ class context_gather {
   }
   void begin_backward() { dkeys_ = c_.space.template take<float>(c_.all_shared * c_.kv_width()); }
 
-  /// Collects the keys and values of shared sequences, then attends with this rank's queries; reads a.qkv, writes
-  /// a.attended and a.statistics.
+  /// Gathers the keys and values of shared sequences, then computes attention of this rank's queries; reads a.qkv,
+  /// writes a.attended and a.statistics.
   void forward(const attention_activations& a) {
     collect(a.qkv);
     for (const int late : {0, 1}) segments(a.qkv, nullptr, late);
@@ -37,7 +37,7 @@ class context_gather {
     collected_ = {a.qkv, c_.begin, c_.end};
   }
 
-  /// dqkv from the gradient of a.attended. Collects the keys again unless they are still those of this layer.
+  /// dqkv from the gradient of a.attended. Gathers the keys again unless this layer's are still present.
   void backward(const attention_activations& a, const float* dattended, float* dqkv) {
     if (!(std::exchange(collected_, {}) == collection{a.qkv, c_.begin, c_.end})) collect(a.qkv);
     const extent_t w = c_.kv_width();

@@ -1,4 +1,4 @@
-// The ranks that share the tokens of a sequence, and what a device has to offer them.
+// Context parallel group, and its requirements on the device.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// A workspace with a context group makes passes over packed sequences (forward_backward, value_forward_backward,
+/// A workspace with a context group runs passes over packed sequences (forward_backward, value_forward_backward,
 /// log_probs, values) together with all ranks of the group. Every rank passes the same sequences and targets and gets
 /// the same results. Each rank's gradients of weights are its part of the sum over the ranks.
 struct context_group {

@@ -1,4 +1,4 @@
-// A pass over packed sequences that the ranks of a context group make together: attention is where they meet.
+// Context parallel pass over packed sequences; the ranks communicate in attention.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ RLCORE_BEGIN
 namespace nn {
 
 /// The lengths, the targets and their gradients determine the collectives. They are the same in all ranks, so a rank
-/// without rows takes part like every other.
+/// without rows takes part in all of them.
 template <class Device>
 class context_pass {
  public:
@@ -51,10 +51,10 @@ class context_pass {
   extent_t first_row() const noexcept { return share_.first_row; }
   extent_t rows() const noexcept { return share_.rows; }
 
-  /// x = the sum over the ranks, the same in all of them.
+  /// x = the all-reduced sum over the ranks.
   void sum(std::span<std::int64_t> x) { parallel::all_reduce_sum(parallel::ranked{}, ranks_, x); }
 
-  /// Takes the memory of backward(). Call it before the first backward(), while all sequences are selected.
+  /// Allocates the memory of backward(). Call it before the first backward(), while all sequences are selected.
   void begin_backward() {
     if (share_.plan.kind() == parallel::context_kind::gather_kv) gather_.begin_backward();
     if (share_.plan.kind() == parallel::context_kind::ulysses) ulysses_.begin_backward();

@@ -1,4 +1,4 @@
-// The rows of a packed batch that each rank of a context group works on.
+// Context parallel plan: the rows of a packed batch that each rank computes.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Positions [first, first + rows) of a sequence, which are rows `at` and following of the batch of `rank`.
+/// Positions [first, first + rows) of a sequence, stored from row `at` of the batch of `rank`.
 struct context_piece {
   std::size_t sequence = 0;
   extent_t first = 0, rows = 0, at = 0;
   int rank = 0;
 };
 
-/// A function of the lengths alone, hence the same in all ranks.
+/// Depends only on the lengths, hence the same in all ranks.
 ///
 /// gather_kv and ring keep a sequence whole on one rank while the work of the ranks differs by at most a tenth; else
 /// they cut the longest sequences. gather_kv cuts a sequence into 2 P chunks. Rank r has the chunks r and 2 P - 1 - r,
@@ -39,7 +39,7 @@ class context_plan {
   parallel::context_kind kind() const noexcept { return kind_; }
   int ranks() const noexcept { return ranks_; }
   std::size_t sequences() const noexcept { return shared_.size(); }
-  /// Is the sequence cut, so that several ranks work on it together?
+  /// Is the sequence split between several ranks?
   bool shared(std::size_t sequence) const { return shared_[sequence]; }
   /// The pieces of a rank, by sequence and position.
   std::span<const context_piece> pieces(int rank) const { return pieces_[static_cast<std::size_t>(rank)]; }

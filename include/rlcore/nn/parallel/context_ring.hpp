@@ -22,19 +22,19 @@ namespace nn {
 template <class Device>
 class context_ring {
  public:
-  /// Takes device memory for two sets of keys, values and gradients of the rank with most shared rows if the plan is a
-  /// ring, otherwise none.
+  /// Allocates device memory for two sets of keys, values and gradients of the rank with most shared rows if the plan
+  /// is a ring.
   explicit context_ring(context_share<Device>& share) : c_(share) {
     if (c_.plan.kind() != parallel::context_kind::ring) return;
-    for (float** room : {&here_, &next_}) {  // keys, values and their gradients of the rank that has most
+    for (float** room : {&here_, &next_}) {  // keys, values and gradients of the rank with most rows
       const extent_t n = 2 * c_.most_shared() * c_.kv_width();
       *room = c_.space.template take<float>(n);
       c_.device.fill_zero(*room, static_cast<std::size_t>(n) * sizeof(float));
     }
   }
 
-  /// Attends to this rank's own sequences, then to the runs of shared ones as they come by; reads a.qkv, writes
-  /// a.attended and a.statistics.
+  /// Computes attention of this rank's own sequences, then of the runs of shared ones as they arrive; reads a.qkv,
+  /// writes a.attended and a.statistics.
   void forward(const attention_activations& a) {
     if constexpr (partial_attention<Device>) {
       whole(a.qkv, nullptr);
@@ -55,7 +55,7 @@ class context_ring {
     }
   }
 
-  /// dqkv from the gradient of a.attended; the gradients of keys and values end at the rank of these keys.
+  /// dqkv from the gradient of a.attended; the gradients of keys and values end at the rank that owns the keys.
   void backward(const attention_activations& a, const float* dattended, float* dqkv) {
     if constexpr (partial_attention<Device>) {
       whole(a.qkv, dqkv);

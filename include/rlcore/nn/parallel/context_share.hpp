@@ -1,4 +1,4 @@
-// The state that all kinds of context parallelism share.
+// Shared state of all kinds of context parallelism.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct context_share {
   std::vector<extent_t> base;             ///< of a sequence: shared rows of sequences before it
   extent_t all_shared = 0;                ///< of all ranks
 
-  /// The state of plan `p` with all sequences selected; `s` has to have a context group.
+  /// The state of plan `p` with all sequences selected; `s` must have a context group.
   context_share(Device& d, workspace<Device>& s, const attention_shape& of, context_plan p)
       : device(d), space(s), shape(of), plan(std::move(p)), wire(d, *s.context.ranks) {
     select(0, plan.sequences());
@@ -43,7 +43,7 @@ struct context_share {
   extent_t kv_width() const { return 2 * shape.kv_heads * shape.head_dim; }
   extent_t width() const { return q_width() + kv_width(); }
 
-  /// Selects sequences [from, to): what follows is of these alone.
+  /// Selects sequences [from, to) for all later calls.
   void select(std::size_t from, std::size_t to) {
     begin = from, end = to;
     pieces = plan.pieces(wire.rank(), from, to);
@@ -62,7 +62,7 @@ struct context_share {
     for (std::size_t s = 0; s < plan.sequences(); ++s) base[s + 1] += base[s];
   }
 
-  /// Is the sequence of this piece cut between ranks?
+  /// Is the sequence of this piece split between ranks?
   bool shared(const context_piece& p) const { return plan.shared(p.sequence); }
   extent_t own_shared() const { return shared_rows[static_cast<std::size_t>(wire.rank())]; }
   extent_t most_shared() const { return *std::max_element(shared_rows.begin(), shared_rows.end()); }

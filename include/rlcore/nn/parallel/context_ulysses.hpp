@@ -1,4 +1,4 @@
-// Context parallelism by exchanging rows for heads.
+// Ulysses context parallelism: all-to-all between rows and heads.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Every rank computes attention of its heads over all rows, as one rank would: all bits are those of one rank.
+/// Every rank computes attention of its heads over all rows: bit-identical to one rank.
 template <class Device>
 class context_ulysses {
  public:
-  /// Takes device memory for this rank's heads over all rows if the plan is ulysses, otherwise none.
+  /// Allocates device memory for this rank's heads over all rows if the plan is ulysses.
   explicit context_ulysses(context_share<Device>& share) : c_(share), part_(share.shape) {
     if (c_.plan.kind() != parallel::context_kind::ulysses) return;
     const auto p = static_cast<extent_t>(c_.wire.size());
@@ -30,7 +30,7 @@ class context_ulysses {
     dqkv_ = c_.space.template take<float>(c_.all_shared * width());
   }
 
-  /// Exchanges rows for heads, attends, and exchanges back; reads a.qkv, writes a.attended and a.statistics.
+  /// All-to-all rows to heads, attention, all-to-all back; reads a.qkv, writes a.attended and a.statistics.
   void forward(const attention_activations& a) {
     to_heads(qkv_, a.qkv);
     segments();
@@ -41,8 +41,7 @@ class context_ulysses {
     exchanged_ = {a.qkv, c_.begin, c_.end};
   }
 
-  /// dqkv from the gradient of a.attended. Exchanges qkv and the results again unless they are still those of this
-  /// layer.
+  /// dqkv from the gradient of a.attended. Exchanges qkv and the results again unless this layer's are still present.
   void backward(const attention_activations& a, const float* dattended, float* dqkv) {
     if (!(exchanged_ == exchange{a.qkv, c_.begin, c_.end})) {
       to_heads(qkv_, a.qkv);
@@ -82,7 +81,7 @@ class context_ulysses {
   extent_t q_width() const { return part_.heads * part_.head_dim; }
   extent_t kv_width() const { return part_.kv_heads * part_.head_dim; }
   extent_t width() const { return q_width() + 2 * kv_width(); }
-  /// The selected sequences, whose rows lie one after the other.
+  /// The selected sequences; their rows are contiguous.
   void segments() {
     clear();
     for (std::size_t s = c_.begin; s < c_.end; ++s) {
@@ -94,12 +93,12 @@ class context_ulysses {
   }
   void clear() { c_.space.segments.clear(), c_.space.segment_gradients.clear(); }
 
-  /// f(this rank's rows as they go to or come from rank k, k); `columns` of them.
+  /// Calls f(this rank's rows as sent to or received from rank k, k), with `columns` columns.
   template <class F>
   void for_ranks(F&& f, extent_t columns) {
     for (extent_t k = 0; k < c_.wire.size() && c_.rows > 0; ++k) f(travelling_ + k * c_.rows * columns, k);
   }
-  /// f(column in qkv, column among those of rank k, number) for queries, keys and values.
+  /// Calls f(column in qkv, column among those of rank k, number) for queries, keys and values.
   template <class F>
   void for_projections(extent_t k, F&& f) {
     f(k * q_width(), 0, q_width());

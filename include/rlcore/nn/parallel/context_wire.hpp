@@ -13,26 +13,26 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// The collectives work in place where the host can read device memory, and through host memory elsewhere. Rank k has
-/// rows[k] rows of `width` floats.
+/// The collectives work in place if the host can read device memory, otherwise through host memory. Rank k has rows[k]
+/// rows of `width` floats.
 template <class Device>
 class context_wire {
  public:
-  /// Both have to outlive it.
+  /// Both must outlive it.
   context_wire(Device& device, parallel::any_communicator& ranks) : device_(device), ranks_(ranks) {}
 
   int rank() const { return ranks_.rank(); }
   int size() const { return ranks_.size(); }
 
-  /// out = the rows of all ranks, one after the other.
+  /// All-gather: out = the rows of all ranks in rank order.
   void all_gather(const float* in, float* out, std::span<const extent_t> rows, extent_t width) {
     count(counts_, rows, width);
     const std::size_t n = counts_[static_cast<std::size_t>(rank())], gathered = total(counts_);
     ranks_.all_gather_v(read(in, n), room(out, gathered), std::span<const std::size_t>(counts_));
     write(out, gathered);
   }
-  /// out = the sum over ranks, in their order, of this rank's rows of `in`, which has the rows of all ranks, one after
-  /// the other.
+  /// Reduce-scatter: out = the sum over ranks, in rank order, of this rank's rows of `in`, which has the rows of all
+  /// ranks.
   void reduce_scatter(const float* in, float* out, std::span<const extent_t> rows, extent_t width) {
     count(counts_, rows, width);
     const std::size_t n = counts_[static_cast<std::size_t>(rank())], gathered = total(counts_);
@@ -40,7 +40,7 @@ class context_wire {
                                  room(out, n), scratch_);
     write(out, n);
   }
-  /// Sends `local_rows` different rows to each rank and receives rows[k] from rank k, one after the other.
+  /// All-to-all: sends `local_rows` different rows to each rank and receives rows[k] from rank k, in rank order.
   void scatter(const float* in, extent_t local_rows, float* out, std::span<const extent_t> rows, extent_t width) {
     counts_.assign(rows.size(), static_cast<std::size_t>(local_rows * width));
     count(received_, rows, width);

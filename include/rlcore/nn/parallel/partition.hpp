@@ -1,4 +1,4 @@
-// The part of a model's parameters that one rank holds under tensor parallelism (Shoeybi et al. 2019, Megatron-LM).
+// Tensor parallel partition of a model's parameters (Shoeybi et al. 2019, Megatron-LM).
 #pragma once
 
 #include <algorithm>
@@ -41,12 +41,13 @@ constexpr slice vocabulary_part(std::int64_t vocabulary, std::int64_t part, std:
   return part_of(vocabulary, part, parts, vocabulary_unit);
 }
 
-/// local = the tokens of a part of the vocabulary but `except`, counted from its begin; places = their places in `ids`.
+/// local = the tokens in a part of the vocabulary except `except`, relative to its begin; places = their indices in
+/// `ids`.
 void choose_tokens(const slice& part, std::span<const std::int32_t> ids, std::vector<std::int32_t>& local,
                    std::vector<std::int32_t>& places, std::span<const std::int32_t> except = {});
 
-/// Throws config_error, in one line that names the key of config.json, unless the model can be split in this way.
-/// head_dim is set already.
+/// Throws config_error, in one line that names the key of config.json, unless the model can be split this way. head_dim
+/// must be set.
 void check_partition(const config& c, const partition& p);
 
 }  // namespace nn

@@ -1,4 +1,4 @@
-// The ranks that share every layer of a model, and what they exchange during a pass.
+// Tensor parallel group and its collectives.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace nn {
 class tensor_group {
  public:
   /// `sequence`: between the layers each rank keeps only its share of the rows of a training pass (sequence
-  /// parallelism, Korthikanti et al. 2022). It changes the memory and no bit.
+  /// parallelism, Korthikanti et al. 2022). It changes the memory, not the bits.
   explicit tensor_group(bool sequence) : sequence_(sequence) {}
   tensor_group(const tensor_group&) = delete;
   tensor_group& operator=(const tensor_group&) = delete;
@@ -27,11 +27,11 @@ class tensor_group {
   bool sequence() const noexcept { return sequence_; }
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// x = the sum over ranks of their x.
+  /// All-reduce: x = the sum over ranks of x.
   virtual void sum(std::span<float> x) = 0;
-  /// local = this rank's part of that sum; part r of x has counts[r] elements.
+  /// Reduce-scatter: local = this rank's part of the sum; part r of x has counts[r] elements.
   virtual void sum_parts(std::span<const float> x, std::span<const std::size_t> counts, std::span<float> local) = 0;
-  /// gathered = the counts[r] elements of every rank r, one after the other.
+  /// All-gather: gathered = the counts[r] elements of every rank r, in rank order.
   virtual void gather(std::span<const float> local, std::span<const std::size_t> counts, std::span<float> gathered) = 0;
   /// The same for equal numbers of states.
   virtual void gather(std::span<const log_prob_state> local, std::span<log_prob_state> gathered) = 0;
@@ -47,7 +47,7 @@ class tensor_group {
   bool sequence_;
 };
 
-/// `c` has to outlive it.
+/// `c` must outlive it.
 template <parallel::communicator C>
 class tensor_group_of final : public tensor_group {
  public:

@@ -1,4 +1,4 @@
-// A pass of several ranks: it completes the sums of a layer, and a rank keeps its rows between layers.
+// Tensor and sequence parallel pass: all-reduce, all-gather and reduce-scatter of a layer's rows.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Sequence parallelism. Between its layers a pass has `rows` rows on this rank. They begin at row `offset` of the rows
-/// that the rank has of the whole batch. Rank r has counts[r] rows. `whole` and `other` hold all rows, [tokens,
-/// hidden]; a layer may overwrite them.
+/// Sequence parallelism. Between its layers a pass has `rows` rows on this rank. They begin at row `offset` of the
+/// rank's rows of the whole batch. Rank r has counts[r] rows. `whole` and `other` hold all rows, [tokens, hidden]; a
+/// layer may overwrite them.
 struct row_share {
   std::vector<std::size_t> counts;
   extent_t rows = 0, offset = 0;
@@ -40,7 +40,7 @@ template <class Device>
 extent_t own_rows(const pass<Device>& p) {
   return p.share ? p.share->rows : p.tokens;
 }
-/// The number of the pass's first row among the rows that this rank keeps; `begin` is its number among all rows.
+/// The index of the pass's first row among this rank's rows; `begin` is its index among all rows.
 template <class Device>
 extent_t own_begin(const pass<Device>& p, extent_t begin) {
   return p.share ? p.share->offset : begin;
@@ -60,7 +60,7 @@ void on_host(Device& device, tensor_group& group, float* x, std::size_t n, F&& f
   }
 }
 
-/// x [n] = the sum over the ranks of the pass, in all of them; nothing in a serial pass.
+/// All-reduces x [n] over the ranks of the pass; does nothing in a serial pass.
 template <class Device>
 void sum_over_ranks(const pass<Device>& p, float* x, extent_t n) {
   if (p.tensor)
@@ -68,7 +68,7 @@ void sum_over_ranks(const pass<Device>& p, float* x, extent_t n) {
             [&](std::span<float> values) { p.tensor->sum(values); });
 }
 
-/// Elements of each rank where it has counts[r] rows of `width`.
+/// Elements per rank for counts[r] rows of `width`.
 inline std::span<const std::size_t> elements_of(tensor_group& group, const std::vector<std::size_t>& rows,
                                                 extent_t width) {
   group.elements.clear();
@@ -76,7 +76,7 @@ inline std::span<const std::size_t> elements_of(tensor_group& group, const std::
   return group.elements;
 }
 
-/// All rows of `local` [own_rows, width]: `local` itself, or `room` where ranks have shares of the rows.
+/// All-gathers `local` [own_rows, width]: returns `local` itself, or `room` under sequence parallelism.
 template <class Device>
 float* all_rows(const pass<Device>& p, float* local, float* room, extent_t width) {
   if (!p.share) return local;
@@ -94,12 +94,12 @@ float* all_rows(const pass<Device>& p, float* local, float* room, extent_t width
   }
   return room;
 }
-/// Where a layer writes its part of a sum for all rows: `local`, or `room` where ranks have shares of the rows.
+/// The output of a layer's partial sum for all rows: `local`, or `room` under sequence parallelism.
 template <class Device>
 float* partial_rows(const pass<Device>& p, float* local, float* room) {
   return p.share ? room : local;
 }
-/// Completes that sum: local [own_rows, width] = the rank's rows of the sum over ranks of what partial_rows() returned.
+/// Completes the sum: local [own_rows, width] = this rank's rows of the sum over ranks of partial_rows().
 template <class Device>
 void sum_rows_over_ranks(const pass<Device>& p, float* local, const float* room, extent_t width) {
   if (!p.share) return sum_over_ranks(p, local, p.tokens * width);
@@ -117,7 +117,7 @@ void sum_rows_over_ranks(const pass<Device>& p, float* local, const float* room,
   }
 }
 
-/// All ranks wrote the same rows to where partial_rows() said; this keeps the rows of this rank.
+/// All ranks wrote the same rows to partial_rows(); keeps only this rank's rows.
 template <class Device>
 void keep_own_rows(const pass<Device>& p, float* local, const float* room, extent_t width) {
   if (!p.share) return;
@@ -126,8 +126,8 @@ void keep_own_rows(const pass<Device>& p, float* local, const float* room, exten
   p.device.copy_rows(local, width, nullptr, room + static_cast<extent_t>(before) * width, width, own_rows(p), width);
 }
 
-/// As norm::backward for own rows [own_rows, width] with dx += ... . The weight's gradient is a sum over rows; it goes
-/// from rank to rank in the order of the rows, so that it has the bits of one rank.
+/// As norm::backward for own rows [own_rows, width] with dx += ... . The weight's gradient is a sum over rows; it is
+/// passed from rank to rank in row order, so that it is bit-identical to one rank.
 template <class Device>
 void backward_of_own_rows(const pass<Device>& p, const norm& n, float* dx, const float* dy, const float* x,
                           const float* rstd) {

@@ -1,4 +1,4 @@
-// Pictures among the tokens of a pass.
+// Image embeddings: inserts vision tower rows into the token embeddings.
 #pragma once
 
 #include <algorithm>
@@ -27,13 +27,13 @@ inline bool same_picture(const picture& a, const picture& b) noexcept {
           std::memcmp(a.patches.data(), b.patches.data(), a.patches.size_bytes()) == 0);
 }
 
-/// Pictures without those that are the same as an earlier one.
+/// Images without duplicates.
 struct distinct_pictures {
   std::vector<picture> pictures;
-  std::vector<std::int32_t> row;  ///< of each token of all pictures in order: its number among those of `pictures`
+  std::vector<std::int32_t> row;  ///< per image token in order: its row in `pictures`
 };
 
-/// Each picture of `all` once, in the order of their first places.
+/// Deduplicates the images of `all`, in order of first occurrence.
 inline distinct_pictures find_distinct(std::span<const picture> all, const vision_config& c) {
   distinct_pictures found;
   std::vector<std::int32_t> begin;  // of each picture's tokens
@@ -52,12 +52,12 @@ inline distinct_pictures find_distinct(std::span<const picture> all, const visio
   return found;
 }
 
-/// The tower's rows in the place of the embeddings of image tokens, and the way of their gradient back to the tower.
-/// Tensor parallel ranks all have the whole tower, and make the same rows and gradients. Context parallel ranks with an
-/// image token make the rows of all pictures; each adds the gradient of its own tokens.
+/// Replaces the embeddings of image tokens with tower rows, and routes their gradient back to the tower. Tensor
+/// parallel ranks all have the whole tower and compute the same rows and gradients. Context parallel ranks with an
+/// image token compute the rows of all images; each adds the gradient of its own tokens.
 ///
-/// A picture that several sequences show goes through the tower once, unless the tower is trained: its gradient is then
-/// a sum over all sequences in their order, which must not show which of them are in one pass.
+/// An image in several sequences is encoded once, unless the tower is trained: its gradient is then a sum over all
+/// sequences in order, which must not depend on the split into passes.
 template <class Device>
 class picture_rows {
  public:
@@ -92,7 +92,7 @@ class picture_rows {
   }
 
   /// From the gradient of x, of all rows of the pass, to the gradient of the tower's parameters in p.gradients, or of
-  /// its adapters. A pass without pictures, or with a frozen tower, leaves 0 where nothing else would write
+  /// its adapters. A pass without images, or with a frozen tower, writes 0 to gradients that are uninitialised
   /// (pass::first).
   void backward(const causal_lm<Device>& model, const pass<Device>& p, const float* dx) {
     const auto [begin, end] = model.tower_range();
@@ -104,7 +104,7 @@ class picture_rows {
     const auto h = static_cast<extent_t>(model.settings().hidden_size);
     const extent_t tokens = tower_->tokens();
     float *const slopes = p.space.template take<float>(tokens * h), *found = slopes;
-    if (p.context) {  // other tokens are other ranks'
+    if (p.context) {  // other ranks have the other tokens
       p.device.fill_zero(slopes, static_cast<std::size_t>(tokens * h) * sizeof(float));
       found = p.space.template take<float>(count_ * h);
     }

@@ -1,4 +1,4 @@
-// Positions and windows of image patches.
+// M-RoPE positions and attention windows of image patches.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// The sides of a picture in patches; multiples of spatial_merge_size.
+/// The size of an image in patches; multiples of spatial_merge_size.
 struct patch_grid {
   std::int64_t height = 0, width = 0;
   bool operator==(const patch_grid&) const = default;
@@ -35,7 +35,7 @@ struct window_order {
 /// after the other.
 window_order order_by_windows(std::span<const patch_grid> grids, const vision_config& c);
 
-/// Where a token stands: a word at (n, n, n); a piece of a picture at the time of the picture, its row and its column.
+/// The position of a token: (n, n, n) for text; (time of the image, row, column) for an image token.
 struct rope_position {
   std::int32_t time = 0, row = 0, column = 0;
   bool operator==(const rope_position&) const = default;
@@ -56,15 +56,15 @@ inline void append_angles(std::vector<float>& angles, std::span<const rope_posit
       angles.push_back(static_cast<float>(p.of(j, sections)) * inverse[j]);
 }
 
-/// Positions of a sequence. Token number `positions.size() + k`, a word, stands at positions.size() + k + delta.
+/// Positions of a sequence. Text token number `positions.size() + k` has position positions.size() + k + delta.
 struct rope_positions {
   std::vector<rope_position> positions;
   std::int32_t delta = 0;
 };
 
-/// Walks the tokens: a word stands one behind what came before. The tokens of a picture, a run of `image_token` as long
-/// as its grid has tokens, stand at (n, n + y, n + x) in raster order; what follows stands at n plus the longer side.
-/// Throws std::invalid_argument where runs and `grids` do not fit.
+/// Text tokens increment the position by one. The tokens of an image, a run of `image_token` with one token per grid
+/// cell, have positions (n, n + y, n + x) in raster order; the next token has n plus the longer side. Throws
+/// std::invalid_argument if runs and `grids` do not match.
 rope_positions make_rope_positions(std::span<const std::int32_t> tokens, std::int32_t image_token,
                                    std::span<const patch_grid> grids, std::int64_t merge = 2);
 

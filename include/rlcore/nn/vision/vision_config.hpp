@@ -1,4 +1,4 @@
-// What a vision tower is made of: the numbers of vision_config in config.json.
+// Vision tower configuration: vision_config of config.json.
 #pragma once
 
 #include <algorithm>
@@ -31,13 +31,13 @@ struct vision_config {
   std::int64_t head_dim() const noexcept { return hidden_size / num_heads; }
   /// Parameters of the tower with its merger.
   std::int64_t parameters() const noexcept;
-  /// Patches of this block attend to the whole picture, not only to their window.
+  /// Does this block use full attention over the image instead of windows?
   bool full(std::int64_t block) const noexcept {
     return std::find(fullatt_block_indexes.begin(), fullatt_block_indexes.end(), block) != fullatt_block_indexes.end();
   }
 };
 
-/// Throws config_error, naming the key of config.json, for numbers that do not fit together.
+/// Throws config_error, naming the key of config.json, for inconsistent numbers.
 void check_settings(const vision_config& c);
 
 }  // namespace nn

@@ -1,4 +1,4 @@
-// What a picture costs, beside the tokens of its sequence.
+// Compute and memory cost of images in the vision tower.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,11 @@ namespace nn {
 /// the language model's layers for one key of one query. `c` has a tower.
 double vision_cost(const config& c, const patch_grid& grid) noexcept;
 
-/// What a pass of the tower keeps until its end: for its backward all activations or, where blocks are computed again,
-/// their inputs; nothing, if there is no backward.
+/// What a tower pass keeps for its backward: nothing (no backward), block inputs (recompute), or all activations.
 enum class tower_keeps { activations, inputs, nothing };
 
-/// Values that a pass of the tower holds for pictures of so many tokens: patches, the inputs of blocks, what one block
-/// needs or all do, and the merger's.
+/// The number of values that a tower pass holds for images of this many tokens: patches, block inputs, activations of
+/// one or all blocks, and the merger's.
 double vision_values(const vision_config& v, double tokens, tower_keeps keeps) noexcept;
 
 }  // namespace nn

@@ -1,4 +1,4 @@
-// One forward pass of a vision tower, and its backward.
+// Vision tower forward and backward pass.
 #pragma once
 
 #include <algorithm>
@@ -19,9 +19,9 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// The tower's rows for some pictures. It uses the device memory of `space`, a workspace of its own, during its
-/// lifetime. `recompute` keeps only each block's input; not `differentiable`, and it keeps no block's: there is no
-/// backward then. A picture's rows depend on no other picture.
+/// The tower's rows of images. Uses the device memory of `space`, a separate workspace, during its lifetime.
+/// `recompute` keeps only each block's input; without `differentiable` it keeps nothing and has no backward. An image's
+/// rows do not depend on other images.
 template <class Device>
 class vision_pass {
  public:
@@ -56,14 +56,14 @@ class vision_pass {
   /// [tokens(), out_hidden_size], device memory; one picture after the other, each in raster order.
   const float* rows() const noexcept { return rows_; }
 
-  /// Says where the weights are from here on.
+  /// Sets the address of the weights.
   void move_weights(offset_pointer<const float> weights, packed_view packed) noexcept {
     pass_.weights = weights, pass_.packed = packed;
   }
 
-  /// Adds the gradient of the tower's parameters, given that of rows(), to `gradients`. With `first` the weights of
-  /// linear layers hold nothing yet. Where low-rank adapters are trained, `gradients` are null and `adapter` names
-  /// them. Throws std::logic_error unless the pass is differentiable.
+  /// Adds the gradient of the tower's parameters, given that of rows(), to `gradients`. With `first` the gradients of
+  /// linear weights are uninitialised. With LoRA `gradients` is null and `adapter` is set. Throws std::logic_error
+  /// unless the pass is differentiable.
   void backward(offset_pointer<float> gradients, bool first, const float* drows,
                 const adapter_pass* adapter = nullptr) {
     if (!differentiable_) throw std::logic_error("rlcore: vision_pass: backward of a pass that kept nothing for it");

@@ -1,4 +1,4 @@
-// The vision tower of Qwen2.5-VL: patches -> blocks with window or full attention -> one row for each token.
+// Qwen2.5-VL vision tower: patches -> blocks with window or full attention -> one row per token.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Where the tower's parameters are among the model's. Merger: norm, the patches of a token side by side, a linear
+/// The layout of the tower's parameters in the model. Merger: norm, the patches of a token side by side, a linear
 /// layer, GELU, a linear layer to the width of the language model.
 struct vision_tower {
   vision_config settings;
@@ -60,13 +60,13 @@ struct vision_tower {
     merger_output = layer("visual.merger.mlp.2", c.out_hidden_size, wide);
   }
 
-  /// f(linear) of those that can have low-rank adapters: all but patch_embed, which is a convolution.
+  /// Calls f(linear) for the layers that support LoRA: all but patch_embed, which is a convolution.
   template <class F>
   void for_adaptable(F&& f) const {
     for (const block& b : blocks) b.for_linears(f);
     if (!blocks.empty()) f(merger_input), f(merger_output);
   }
-  /// f(linear) of all of them, in the order of their weights.
+  /// Calls f(linear) for all linear layers, in the order of their weights.
   template <class F>
   void for_linears(F&& f) {
     f(patch_embed);

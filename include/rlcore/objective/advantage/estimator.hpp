@@ -1,4 +1,4 @@
-// What an advantage estimator reads and declares.
+// Protocol of advantage estimators: their extra inputs and declarations.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-/// Inputs that somebody has to make before the advantages: an estimator declares them as pieces declare fields,
-/// `static constexpr advantage_input reads = advantage_input::values;`, and a training loop provides what is declared.
+/// Extra inputs of an advantage estimator, which declares them as pieces declare fields,
+/// `static constexpr advantage_input reads = advantage_input::values;`, and the training loop provides them.
 enum class advantage_input : std::uint8_t {
   none = 0,
   values = 1,             ///< of a critic, one per token
@@ -62,18 +62,18 @@ concept response_estimator = !token_estimator<Estimator> && !requires {
 /// How returns pass a masked slot (a tool's or user's token between two turns of the policy). Its reward and value are
 /// never read whatever the policy, and its own advantage and return are 0.
 enum class turn_policy : std::uint8_t {
-  skip,      ///< as if it were not there: rewards of later turns arrive undiscounted by it (verl, newest)
+  skip,      ///< as if it did not exist: it does not discount rewards of later turns (verl, newest)
   discount,  ///< a step with reward 0 into a state of value 0, discounted like every step (OpenRLHF)
-  reset,     ///< the end of an episode: nothing of later turns arrives (verl's reinforce_plus_plus through 0.8.0)
+  reset,     ///< the end of an episode: later turns contribute nothing (verl's reinforce_plus_plus through 0.8.0)
 };
 
-/// What a group with a single scored row gets: there is nothing to compare with.
+/// The advantage of a group with a single scored row.
 ///
-/// One rule for the defaults: an estimator follows the system whose formula its other defaults are, and where systems
-/// differ or none has it, zero. So `reward` is the default of group_relative, gpg, opo and reinforce_plus_plus_baseline
-/// (verl's grpo, gpg, opo, reinforce_plus_plus_baseline), and `zero` that of rloo (verl's rloo_vectorized, TRL; verl's
-/// rloo gives the reward), group_mean_batch_std and gdpo (TRL) and group_median (no system). pass_at_k has no such
-/// setting: without a second answer there is no difference, 0. Named algorithms set it as their system does.
+/// Default: that of the system whose formula the estimator's other defaults follow; where systems differ or none has
+/// it, zero. So `reward` is the default of group_relative, gpg, opo and reinforce_plus_plus_baseline (verl's grpo, gpg,
+/// opo, reinforce_plus_plus_baseline), and `zero` that of rloo (verl's rloo_vectorized, TRL; verl's rloo gives the
+/// reward), group_mean_batch_std and gdpo (TRL) and group_median (no system). pass_at_k has no such setting: without a
+/// second answer the difference is 0. Named algorithms set it as their system does.
 enum class singleton_group : std::uint8_t {
   zero,    ///< advantage 0: no signal
   reward,  ///< mean 0 and deviation 1 are assumed, so the advantage is the reward itself (verl's grpo)

@@ -19,9 +19,8 @@ RLCORE_ALGORITHM_BEGIN
 /// OpenRLHF's. The defaults of gamma and lambda are verl's and OpenRLHF's; TRL's PPO has lambda = 0.95.
 ///
 /// rewards, values, advantages and returns are [rows, tokens], of float or double and any strides; the recursion is in
-/// double. Masked slots are not read and get 0; rows that nobody scored have to be masked (filter/rows.hpp),
-/// or they count as rows of reward 0. Nothing is normalised: see `whitening`. Throws std::invalid_argument for other
-/// shapes.
+/// double. Masked slots are not read and get 0; unscored rows must be masked (filter/rows.hpp), or they count as rows
+/// of reward 0. Nothing is normalised: see `whitening`. Throws std::invalid_argument for other shapes.
 struct gae {
   static constexpr advantage_input reads = advantage_input::values;
   double gamma = 1.0, lambda = 1.0;
@@ -33,7 +32,7 @@ struct gae {
     check_setting("gae", "lambda", lambda, setting::fraction);
   }
 
-  /// Writes A and A + V; `exec` shares out the rows.
+  /// Writes A and A + V; `exec` distributes the rows.
   template <executor Executor, class Rewards, class Values, class Advantages, class Returns>
   RLCORE_FN void operator()(const Executor& exec, const Rewards& rewards, const Values& values, const token_mask& mask,
                             Advantages&& advantages, Returns&& returns) const {
@@ -104,7 +103,7 @@ struct discounted_return {
   double gamma = 1.0;
   turn_policy turns = turn_policy::skip;
 
-  /// Writes G to `returns`; `exec` shares out the rows.
+  /// Writes G to `returns`; `exec` distributes the rows.
   template <executor Executor, class Rewards, class Returns>
   RLCORE_FN void operator()(const Executor& exec, const Rewards& rewards, const token_mask& mask,
                             Returns&& returns) const {

@@ -1,4 +1,4 @@
-// Several rewards, each normalised in its group before they are added.
+// GDPO (Liu et al. 2026): several rewards, each normalised in its group before they are added.
 #pragma once
 
 #include <cmath>
@@ -15,11 +15,11 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 /// A = normalised sum_k w_k A_k, A_k the group_relative advantage of reward k alone: GDPO (Liu et al. 2026). A reward
-/// with large variance no longer drowns the others.
+/// with large variance no longer dominates the sum.
 ///
 /// The last step is over rows (TRL's normalize_then_sum, the defaults) or, with lengths, over tokens (verl: .each = {},
-/// .last = {whitening{}}). A NaN reward was not given: it is left out of its own statistics and of the sum; if a reward
-/// was given to one row of a group alone, it adds nothing there. A row without any reward is unscored and gets 0.
+/// .last = {whitening{}}). A NaN reward was not given: it is left out of its own statistics and of the sum; a reward
+/// given to only one row of a group adds nothing. A row without any reward is unscored and gets 0.
 struct gdpo {
   group_relative each{.epsilon = 1e-4, .singleton = singleton_group::zero};
   row_normalization last{};

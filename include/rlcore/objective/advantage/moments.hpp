@@ -1,4 +1,4 @@
-// Mean and variance in two passes, joinable over micro-batches and ranks without a trace in the bits.
+// Mean and variance in two passes, merged over micro-batches and ranks with bit-identical results.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,10 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-/// What the first pass finds: count, sum, and whether all values are the same. Parts may be joined with += in any
-/// order.
+/// Result of the first pass: count, sum, and whether all values are the same. Parts may be joined with += in any order.
 class moment_sums {
  public:
-  /// `count` values with this sum, one of which is `value`; `same` if all of them are.
+  /// `count` values with this sum; `value` is one of them, and `same` says that all are equal.
   void add(std::int64_t count, double sum, double value, bool same) noexcept {
     if (count == 0) return;
     same_ = same && (count_ == 0 || (same_ && value_ == value));
@@ -20,7 +19,7 @@ class moment_sums {
     count_ += count;
     sum_.add(sum);
   }
-  /// Joins what another part of the values gave.
+  /// Joins the result of another part of the values.
   moment_sums& operator+=(const moment_sums& other) noexcept {
     if (other.count_ == 0) return *this;
     same_ = other.same_ && (count_ == 0 || (same_ && value_ == other.value_));
@@ -33,7 +32,7 @@ class moment_sums {
   std::int64_t count() const noexcept { return count_; }
   /// Whether all values are the same: decided by comparing them. False if one is not a number.
   bool flat() const noexcept { return same_; }
-  /// 0 if there is no value; exactly the common value if they are all the same.
+  /// 0 without values; exactly the common value if they are all the same.
   double mean() const noexcept {
     return count_ == 0 ? 0.0 : same_ ? value_ : sum_.value() / static_cast<double>(count_);
   }
@@ -45,11 +44,11 @@ class moment_sums {
   bool same_ = false;
 };
 
-/// What the second pass finds: the sum of (x - mean)^2. Parts may be joined with += in any order.
+/// Result of the second pass: the sum of (x - mean)^2. Parts may be joined with += in any order.
 struct squared_deviations {
   exact_sum sum;
 
-  /// Joins what another part of the values gave.
+  /// Joins the result of another part of the values.
   squared_deviations& operator+=(const squared_deviations& other) noexcept {
     sum += other.sum;
     return *this;

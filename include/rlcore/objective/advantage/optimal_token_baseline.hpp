@@ -1,4 +1,4 @@
-// The baseline of least variance, per token and per prompt.
+// Optimal token baseline: the baseline of least variance, per token and per prompt.
 #pragma once
 
 #include <algorithm>
@@ -32,10 +32,10 @@ enum class token_alignment : std::uint8_t {
 
 /// A_t = G_t - B_t, G_t the rewards from t on. With w_t = 1 - 2 p_t + sum p^2 (the squared norm of the score by the
 /// logits, p_t = exp(old_logp), sum p^2 over the vocabulary) times weight^2, and W_t = w_1 + ... + w_t along a row, the
-/// baseline of a group at t is B_t = sum_j G_jt W_jt / (sum_j W_jt + epsilon) over the rows that are live there (verl's
+/// baseline of a group at t is B_t = sum_j G_jt W_jt / (sum_j W_jt + epsilon) over the rows that are live at t (verl's
 /// optimal_token_baseline; after Weaver and Tao 2001).
 ///
-/// `zero_tail`: where a row is longer than all others of its group, nothing is left to compare with and B = 0. As in
+/// `zero_tail`: where a row is longer than all others of its group, it has no row to compare with and B = 0. As in
 /// verl, lengths are numbers of live tokens, also where `position` counts slots: with n in the second-longest row, the
 /// longest has B = 0 from slot n on, whatever is masked before. A group with one scored row gets G, or 0. Where all G
 /// of a position are equal, A = 0 exactly. A row with a NaN among its live rewards is unscored: left out, and 0. Masked

@@ -1,4 +1,4 @@
-// Resampling of the batch by reward.
+// PF-PPO: resampling of the batch by reward.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +22,11 @@ enum class pf_ppo_weight : std::uint8_t {
   max_random,  ///< 0.4 for the rows with the highest reward, 0.1 for all others
 };
 
-/// Draws as many rows as there are, with replacement and with probabilities proportional to their weight + 1e-8: policy
-/// filtration of PPO (Zhang and Huang 2024; verl's use_pf_ppo, after the advantages are computed).
+/// Draws as many rows as the batch has, with replacement and with probabilities proportional to their weight + 1e-8:
+/// policy filtration of PPO (Zhang and Huang 2024; verl's use_pf_ppo, after the advantages are computed).
 ///
 /// Draw k is a function of the key and k alone. A NaN reward (unscored row) has weight 0 and is never drawn. Throws
-/// std::invalid_argument if there are rows, but none of them is scored.
+/// std::invalid_argument if the batch has rows, but none of them is scored.
 struct pf_ppo {
   pf_ppo_weight kind = pf_ppo_weight::power;
   double exponent = 2.0;

@@ -74,7 +74,7 @@ struct prime {
     const auto live = [&](std::size_t i, extent_t t) {
       return token_block::live_bits(mask, static_cast<extent_t>(i), t, 1) != 0;
     };
-    // A row without tokens is made unscored: it takes part in nothing.
+    // A row without tokens counts as unscored.
     scratch_vector<double> scored = outcome, mean(outcome.size(), 0.0);
     scratch_vector<extent_t> last(outcome.size(), -1);
     for (std::size_t i = 0; i < outcome.size(); ++i) {
@@ -88,7 +88,7 @@ struct prime {
     }
     scratch_vector<double> shaped(static_cast<std::size_t>(rows * tokens), 0.0);
     scratch_vector<std::uint8_t> compared(shaped.size(),
-                                          0);  // live tokens of rows that have somebody to be compared with
+                                          0);  // live tokens of rows with another row to compare with
     const matrix_view<double> r(shaped.data(), {rows, tokens});
     detail::each_scored_group(
         scored, detail::group_rows(rows, groups),
@@ -137,9 +137,9 @@ enum class best_of_n_weight : std::uint8_t {
   outcome,  ///< n P(target_j <= target_i)^(n-1), the value is the sum
 };
 
-/// -log sigmoid(+-(q_i - m_i)), q = beta score, m_i the mean of q over the rows of the group with the other outcome:
+/// -log sigmoid(+-(q_i - m_i)), q = beta score, m_i the mean of q over the rows of the group with the opposite outcome:
 /// for a correct row (target > 0, sign +) those with a smaller target, for a wrong one (sign -) those with a larger; 0
-/// if there is none. A batch link, PRIME's "detach DPO": no gradient passes through m_i.
+/// if no such row exists. A batch link, PRIME's "detach DPO": no gradient passes through m_i.
 ///
 /// slope by score i: -+beta sigmoid(-+(q_i - m_i)), times the weight. Groups are `group_size` consecutive rows; throws
 /// std::invalid_argument if the rows do not divide. Written with softplus: it does not overflow where log(sigmoid)

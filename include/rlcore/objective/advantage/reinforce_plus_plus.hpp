@@ -18,9 +18,8 @@ RLCORE_ALGORITHM_BEGIN
 /// batch, never over a group. Defaults are verl's; OpenRLHF's reinforce has .turns = turn_policy::discount and
 /// .whiten = {.guard = variance_guard::floor, .sample_variance = false}.
 ///
-/// Shapes and masked slots: see discounted_return and whitening. Rows that nobody scored have to be masked before
-/// (filter/rows.hpp): their tokens would move the mean of all others. `returns`, if given, are those before
-/// whitening.
+/// Shapes and masked slots: see discounted_return and whitening. Unscored rows must be masked before (filter/rows.hpp):
+/// their tokens would move the mean of all others. `returns`, if given, are those before whitening.
 struct reinforce_plus_plus {
   double gamma = 1.0;
   turn_policy turns = turn_policy::skip;
@@ -28,7 +27,7 @@ struct reinforce_plus_plus {
 
   constexpr void check_settings() const { check_setting("reinforce_plus_plus", "gamma", gamma, setting::fraction); }
 
-  /// Writes the returns and the whitened advantages; `exec` shares out the rows.
+  /// Writes the returns and the whitened advantages; `exec` distributes the rows.
   template <executor Executor, class Rewards, class Advantages, class Returns>
   RLCORE_FN void operator()(const Executor& exec, const Rewards& rewards, const token_mask& mask,
                             Advantages&& advantages, Returns&& returns) const {

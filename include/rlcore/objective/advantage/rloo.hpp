@@ -1,4 +1,4 @@
-// Rewards less a baseline: RLOO, ReMax, OPO, GPG.
+// RLOO, ReMax, OPO, GPG: rewards minus a baseline.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ RLCORE_ALGORITHM_BEGIN
 /// A = R - mean of the other rewards of the group = n / (n - 1) (R - mean): REINFORCE leave-one-out (Ahmadian et al.
 /// 2024). Equal rewards give exactly 0, a NaN reward (unscored row) is left out and gets 0.
 ///
-/// A single scored row gets 0 by default, as in verl's rloo_vectorized and in TRL; verl's rloo and nobody else gives it
-/// its reward. TRL's normalize_advantages is row_normalization after this.
+/// A single scored row gets 0 by default, as in verl's rloo_vectorized and in TRL; only verl's rloo gives it its
+/// reward. TRL's normalize_advantages is row_normalization after this.
 struct rloo {
   singleton_group singleton = singleton_group::zero;
 
@@ -46,7 +46,7 @@ struct rloo {
 /// 2024). Nothing is normalised.
 ///
 /// rewards and advantages (which may be the same) are [rows, tokens], baselines has one value per row. Masked slots are
-/// not read and get 0; so have rows to be that nobody scored (filter/rows.hpp), or they get -baseline. Throws
+/// not read and get 0; unscored rows must be masked (filter/rows.hpp), or they get -baseline. Throws
 /// std::invalid_argument for other shapes.
 struct remax {
   static constexpr advantage_input reads = advantage_input::greedy_scores;
@@ -89,7 +89,7 @@ struct opo {
   }
 
   /// A single group: `row` says which rows its scored rewards belong to, `length` has the tokens of every row of the
-  /// batch. `advantage` holds zeros before the call and keeps them where the rewards are equal or there are no tokens.
+  /// batch. `advantage` holds zeros before the call and keeps them if the rewards are equal or the group has no tokens.
   void one_group(std::span<const double> reward, std::span<const std::size_t> row, std::span<const double> length,
                  std::span<double> advantage) const {
     if (reward.size() == 1) {

@@ -1,4 +1,4 @@
-// One answer per prompt, compared with what earlier answers earned.
+// SPO (Xu and Ding 2025): one answer per prompt, with earlier answers' rewards as baseline.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-/// How far the policy has moved on a prompt since it was last answered -> which share of the past still counts:
+/// The share of the past that still counts, by how far the policy has moved on a prompt since its last answer:
 /// 2^(-distance / half_life), limited to [least, most]. `distance` is the mean of |old logp - new logp| over the
 /// tokens. Throws std::invalid_argument unless half_life > 0 and least <= most.
 struct spo_forgetting {
@@ -56,7 +56,7 @@ struct beta_tracker {
 };
 
 /// A = (x - mean x) / (std x + epsilon) over the batch, x = R - baseline, the mean of the prompt's beta_tracker before
-/// its update (SPO). There are no groups. A NaN reward (unscored row) is left out and gets 0; equal x give exactly 0.
+/// its update (SPO). Without groups. A NaN reward (unscored row) is left out and gets 0; equal x give exactly 0.
 struct spo {
   row_normalization last{{.epsilon = 1e-8, .guard = variance_guard::add_to_deviation}};
 

@@ -1,4 +1,4 @@
-// A teacher's opinion of every token as its reward.
+// Advantages from a teacher's log-probs: MiniLLM, on-policy distillation.
 #pragma once
 
 #include <limits>

@@ -1,4 +1,4 @@
-// Rewards of tokens: the score at the end, less a KL penalty, clipped.
+// Token rewards: the score at the last token, minus a KL penalty; reward clipping.
 #pragma once
 
 #include <cmath>
@@ -76,7 +76,7 @@ struct token_rewards {
 };
 
 /// The reward of every row: the sum over its live tokens, in double. Estimators with one reward per row are given this;
-/// what stands in masked slots never counts.
+/// masked slots never count.
 template <class Rewards, class Totals>
 void row_totals(const Rewards& rewards_per_token, const token_mask& mask, Totals&& totals) {
   const auto reward = as_view<2>(rewards_per_token);
@@ -91,7 +91,7 @@ void row_totals(const Rewards& rewards_per_token, const token_mask& mask, Totals
   }
 }
 
-/// What the KL penalty did to one response.
+/// Reward and KL of one response.
 struct shaped_reward {
   double reward = 0;  ///< sum of the token rewards: score - coefficient * kl
   double kl = 0;      ///< sum of the estimator over the tokens
@@ -141,9 +141,8 @@ struct kl_in_reward {
   }
 };
 
-/// min(max(R, low), high) in place; NaN (an unscored row) stays. Where it stands relative to an estimator matters:
-/// TRL's RLOO clips before the baseline, OpenRLHF after the group normalisation, with a default of (-10, 10). See
-/// in_order.
+/// min(max(R, low), high) in place; NaN (an unscored row) stays. Its place relative to an estimator matters: TRL's RLOO
+/// clips before the baseline, OpenRLHF after the group normalisation, with a default of (-10, 10). See in_order.
 struct reward_clip {
   double low = -10, high = 10;
 

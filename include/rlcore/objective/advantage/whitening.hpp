@@ -15,7 +15,7 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-/// Applies its stages one after the other to one number per row:
+/// Applies its stages in order to one number per row:
 ///   in_order(reward_clip{-1, 1}, rloo{})           // TRL's RLOO: clip, then compare
 ///   in_order(group_relative{}, reward_clip{})      // OpenRLHF: the normalised reward is clipped
 ///   in_order(rloo{}, row_normalization{})          // TRL's normalize_advantages
@@ -77,7 +77,7 @@ struct in_order {
   }
 };
 
-/// How a small variance is kept from the denominator.
+/// How epsilon guards the denominator.
 enum class variance_guard : std::uint8_t {
   add,               ///< sqrt(variance + epsilon): verl, TRL's PPO
   floor,             ///< sqrt(max(variance, epsilon)): OpenRLHF
@@ -87,9 +87,9 @@ enum class variance_guard : std::uint8_t {
 /// (x - mean) / denominator over the live tokens of the whole batch. Defaults are verl's masked_whiten.
 ///
 /// x and the output (which may be x itself) are [rows, tokens] of float or double and any strides; statistics are
-/// two-pass and in double. Masked slots are not read and get exactly 0. If all live values are the same, so also if
-/// there is only one, they become exactly 0 (with centre = false: they stay), and no live value at all is no error. A
-/// live NaN or infinity makes everything NaN. No bit depends on threads, strides or the split into parts.
+/// two-pass and in double. Masked slots are not read and get exactly 0. If all live values are the same (or only one is
+/// live), they become exactly 0 (with centre = false: they stay); a batch without live values is no error. A live NaN
+/// or infinity makes everything NaN. No bit depends on threads, strides or the split into parts.
 ///
 /// One call does it all; over ranks, join the statistics between the passes:
 ///   moment_sums s = w.sums(x, mask);                          // += the other ranks'
@@ -100,11 +100,11 @@ struct whitening {
   variance_guard guard = variance_guard::add;
   bool sample_variance = true;  ///< divide by n - 1 (verl, TRL), false: by n (OpenRLHF)
   bool centre = true;           ///< false: the mean is added back at the end (TRL's whiten_rewards)
-  bool scale = true;            ///< false: only the mean is taken away (OpenRLHF's no_std_norm)
+  bool scale = true;            ///< false: only subtract the mean (OpenRLHF's no_std_norm)
 
   constexpr void check_settings() const { check_setting("whitening", "epsilon", epsilon, setting::coefficient); }
 
-  /// All of it in one call; `exec` shares out the rows.
+  /// All of it in one call; `exec` distributes the rows.
   template <executor Executor, class Values, class Out>
   RLCORE_FN void operator()(const Executor& exec, const Values& values, const token_mask& mask, Out&& out) const {
     whitening_loop::all_passes(exec, *this, as_view<2>(values), mask, as_view<2>(out));
@@ -126,14 +126,14 @@ struct whitening {
   RLCORE_FN squared_deviations deviations(const Values& values, const token_mask& mask, double mean) const {
     return whitening_loop::squares(serial{}, as_view<2>(values), live_of(as_view<2>(values), mask), mean);
   }
-  /// The third pass: writes the live values as map() sends them, and 0 to masked slots.
+  /// The third pass: writes map() of the live values, and 0 to masked slots.
   template <class Values, class Out>
   RLCORE_FN void apply(const Values& values, const token_mask& mask, const affine& mapping, Out&& out) const {
     whitening_loop::transform(serial{}, as_view<2>(values), live_of(as_view<2>(values), mask), mapping,
                               as_view<2>(out));
   }
 
-  /// What happens to every value, given the statistics of all of them.
+  /// The affine map of every value, given the statistics of all.
   affine map(const moment_sums& s, const squared_deviations& d) const noexcept {
     affine mapping{s.mean(), 1.0, centre ? 0.0 : s.mean()};
     if (!scale || s.count() < 2 || s.flat()) return mapping;
@@ -142,7 +142,7 @@ struct whitening {
     return mapping;
   }
 
-  /// What x - mean is divided by at this variance, as `guard` says. NaN stays NaN.
+  /// The denominator of x - mean at this variance, as `guard` says. NaN stays NaN.
   double denominator(double variance) const noexcept {
     if (guard == variance_guard::add_to_deviation) return std::sqrt(variance) + epsilon;
     if (guard == variance_guard::add) return std::sqrt(variance + epsilon);

@@ -1,4 +1,4 @@
-// An algorithm is an advantage, an objective and an aggregation; and how parts of one are replaced.
+// Algorithm: an advantage, an objective and an aggregation, and functions that replace one of them.
 #pragma once
 
 #include <type_traits>
@@ -21,7 +21,7 @@ struct no_advantage {};
 
 namespace detail {
 
-/// A piece that compares the policy with the reference is a KL in the loss.
+/// A piece that compares the policy with the reference counts as a KL in the loss.
 template <class Objective, std::size_t... Index>
 constexpr bool has_kl(std::index_sequence<Index...>) noexcept {
   return (contains(piece_type<Index, Objective>::reads, field::ref_logp) || ...);
@@ -50,8 +50,8 @@ struct on_penalised_rewards : Advantage {
   constexpr on_penalised_rewards(Advantage a, Penalty p) : Advantage(a), penalty(p) {}
 };
 
-/// What the functions grpo(), ppo(), dpo(), ... return. The three parts are independent objects, to be taken apart and
-/// put together: algorithm{rloo{}, grpo().objective, token_mean{}} is an algorithm like any other.
+/// Return type of grpo(), ppo(), dpo(), .... The three parts are independent objects and can be recombined:
+/// algorithm{rloo{}, grpo().objective, token_mean{}}.
 template <class Advantage, class Objective, class Aggregation>
 struct algorithm {
   static_assert(!(detail::kl_in_reward_of<Advantage> && detail::kl_in_loss<Objective>),
@@ -60,7 +60,7 @@ struct algorithm {
   [[no_unique_address]] Objective objective;
   [[no_unique_address]] Aggregation aggregation;
 
-  /// Throws std::invalid_argument that names a setting which makes no sense.
+  /// Throws std::invalid_argument with the name of an invalid setting.
   constexpr algorithm(Advantage a, Objective o, Aggregation g) : advantage(a), objective(o), aggregation(g) {
     detail::check_part(advantage), detail::check_part(objective), detail::check_part(aggregation);
   }
@@ -103,7 +103,7 @@ constexpr auto with_aggregation(const algorithm<Advantage, Objective, Old>& a, A
 }
 
 namespace detail {
-/// Whether the objective is made of token pieces, to which others can be added.
+/// Whether the objective is made of token pieces, so that pieces can be added.
 template <class Objective>
 inline constexpr bool of_tokens = composite_piece<Objective> || token_piece<Objective>;
 }  // namespace detail
@@ -156,8 +156,8 @@ constexpr auto change_policy(const sum<First, Rest...>& s, F f) {
 }
 }  // namespace detail
 
-/// The policy piece (the first) times field::weight, as an off-policy correction wants it; KL and entropy are not
-/// weighted (verl's and TRL's order).
+/// The policy piece (the first) times field::weight, for off-policy correction; KL and entropy are not weighted (verl's
+/// and TRL's order).
 template <class Advantage, class Objective, class Aggregation>
 constexpr auto with_weight(const algorithm<Advantage, Objective, Aggregation>& a) {
   static_assert(

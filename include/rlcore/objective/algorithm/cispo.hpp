@@ -1,4 +1,4 @@
-// Clips that keep a gradient: CISPO, SAPO.
+// CISPO, SAPO: clipping that keeps a gradient.
 #pragma once
 
 #include "rlcore/core/settings.hpp"
@@ -12,12 +12,11 @@ RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// CISPO (MiniMax-M1, 2025): group_relative{}; the policy gradient times the bounded, constant ratio; the mean over all
-/// tokens. The bound is ScaleRL's (Khatri et al. 2025); MiniMax-M1 does not print its own.
+/// tokens. The bound is ScaleRL's (Khatri et al. 2025); MiniMax-M1 does not publish its own.
 struct cispo_settings {
   rlcore::cispo surrogate{ratio_bound{.high = 5}};
 };
-/// The three parts of CISPO with these settings. Throws std::invalid_argument for bounds that are no numbers or not in
-/// order.
+/// The three parts of CISPO with these settings. Throws std::invalid_argument for bounds that are NaN or not in order.
 constexpr auto cispo(const cispo_settings& s = {}) { return algorithm{group_relative{}, s.surrogate, token_mean{}}; }
 
 /// SAPO (Gao et al. 2025): group_relative{}; a sigmoid gate on the ratio, sharper for negative advantages; the mean

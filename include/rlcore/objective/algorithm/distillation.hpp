@@ -1,4 +1,4 @@
-// Learning from a teacher's distribution.
+// Knowledge distillation from a teacher's distribution: forward KL, reverse KL, GKD.
 #pragma once
 
 #include "rlcore/core/settings.hpp"

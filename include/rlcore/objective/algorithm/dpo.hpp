@@ -1,4 +1,4 @@
-// DPO and its relatives on pairs.
+// DPO and its variants on preference pairs: cDPO, robust DPO, SLiC, IPO, EXO, NCA, BCO, SPPO, APO, DiscoPOP, AOT.
 #pragma once
 
 #include "rlcore/core/settings.hpp"
@@ -61,11 +61,11 @@ constexpr auto apo_down(apo_down_link link = {}) { return preference(link); }
 /// DiscoPOP (Lu et al. 2024).
 constexpr auto discopop(discopop_link link = {}) { return preference(link); }
 
-/// AOT (Melnyk et al. 2024): sorts over all pairs of the step, which therefore has to be one batch.
+/// AOT (Melnyk et al. 2024): sorts over all pairs of the step, which must therefore be one batch.
 constexpr auto aot(aot_link link = {}) {
   return algorithm{no_advantage{}, sequence_objective{sum_of<log_prob>{}, link}, batch_total{}};
 }
-/// AOT on single rows (Melnyk et al. 2024): sorts over all rows of the step, which therefore has to be one batch.
+/// AOT on single rows (Melnyk et al. 2024): sorts over all rows of the step, which must therefore be one batch.
 constexpr auto aot_unpaired(aot_unpaired_link link = {}) {
   return algorithm{no_advantage{}, sequence_objective{sum_of<log_ratio_to_reference>{}, link}, batch_total{}};
 }

@@ -1,4 +1,4 @@
-// GRPO and its relatives: DAPO, Dr. GRPO, GDPO.
+// GRPO and its variants: DAPO, Dr. GRPO, GDPO.
 #pragma once
 
 #include "rlcore/core/settings.hpp"
@@ -30,7 +30,7 @@ constexpr auto grpo(const grpo_settings& s = {}) {
 }
 
 /// DAPO (Yu et al. 2025): group_relative{}; clip-higher, no KL; the mean over all tokens of the step. Its other two
-/// parts act before the loss: groups of equal rewards are sampled anew, and the score of overlong answers is lowered
+/// parts act before the loss: groups of equal rewards are resampled, and the score of overlong answers is lowered
 /// (soft_overlong).
 struct dapo_settings {
   double clip_low = 0.2, clip_high = 0.28;

@@ -1,4 +1,4 @@
-// Algorithms on the ratio of a sequence: GSPO, GMPO, VESPO.
+// GSPO, GMPO, VESPO: sequence-level importance ratios.
 #pragma once
 
 #include "rlcore/core/settings.hpp"
@@ -25,7 +25,7 @@ constexpr auto gspo(const gspo_settings& s = {}) {
                    sequence_mean_token_mean{}};
 }
 
-/// GSPO-token (the same paper, section 4.3): advantages may differ from token to token, and any aggregation is open.
+/// GSPO-token (the same paper, section 4.3): advantages may differ from token to token, and any aggregation works.
 constexpr auto gspo_token(const gspo_settings& s = {}) {
   detail::check_clip("gspo_token", s.clip_low, s.clip_high);
   return algorithm{group_relative{}, sequence_is{ppo_clip{.low = s.clip_low, .high = s.clip_high}},

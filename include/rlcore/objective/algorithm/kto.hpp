@@ -1,4 +1,4 @@
-// KTO, BCO and APO-zero: preferences without pairs.
+// KTO, BCO and APO-zero: unpaired preferences.
 #pragma once
 
 #include "rlcore/objective/aggregation.hpp"

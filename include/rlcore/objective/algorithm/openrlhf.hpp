@@ -1,6 +1,6 @@
 // The algorithms as OpenRLHF computes them (0.11.2), with the defaults of its command line.
 //
-// The token's log-ratio is held within +-20, there is no dual bound unless dual_clip is set, and the mean is over all
+// The token's log-ratio is clamped to +-20, the dual bound is off unless dual_clip is set, and the mean is over all
 // tokens of the step. The KL is in the reward by default (--algo.kl.init_coef 0.01, k1); --algo.kl.use_loss is
 // with_kl(a, 0.01, ...). Advantages other than GAE's and REINFORCE's are clipped to +-10 after normalisation, as
 // in_order does.
@@ -28,7 +28,7 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace openrlhf {
 
-/// --actor.eps_clip_low_high, --actor.dual_clip: a bound above 1 of the ratio where A < 0; infinite is none, as there.
+/// --actor.eps_clip_low_high, --actor.dual_clip: a bound above 1 of the ratio where A < 0; infinity means none.
 struct clip_settings {
   double clip_low = 0.2, clip_high = 0.2, dual_clip = std::numeric_limits<double>::infinity();
   /// The surrogate with the token's log-ratio within +-`limit`. Throws std::invalid_argument unless dual_clip is above
@@ -63,7 +63,7 @@ constexpr auto dr_grpo(const clip_settings& s = {}) {
                             reward_clip{.low = -10, .high = 10}},
                    s.surrogate(), token_mean{}};
 }
-/// rloo: the reward against the mean of the other answers.
+/// rloo: the reward minus the mean of the remaining answers.
 constexpr auto rloo(const clip_settings& s = {}) {
   return algorithm{in_order{rlcore::rloo{}, reward_clip{.low = -10, .high = 10}}, s.surrogate(), token_mean{}};
 }

@@ -1,4 +1,4 @@
-// PPO, and surrogates that stop at a divergence.
+// PPO, DPPO, DRO, Clip-Cov, KL-Cov.
 #pragma once
 
 #include "rlcore/core/settings.hpp"

@@ -1,4 +1,4 @@
-// Policies by regression: a squared error of log-ratios instead of a policy gradient.
+// A*-PO, SPPO, GVPO, FlowRL: regression on log-ratios (squared error) instead of a policy gradient.
 #pragma once
 
 #include "rlcore/objective/advantage/group_relative.hpp"

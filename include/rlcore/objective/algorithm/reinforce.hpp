@@ -1,4 +1,4 @@
-// Policy gradients without a clip: the baseline makes the difference.
+// ReMax, OPO, GPG: REINFORCE without a clip, with different baselines.
 #pragma once
 
 #include "rlcore/objective/advantage/rloo.hpp"
@@ -20,7 +20,7 @@ constexpr auto opo(rlcore::opo advantage = {}) {
   return algorithm{advantage, policy_gradient{}, sequence_mean_token_sum{}};
 }
 
-/// GPG (Chu et al. 2025): group mean as baseline, made up for groups without a signal; the mean over all tokens.
+/// GPG (Chu et al. 2025): group mean as baseline, rescaled for groups without a signal; the mean over all tokens.
 constexpr auto gpg(rlcore::gpg advantage = {}) { return algorithm{advantage, policy_gradient{}, token_mean{}}; }
 
 }  // namespace paper

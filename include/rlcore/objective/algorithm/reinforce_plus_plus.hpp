@@ -1,4 +1,4 @@
-// REINFORCE with PPO's clip and normalisation over the batch.
+// REINFORCE++: REINFORCE with PPO's clip and advantages normalised over the batch.
 #pragma once
 
 #include "rlcore/core/settings.hpp"

@@ -10,8 +10,8 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
-/// RLOO (Ahmadian et al. 2024): the mean of the other answers as baseline; REINFORCE on whole sequences. The KL penalty
-/// is in the reward.
+/// RLOO (Ahmadian et al. 2024): the mean of the prompt's remaining answers as baseline; REINFORCE on whole sequences.
+/// The KL penalty is in the reward.
 constexpr auto rloo(rlcore::rloo advantage = {}) {
   return algorithm{advantage, policy_gradient{}, sequence_mean_token_sum{}};
 }

@@ -1,4 +1,4 @@
-// SFT: the likelihood of given tokens.
+// SFT, DFT: negative log-likelihood of given tokens.
 #pragma once
 
 #include "rlcore/objective/aggregation.hpp"
@@ -13,7 +13,7 @@ namespace paper {
 /// means). Label smoothing, z-loss and softcap look at all logits: cross_entropy with evaluate_logits.
 constexpr auto sft() { return algorithm{no_advantage{}, negative_log_likelihood{}, token_mean{}}; }
 
-/// DFT (Wu et al. 2025): SFT whose tokens weigh as much as the model believes in them.
+/// DFT (Wu et al. 2025): SFT with each token weighted by the model's probability of it.
 constexpr auto dft() { return algorithm{no_advantage{}, rlcore::dft{}, token_mean{}}; }
 
 }  // namespace paper

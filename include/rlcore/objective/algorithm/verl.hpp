@@ -39,10 +39,10 @@ enum class version : std::uint8_t {
   v0_9_1
 };
 
-/// The version that everything follows which is not told another.
+/// The default version.
 inline constexpr version newest = version::v0_9_1;
 
-/// How the returns of reinforce_plus_plus pass masked tokens: through 0.8.0 nothing of later turns arrived.
+/// How the returns of reinforce_plus_plus pass masked tokens: through 0.8.0 later turns contributed nothing.
 constexpr turn_policy turns_of_returns(version v) noexcept {
   return v < version::v0_9_1 ? turn_policy::reset : turn_policy::skip;
 }
@@ -163,7 +163,7 @@ constexpr auto dppo_kl(const clip_settings& s = {}) {
   return algorithm{group_relative{}, rlcore::dppo_kl{.low = s.clip_low, .high = s.clip_high, .bound = s.clip_c},
                    token_mean{}};
 }
-/// loss_mode=dro; dro_beta has no default there.
+/// loss_mode=dro; dro_beta has no default in verl.
 constexpr auto dro(double dro_beta) {
   check_setting("verl::dro", "dro_beta", dro_beta, setting::coefficient);
   return algorithm{group_relative{}, sum{policy_gradient{}, scaled{dro_beta, against_old{k2{}}}}, token_mean{}};

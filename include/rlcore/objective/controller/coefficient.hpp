@@ -1,4 +1,4 @@
-// Coefficients that follow a measurement: adaptive KL and adaptive entropy.
+// Adaptive KL and adaptive entropy coefficients.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct fixed_kl {
 /// 2019; the defaults are verl's). Pure: `updated` returns the next controller. A batch larger than the horizon counts
 /// as one horizon, so the coefficient never changes by more than 20 % and never turns negative, as the plain formula
 /// would with more than five horizons in a batch. A kl that is NaN or infinite (a step without tokens, an impossible
-/// token) says nothing about the policy: the coefficient stays.
+/// token) leaves the coefficient unchanged.
 struct adaptive_kl {
   double coefficient = 0.001, target = 0.1, horizon = 10000;
 
@@ -33,12 +33,12 @@ struct adaptive_kl {
   }
 };
 
-/// After each step: coefficient + delta if the entropy was at most the target, else coefficient - delta, kept within
+/// After each step: coefficient + delta if the entropy was at most the target, else coefficient - delta, clamped to
 /// [lowest, highest]; and the bonus is applied only while the last entropy was at most the target (Skywork-OR1, He et
 /// al. 2025; TRL's use_adaptive_entropy, whose defaults these are). Pure: `updated` returns the next controller.
 ///
-/// Before the first update nothing is known of the entropy and nothing is applied. What is applied in a step is thus
-/// decided by the step before it.
+/// Before the first update the entropy is unknown and no bonus is applied. The bonus of a step is thus decided by the
+/// step before it.
 struct adaptive_entropy {
   double coefficient = 0.0, target = 0.2, delta = 0.005, lowest = 0.0, highest = 1.0;
   double last_entropy = std::numeric_limits<double>::infinity();

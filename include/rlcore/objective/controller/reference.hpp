@@ -1,4 +1,4 @@
-// Reference models that follow the policy: EMA and BEMA.
+// EMA and BEMA: reference models that follow the policy.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Carries out a rollout correction: weights, the mask that remains, and the counts of exactly that mask.
+// Applies a rollout correction: weights, the remaining mask and the counts of that mask.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +19,12 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-/// What one gate saw and did.
+/// Statistics of one gate.
 struct gate_report {
   std::string_view level, statistic;
   std::int64_t tokens = 0, sequences = 0;
-  std::int64_t rejected = 0;  ///< tokens it closed on
-  std::int64_t touched = 0;   ///< sequences in which it closed on any token
+  std::int64_t rejected = 0;  ///< tokens it rejected
+  std::int64_t touched = 0;   ///< sequences in which it rejected any token
   exact_sum total;            ///< of the statistic over tokens
   double smallest = std::numeric_limits<double>::infinity(), largest = -smallest;
 
@@ -32,7 +32,7 @@ struct gate_report {
   double rejected_share() const noexcept { return share(rejected, tokens); }
   double touched_share() const noexcept { return share(touched, sequences); }
 
-  /// Joins what the same gate saw in another part.
+  /// Joins the statistics of the same gate in another part.
   gate_report& operator+=(const gate_report& other) noexcept {
     if (!other.level.empty()) level = other.level, statistic = other.statistic;
     tokens += other.tokens, sequences += other.sequences, rejected += other.rejected, touched += other.touched;
@@ -53,7 +53,7 @@ struct correction_report {
   off_policy_report policy;
   weight_report weight;
   std::array<gate_report, Gates> gate;
-  std::int64_t rejected = 0;  ///< tokens that any gate closed on
+  std::int64_t rejected = 0;  ///< tokens that any gate rejected
   std::int64_t touched = 0;   ///< sequences that lost any token
 
   /// Joins the report of another part.
@@ -74,7 +74,7 @@ struct correction_outputs {
 };
 
 /// The batch to train on: `batch` has the new weight and mask, `counts` counts that very mask. Join the counts of all
-/// parts of the step with += and hand them to evaluate; mask and denominator cannot come apart.
+/// parts of the step with += and hand them to evaluate; mask and denominator always agree.
 template <class T, std::size_t Gates>
 struct corrected_batch {
   token_batch<T> batch;
@@ -84,7 +84,7 @@ struct corrected_batch {
 
 namespace correction {
 
-/// Weighs and rejects the tokens of a batch, row by row: what correct() shares out.
+/// Weighs and rejects the tokens of a batch, row by row: the work that correct() distributes.
 template <class Rule, class T>
 class row_corrector {
  public:

@@ -1,4 +1,4 @@
-// Which tokens are too far off-policy: a statistic, at a level, within bounds.
+// Gates of rollout correction (rejection of off-policy tokens): a statistic, at a level, within bounds.
 #pragma once
 
 #include <algorithm>
@@ -31,12 +31,12 @@ struct rollout_over_train {
   static constexpr rollout_over_train around_one(double factor) noexcept { return {1 / factor, factor}; }
 };
 
-/// Keeps what has low <= level(log ratio) <= high. The bounds are given as those of a ratio whose direction is its
-/// type, since 0.5 ... 3 of one direction is 0.33 ... 2 of the other:
+/// Keeps what has low <= level(log ratio) <= high. The type of the bounds names the direction of the ratio, since 0.5
+/// ... 3 in one direction is 0.33 ... 2 in the reverse:
 ///
 ///   ratio_within<mean_over_sequence>(rollout_over_train{.low = 0.999, .high = 1.001})       verl's seq_mean_k1
 ///
-/// Log-ratios of single tokens are held in +-log_limit first. NaN is outside of all bounds.
+/// Log-ratios of single tokens are clamped to +-log_limit first. NaN is outside of all bounds.
 template <class Level>
 class ratio_within {
  public:
@@ -53,7 +53,7 @@ class ratio_within {
     detail::check_bounds("a ratio", bounds.low, bounds.high);
   }
 
-  /// Not to be used: two bare numbers do not say which ratio they are bounds of.
+  /// Not to be used: two bare numbers do not say which ratio they bound.
   template <class Low, class High>
   requires(std::is_arithmetic_v<Low>&& std::is_arithmetic_v<High>) ratio_within(Low, High) {
     static_assert(dependent_false<Low>,
@@ -61,7 +61,7 @@ class ratio_within {
                   "rollout_over_train{low, high} its reciprocal");
   }
 
-  /// Whether a token with this level of the log-ratio is let through.
+  /// Whether a token with this level of the log-ratio is kept.
   RLCORE_FN bool keeps(double statistic) const noexcept { return statistic >= low_ && statistic <= high_; }
   /// Writes the level of the log-ratio of every live token of the row.
   RLCORE_FN void operator()(const log_ratio_row& row, std::span<double> statistic) const noexcept {
@@ -85,7 +85,7 @@ struct divergence_at_most {
   double log_limit = 20;  ///< of u
   [[no_unique_address]] Divergence divergence{};
 
-  /// Whether a token with this level of the divergence is let through.
+  /// Whether a token with this level of the divergence is kept.
   RLCORE_FN bool keeps(double statistic) const noexcept { return statistic <= bound; }
   /// Writes the level of the divergence of every live token of the row.
   RLCORE_FN void operator()(const log_ratio_row& row, std::span<double> statistic) const noexcept {
@@ -103,7 +103,7 @@ struct divergence_at_most {
 };
 
 /// KL of the sampled token against all others together: p log(p / q) + (1 - p) log((1 - p) / (1 - q)), p the rollout's
-/// and q the trained probability, both held in [1e-6, 1 - 1e-6] (OpenRLHF "binary_kl").
+/// and q the trained probability, both clamped to [1e-6, 1 - 1e-6] (OpenRLHF "binary_kl").
 struct sampled_binary_kl {
   static constexpr std::string_view name = "binary_kl";
   template <class Math, class V>
@@ -114,7 +114,7 @@ struct sampled_binary_kl {
   }
 };
 
-/// |p - q| of the sampled token, held as above (OpenRLHF "tv").
+/// |p - q| of the sampled token, clamped as above (OpenRLHF "tv").
 struct sampled_total_variation {
   static constexpr std::string_view name = "tv";
   template <class Math, class V>
@@ -125,7 +125,7 @@ struct sampled_total_variation {
   }
 };
 
-/// A weight that is 0 where one of the gates closes, and else what it is. The token stays in the denominator.
+/// The weight, or 0 where any gate rejects. The token stays in the denominator.
 ///
 ///   zero_unless{importance_weight{token_level{}, untreated{}}, ratio_within<mean_over_sequence>(...)}
 template <class Weight, class... Gates>

@@ -1,4 +1,4 @@
-// Importance weights of rollouts: their levels, and how they are treated.
+// Importance weights of rollouts (TIS, MIS, IcePop): their levels and treatments.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct whole_sequence {
   /// Where the sequence ends: its number of live tokens.
   static std::size_t end(std::span<const extent_t> position, std::size_t) noexcept { return position.size(); }
 };
-/// A run of live tokens without a gap: what the policy wrote between two masked answers of a tool.
+/// A run of live tokens without a gap: one turn of the policy between two masked tool outputs.
 struct one_turn {
   static constexpr bool per_sequence = false;
   /// Where the turn ends that begins with the live token `first`: the index behind its last live token.
@@ -41,7 +41,7 @@ struct one_turn {
   }
 };
 
-/// What is made of the values of a scope.
+/// Reduction over a scope.
 enum class level_reduction { sum, mean, largest };
 
 /// Gives every token the sum, mean or largest of the values of its scope. Sums are taken in double, from left to right.
@@ -97,7 +97,7 @@ struct truncated {
   RLCORE_FN double operator()(double w) const noexcept { return w > high ? high : w; }
 };
 
-/// w held in [low, high]. The defaults are OpenRLHF's.
+/// w clamped to [low, high]. The defaults are OpenRLHF's.
 struct clamped {
   double low = 0.5, high = 5;
   /// The treated weight. NaN stays NaN.
@@ -112,7 +112,7 @@ struct zero_outside {
   RLCORE_FN double operator()(double w) const noexcept { return w > high || w < low ? 0.0 : w; }
 };
 
-/// What a weight and a gate see of a row: its live tokens under both policies.
+/// Input of weights and gates: the live tokens of a row under both policies.
 struct log_ratio_row {
   std::span<const extent_t> position;
   std::span<const double> train, rollout;  ///< log-probs
@@ -144,8 +144,8 @@ inline void check_bounds(std::string_view subject, double low, double high) {
 }
 }  // namespace detail
 
-/// w_t = treatment(exp(level(log train - log rollout))), the level's result held in +-log_limit. Weights are constants:
-/// they carry no gradient.
+/// w_t = treatment(exp(level(log train - log rollout))), the level's result clamped to +-log_limit. Weights are
+/// constants: they carry no gradient.
 ///
 ///   importance_weight{token_level{}, truncated{2}}       token TIS
 ///   importance_weight{summed_over_sequence{}, truncated{2}}      sequence TIS: the product of the ratios
@@ -180,7 +180,7 @@ struct importance_weight {
   }
 };
 
-/// No weights: nothing is written, only measured and rejected.
+/// No weights: tokens are only measured and rejected.
 struct no_weight {};
 
 RLCORE_ALGORITHM_END

@@ -1,4 +1,4 @@
-// How far the rollout is from the policy: reports of weights and of divergences.
+// Off-policy metrics of rollouts: reports of importance weights and divergences.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 /// Sums over rows; join the reports of micro-batches and ranks with += in any order. Means over sequences are means
-/// over rows with live tokens. Everything is 0 if there are none.
+/// over rows with live tokens. Everything is 0 without such rows.
 class weight_report {
  public:
   bool per_sequence = false;          ///< the weight is one number per sequence
@@ -84,7 +84,7 @@ class weight_report {
   double above_share() const noexcept { return ratio(static_cast<double>(above), tokens); }
   double below_share() const noexcept { return ratio(static_cast<double>(below), tokens); }
   double zero_share() const noexcept { return ratio(static_cast<double>(zero), tokens); }
-  /// What self-normalised weights are divided by: the mean over sequences or over tokens, by the level of the weight.
+  /// The denominator of self-normalised weights: the mean over sequences or over tokens, by the level of the weight.
   double normalizer() const noexcept { return per_sequence ? mean_of_sequences() : mean(); }
 
  private:
@@ -93,7 +93,7 @@ class weight_report {
 };
 
 /// Sums over rows of u = log train - log rollout; join with += in any order. Means over sequences are means over rows
-/// with live tokens. Everything is 0 if there are none.
+/// with live tokens. Everything is 0 without such rows.
 class off_policy_report {
  public:
   std::int64_t tokens = 0, sequences = 0;
@@ -154,7 +154,7 @@ class off_policy_report {
   double k3() const noexcept { return over(k3_, tokens); }
   double mean_difference() const noexcept { return over(size_, tokens); }  ///< of |u|
   /// Pearson's chi-square of train from rollout, E[(train / rollout)^2] - 1, of tokens and of whole sequences; the
-  /// exponent held in +-20.
+  /// exponent clamped to +-20.
   double chi_square_token() const noexcept { return tokens > 0 ? over(squared_, tokens) - 1 : 0.0; }
   double chi_square_sequence() const noexcept { return sequences > 0 ? over(product_squared_, sequences) - 1 : 0.0; }
   /// Means over sequences of their perplexities, and of their logarithms.

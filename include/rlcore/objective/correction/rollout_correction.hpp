@@ -21,20 +21,20 @@ RLCORE_ALGORITHM_BEGIN
 struct proximal_policy {
   static constexpr field train = field::old_logp;
 };
-/// The policy as it is now: token_batch::logp. There is no proximal policy (bypass mode).
+/// The policy as it is now: token_batch::logp. No proximal policy (bypass mode).
 struct current_policy {
   static constexpr field train = field::logp;
 };
 
-/// Weights of a policy over the rollout policy, and the gates that all have to be open for a token to be trained on.
-/// Made by decoupled() or bypass(), carried out by correct().
+/// Weights of a policy over the rollout policy, and the gates that must all keep a token for it to be trained on. Made
+/// by decoupled() or bypass(), applied by correct().
 template <class Train, class Weight, class... Gates>
 struct rollout_correction {
   using train_policy = Train;
   Weight weight;
   std::tuple<Gates...> reject_unless;
   /// A NaN rollout log-prob means that the sampler gave none: the token then counts as if both policies agreed (TRL).
-  /// Otherwise NaN is what its weight becomes, and no gate lets it through.
+  /// Otherwise its weight becomes NaN, and every gate rejects it.
   bool unscored_is_equal = false;
 };
 
@@ -59,7 +59,7 @@ constexpr rollout_correction<current_policy, Weight, Gates...> bypass(Weight wei
 template <class Level>
 class weight_sample {
  public:
-  /// Log-ratios are held within +-`log_limit` at their level.
+  /// Log-ratios are clamped to +-`log_limit` at their level.
   explicit weight_sample(double log_limit = 20) : weight_{Level{}, untreated{}, log_limit} {}
 
   /// Of old_logp over rollout_logp, or with `bypass` of logp. Throws std::invalid_argument if a weight is NaN.
@@ -128,9 +128,9 @@ class weight_sample {
 };
 
 /// verl's RolloutCorrectionConfig factories (verl 0.9.1, trainer/config/algorithm.py). Decoupled ones correct old_logp
-/// and go with any weighted{surrogate}. Those called bypass_ppo_clip... go with rollout_is{dual_clip{}},
-/// bypass_pg... with weighted{policy_gradient{}} (and sequence_mean_token_sum, verl's default there). Thresholds of
-/// geo_rs are those of pi_rollout / pi_train, as verl's k1 has them.
+/// and go with any weighted{surrogate}. Those called bypass_ppo_clip... go with rollout_is{dual_clip{}}, bypass_pg...
+/// with weighted{policy_gradient{}} (and sequence_mean_token_sum, verl's default for it). Thresholds of geo_rs are
+/// those of pi_rollout / pi_train, as verl's k1 has them.
 namespace verl {
 
 /// verl's thresholds for k1: a ratio of the rollout policy to the trained one, whatever their documentation says.
@@ -216,7 +216,7 @@ inline constexpr double unlimited = std::numeric_limits<double>::infinity();
 /// The token's ratio as it is.
 inline auto token_weight() { return importance_weight{token_level{}, untreated{}, unlimited}; }
 
-/// token, clip: the token's ratio held in [low, high].
+/// token, clip: the token's ratio clamped to [low, high].
 inline auto tis(double low = 0.5, double high = 5) {
   return decoupled(importance_weight{token_level{}, clamped{low, high}, unlimited});
 }
@@ -252,7 +252,7 @@ auto importance_sampling(Level level, Treatment treatment) {
   rule.unscored_is_equal = true;
   return rule;
 }
-/// token_truncate: each token's ratio held in [low, high].
+/// token_truncate: each token's ratio clamped to [low, high].
 inline auto token_truncate(double high = 3, double low = 0) {
   return importance_sampling(token_level{}, clamped{low, high});
 }
@@ -260,7 +260,7 @@ inline auto token_truncate(double high = 3, double low = 0) {
 inline auto token_mask(double high = 3, double low = 0) {
   return importance_sampling(token_level{}, zero_outside{low, high});
 }
-/// sequence_truncate: the product of the ratios held in [low, high].
+/// sequence_truncate: the product of the ratios clamped to [low, high].
 inline auto sequence_truncate(double high = 3, double low = 0) {
   return importance_sampling(summed_over_sequence{}, clamped{low, high});
 }

@@ -1,4 +1,4 @@
-// Divergences of whole distributions: forward and reverse KL, JSD, skew KL, total variation, cosine.
+// Full-vocabulary divergences for distillation: forward and reverse KL, JSD, skew KL, total variation, cosine.
 #pragma once
 
 #include <cmath>
@@ -46,7 +46,7 @@ RLCORE_FN V log_add(const V& x, const V& y) noexcept {
 
 /// KL(P || S) = sum_j P_j (log P_j - log S_j), P the teacher, S the student: covers the teacher's modes (Hinton et al.
 /// 2015; beta = 0 of GKD). gradient by z: S_j - P_j. For KL(reference || policy), "full reverse" of a KL penalty, the
-/// reference is the teacher. Infinite where S lacks an entry that P has; the gradient is finite there too.
+/// reference is the teacher. Infinite where S lacks an entry that P has; the gradient stays finite.
 struct forward_kl {
   static constexpr logits_field reads = logits_field::teacher;
   static constexpr std::string_view name = "forward_kl";
@@ -71,7 +71,7 @@ struct reverse_kl {
 };
 
 /// KL(policy || reference) over the whole vocabulary: what k1, k2 and k3 estimate from one token, with the exact
-/// gradient of this position (verl's "full", which raises there). The reference is logits_batch::teacher.
+/// gradient of this position (verl's "full", which raises an error). The reference is logits_batch::teacher.
 struct full_kl : reverse_kl {
   static constexpr std::string_view name = "kl";
 };
@@ -83,7 +83,7 @@ struct reverse_full_kl : forward_kl {
 
 /// beta KL(P || M) + (1 - beta) KL(S || M) with M = (1 - beta) S + beta P (GKD, Agarwal et al. 2024). gradient by z:
 /// (1 - beta) S_j ((log S_j - log M_j) - KL(S || M)). beta = 0 is the forward KL and beta = 1 the reverse one by
-/// convention (GKD, Liger, SDPO's alpha): the formula itself is 0 there. The mixture stays in log space.
+/// convention (GKD, Liger, SDPO's alpha): the formula itself is 0 at both. The mixture stays in log space.
 struct generalised_jsd {
   static constexpr logits_field reads = logits_field::teacher;
   static constexpr std::string_view name = "jsd";
@@ -137,7 +137,7 @@ struct skew_reverse_kl {
 };
 
 /// 1/2 sum_j |S_j - P_j| (Wen et al. 2023; Liger TVD). gradient by z: 1/2 S_j (sign_j - sum_r S_r sign_r) with sign(0)
-/// = 0 as in PyTorch; Liger's kernel takes -1 there.
+/// = 0 as in PyTorch; Liger's kernel takes -1.
 struct total_variation {
   static constexpr logits_field reads = logits_field::teacher;
   static constexpr std::string_view name = "total_variation";

@@ -1,4 +1,4 @@
-// Divergences on part of a vocabulary: the top k of a teacher, a tail, other vocabularies (ULD).
+// Top-k and cross-vocabulary distillation: divergences on a teacher's top k, with a tail, between vocabularies (ULD).
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
-/// log sum_{k < size} e^(f(k)); -inf if there is none.
+/// log sum_{k < size} e^(f(k)); -inf for size 0.
 template <class F>
 double log_sum_exp(extent_t size, const F& f) noexcept {
   double most = -std::numeric_limits<double>::infinity(), sum = 0;
@@ -36,7 +36,7 @@ term<double> term_of(const P& piece, double logp, double teacher_logp) noexcept 
   return piece.template operator()<exact_math, double>(e);
 }
 
-/// Gradient of something whose slopes by the log-probs of the support's entries are slope(k) and by all others 0:
+/// Gradient of a function whose slopes by the log-probs of the support's entries are slope(k) and by all others 0:
 /// slope_j - p_j sum(slopes).
 template <class T, class F>
 void scatter_slopes(const logits_position<T>& x, const normalizer<T>& n, double total, const F& slope,
@@ -48,9 +48,9 @@ void scatter_slopes(const logits_position<T>& x, const normalizer<T>& n, double 
 
 }  // namespace detail
 
-/// on_support{piece}: any entry-wise piece on the distributions restricted to logits_batch::support and renormalised
-/// there, of the student and of the teacher (support_logp), e.g. on_support{generalised_jsd{0.5}} on the student's top
-/// k (SDPO, TRL). gradient within the support: slope_j - p_j sum(slopes) with the restricted p; 0 outside.
+/// on_support{piece}: any entry-wise piece on the distributions restricted to logits_batch::support and renormalised,
+/// of the student and of the teacher (support_logp), e.g. on_support{generalised_jsd{0.5}} on the student's top k
+/// (SDPO, TRL). gradient within the support: slope_j - p_j sum(slopes) with the restricted p; 0 outside.
 template <entry_piece Piece>
 struct on_support {
   static constexpr bool two = contains(Piece::reads, logits_field::teacher);
@@ -87,9 +87,9 @@ struct on_support {
 };
 
 /// with_tail{piece}: any entry-wise piece on the support's entries, with their probabilities in the whole vocabulary,
-/// and on one more entry that has the rest, of student and teacher (SDPO and SDFT "add_tail", TRL). A rest below 1e-7
-/// is taken as 1e-7 and has no gradient. gradient: slope_j - p_j sum(slopes), with the tail's slope handed to the
-/// support as -slope_tail p_j / p_tail.
+/// and on one more entry with the remaining probability, of student and teacher (SDPO and SDFT "add_tail", TRL). A rest
+/// below 1e-7 is taken as 1e-7 and has no gradient. gradient: slope_j - p_j sum(slopes), with the tail's slope handed
+/// to the support as -slope_tail p_j / p_tail.
 template <entry_piece Piece>
 struct with_tail {
   static_assert(contains(Piece::reads, logits_field::teacher), "rlcore: with_tail holds a divergence to the teacher");
@@ -129,10 +129,10 @@ struct with_tail {
 
 /// clamp(sum_{k in support} P_k (log P_k - log S_k), 0, value_most) with neither side renormalised: the teacher's top k
 /// as a server returns them (verl "forward_kl_topk", whose defaults these are). Log-probs below logp_least are taken as
-/// logp_least; where the student's was, and where the sum was clamped, there is no gradient. gradient: S_j P_K - P_j [j
-/// in K], P_K the sum of P over the support. Infinite limits switch a clamp off (logp_least = -inf, value_most = inf);
-/// the one at 0 is part of the definition, since the sum over a part of the vocabulary can be negative. Monitors: the
-/// mass that the support has for the student and the teacher.
+/// logp_least; where the student's was, or where the sum was clamped, the gradient is 0. gradient: S_j P_K - P_j [j in
+/// K], P_K the sum of P over the support. Infinite limits switch a clamp off (logp_least = -inf, value_most = inf); the
+/// one at 0 is part of the definition, since the sum over a part of the vocabulary can be negative. Monitors: the mass
+/// that the support has for the student and the teacher.
 struct top_k_forward_kl {
   static constexpr logits_field reads = logits_field::support | logits_field::support_logp;
   static constexpr std::string_view name = "forward_kl";
@@ -170,9 +170,9 @@ struct top_k_forward_kl {
 
 /// matched_entries{piece, student, teacher}: any entry-wise piece summed over the pairs (student[k], teacher[k]) of
 /// entries that mean the same token, with their probabilities in their own vocabularies, not renormalised. With uld on
-/// the others it is the hybrid loss of GOLD (TRL): sum{scaled{w, matched_entries{generalised_jsd{}, s, t}},
-/// scaled{1 - w, uld{other_s, other_t}}}, there with w = matched tokens / teacher's vocabulary. gradient: slope_j - S_j
-/// sum(slopes). The lists have no repetitions and are not copied.
+/// all other entries it is the hybrid loss of GOLD (TRL): sum{scaled{w, matched_entries{generalised_jsd{}, s, t}},
+/// scaled{1 - w, uld{other_s, other_t}}}, in TRL with w = matched tokens / teacher's vocabulary. gradient: slope_j -
+/// S_j sum(slopes). The lists have no repetitions and are not copied.
 template <entry_piece Piece>
 struct matched_entries {
   static_assert(contains(Piece::reads, logits_field::teacher), "rlcore: matched_entries holds a divergence");
@@ -186,7 +186,7 @@ struct matched_entries {
   constexpr matched_entries(Piece p, std::span<const std::int32_t> s, std::span<const std::int32_t> t)
       : piece(p), student(s), teacher(t) {}
 
-  /// Throws std::invalid_argument if the lists differ in length or one of the student's entries is none of its
+  /// Throws std::invalid_argument if the lists differ in length or one of the student's entries is not in its
   /// vocabulary.
   void check(extent_t vocabulary) const {
     if (student.size() != teacher.size())
@@ -198,7 +198,7 @@ struct matched_entries {
                                     " is no entry of a vocabulary of " + std::to_string(vocabulary));
     if constexpr (requires { piece.check(vocabulary); }) piece.check(vocabulary);
   }
-  /// Throws std::invalid_argument if one of the teacher's entries is none of its vocabulary.
+  /// Throws std::invalid_argument if one of the teacher's entries is not in its vocabulary.
   void check_teacher(extent_t vocabulary) const {
     for (const std::int32_t j : teacher)
       if (j < 0 || j >= vocabulary)
@@ -229,17 +229,17 @@ struct matched_entries {
 /// sum_i |S_(i) - P_(i)| between the probabilities sorted in descending order, the shorter list continued by 0 (ULD,
 /// Boizard et al. 2024; TRL GOLD): the vocabularies may differ in size and meaning. Lists of entries, if given,
 /// restrict the sum to those entries of either model. gradient by z: S_j (sign_j [j in the list] - sum_r S_r sign_r)
-/// with the sign of the pair that j is in, 0 at ties. Student and teacher positions must have been paired before.
-/// Sorts: wants logits_batch::scratch.
+/// with the sign of the pair that j is in, 0 at ties. Student and teacher positions must have been paired before. It
+/// sorts, so it needs logits_batch::scratch.
 struct uld {
   static constexpr logits_field reads = logits_field::teacher;
   static constexpr std::string_view name = "uld";
   static constexpr bool keeps_vocabularies = true;
   std::span<const std::int32_t> student{}, teacher{};  ///< without repetitions; empty: all entries
 
-  /// Throws std::invalid_argument if one of the student's entries is none of its vocabulary.
+  /// Throws std::invalid_argument if one of the student's entries is not in its vocabulary.
   void check(extent_t vocabulary) const { check_list(student, vocabulary, "the student's"); }
-  /// Throws std::invalid_argument if one of the teacher's entries is none of its vocabulary.
+  /// Throws std::invalid_argument if one of the teacher's entries is not in its vocabulary.
   void check_teacher(extent_t vocabulary) const { check_list(teacher, vocabulary, "the teacher's"); }
   /// Bytes for the order of the student's entries and the sorted probabilities of the teacher, with room to align them.
   std::size_t scratch_bytes(extent_t vocabulary, extent_t teacher_vocabulary) const noexcept {

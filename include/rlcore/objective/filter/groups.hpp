@@ -1,6 +1,4 @@
-// Which groups of answers are kept: dynamic sampling and its rules.
-//
-// When the rewards of a group are worth training on.
+// Dynamic sampling: which groups of answers to keep, and the rules for it.
 //
 // A rule is a callable `bool operator()(std::span<const T> rewards) const` over the scored rewards of one group.
 #pragma once
@@ -26,7 +24,7 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
-/// Sum in the order of numpy.add.reduce: one after the other below 8, eight running sums up to 128, halves beyond.
+/// Sum in the order of numpy.add.reduce: sequential below 8, eight running sums up to 128, halves beyond.
 template <class T>
 T numpy_sum(std::span<const T> x) noexcept {
   const std::size_t n = x.size();
@@ -75,8 +73,8 @@ struct rewards_differ {
   }
 };
 
-/// Keeps a group with low < mean < high (OpenRLHF's dynamic_filtering_range). It asks nothing about variance: rewards
-/// that are all 0.5 are kept, and with low = 0 so is nothing of a group whose rewards are all negative.
+/// Keeps a group with low < mean < high (OpenRLHF's dynamic_filtering_range). It ignores the variance: a group whose
+/// rewards are all 0.5 is kept, and with low = 0 a group of negative rewards is not.
 struct mean_between {
   double low = 0.0, high = 1.0;
   /// Whether to keep a group with these scored rewards.
@@ -111,7 +109,7 @@ struct numpy_deviation_above_zero {
   }
 };
 
-/// What a filter keeps, and why the rest went.
+/// Result of a filter: the rows it keeps, and why it dropped the rest.
 struct kept_groups {
   std::vector<std::int64_t> rows;  ///< ascending
   std::int64_t groups = 0;         ///< that were looked at
@@ -123,7 +121,7 @@ struct kept_groups {
 };
 
 /// Dynamic sampling: keeps the groups for which `rule` holds (rewards_differ, mean_between, any_positive, or your own).
-/// A NaN reward marks an unscored row; rules do not see it and it is never kept, but the other rows of its group may
+/// A NaN reward marks an unscored row; rules do not see it and it is never kept, but the scored rows of its group may
 /// be. Throws std::invalid_argument if sizes do not fit.
 template <class Rule = rewards_differ>
 struct keep_groups {

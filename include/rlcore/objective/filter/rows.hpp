@@ -1,4 +1,4 @@
-// Rows that are left out of the loss: truncated or without a score.
+// Rows left out of the loss: truncated (overlong filtering) or unscored.
 #pragma once
 
 #include <cstdint>
@@ -34,10 +34,10 @@ std::int64_t mark_unscored(const Valid& valid, Rewards&& rewards) {
 }
 
 /// Sets the mask of all tokens of a row to 0 where its score is NaN (mark_unscored). Estimators with one reward per row
-/// leave such rows out by themselves; those per token (gae, reinforce_plus_plus, remax) know nothing but the mask and
-/// would train the row on a reward of 0 and count it in every mean, so give them, and token_batch::mask, the mask that
-/// this made. `mask` is [rows, tokens] of any arithmetic type, or a vector with the number of live tokens of each row,
-/// for batches with lengths. Returns how many rows were masked; throws std::invalid_argument for other shapes.
+/// leave such rows out by themselves; those per token (gae, reinforce_plus_plus, remax) see only the mask and would
+/// train the row on a reward of 0 and count it in every mean, so give them, and token_batch::mask, the mask that this
+/// made. `mask` is [rows, tokens] of any arithmetic type, or a vector with the number of live tokens of each row, for
+/// batches with lengths. Returns how many rows were masked; throws std::invalid_argument for other shapes.
 template <class Scores, class Mask>
 std::int64_t mask_unscored(const Scores& scores, Mask&& mask) {
   const auto score = tensor_views::vector_of(as_view(scores));
@@ -66,7 +66,7 @@ std::int64_t mask_unscored(const Scores& scores, Mask&& mask) {
 
 /// Sets the number of live tokens to 0 where truncated[i] is not 0 (DAPO's overlong filtering; TRL's
 /// mask_truncated_completions). Such a row has no gradient and is in no denominator that counts tokens or sequences;
-/// its reward still takes part in its group's baseline, so compute advantages from all rows. Pass the result as
+/// its reward still counts in its group's baseline, so compute advantages from all rows. Pass the result as
 /// token_batch::lengths. Returns how many rows were masked; throws std::invalid_argument if sizes differ.
 template <class Truncated, class Lengths>
 std::int64_t mask_truncated(const Truncated& truncated, Lengths&& lengths) {

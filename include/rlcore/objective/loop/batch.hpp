@@ -149,7 +149,7 @@ struct integer_list {
   }
 };
 
-/// The memory that the host reads itself, whoever owns it.
+/// Host-readable memory.
 struct host_memory {
   static constexpr bool host_readable = true;
 };
@@ -162,16 +162,16 @@ struct device_mask;
 /// read a tensor of that device (objective/loop/device_batch.hpp).
 template <class T, class Device>
 using field_in = std::conditional_t<Device::host_readable, token_field<T>, device_field<T, Device>>;
-/// The same of a mask.
+/// The same for a mask.
 template <class Device>
 using mask_in = std::conditional_t<Device::host_readable, token_mask, device_mask<Device>>;
 
-/// What an objective may read. Only the fields that its pieces name have to be there; others are not touched.
+/// Inputs of an objective. Only the fields that its pieces read must be present; others are not touched.
 ///
 /// Rectangular: fields are [rows, tokens] of any strides, or vectors [rows] with one value per row; `lengths` (how many
 /// leading slots of each row exist) and `mask` are optional.
 /// Packed: with `offsets` (flash attention calls them cu_seqlens: rows + 1 of them, starting at 0), fields are flat
-/// vectors over all tokens, one row after the other; a field with one value per row is wrapped: per_row(x).
+/// vectors over all tokens, row by row; a field with one value per row is wrapped: per_row(x).
 /// On a device, token_batch<float, npu>, fields and mask are tensors of that device; lengths and offsets are the
 /// host's.
 template <class T, class Device = host_memory>
@@ -186,9 +186,9 @@ struct token_batch {
   integer_list offsets{};
 };
 
-/// Where dL / d field is written: overwritten, masked slots get 0. With `add`, it is added to what is there, so that
-/// terms with other denominators come together in one gradient; masked slots then stay as they are. All absent: only
-/// the report is wanted.
+/// Where dL / d field is written: overwritten, masked slots get 0. With `add`, it accumulates, so that terms with
+/// different denominators share one gradient; masked slots then stay as they are. All absent: only the report is
+/// computed.
 template <class T, class Device = host_memory>
 struct token_gradients {
   field_in<T, Device> logp{}, entropy{}, value{};

@@ -12,7 +12,7 @@
 
 RLCORE_BEGIN
 
-/// Memory of a device that somebody else owns, without gaps: a vector or a matrix.
+/// Non-owning view of contiguous device memory: a vector or a matrix.
 template <class T, std::size_t Rank, class Device>
 struct device_view {
   T* data = nullptr;
@@ -41,12 +41,12 @@ struct per_row_on_device {
 /// A view of `x`, a vector of a device with one value per row.
 template <class T, class Device>
 requires(!Device::host_readable) per_row_on_device<T, Device> per_row(const tensor<T, 1, Device>& x) { return {x}; }
-/// The same of a tensor that is not const.
+/// The same for a tensor that is not const.
 template <class T, class Device>
 requires(!Device::host_readable) per_row_on_device<T, Device> per_row(tensor<T, 1, Device>& x) {
   return {std::as_const(x)};
 }
-/// The same of memory that somebody else owns.
+/// The same for a device_view.
 template <class T, class Device>
 requires(!Device::host_readable)
     per_row_on_device<std::remove_const_t<T>, Device> per_row(const device_view<T, 1, Device>& x) {
@@ -56,7 +56,7 @@ requires(!Device::host_readable)
 RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
-/// What is known of an argument that should be memory of a device: nothing, unless it is a tensor or a view of one.
+/// Traits of an argument that should be device memory; empty unless it is a tensor or a view of one.
 template <class X>
 struct on_device {
   static constexpr std::size_t rank = 0;
@@ -98,7 +98,7 @@ void show(Field& field, const V& v) {
 }  // namespace detail
 RLCORE_ALGORITHM_END
 
-/// A field whose elements lie in the memory of `Device`: its `data` is an address there.
+/// A field whose elements lie in the memory of `Device`: its `data` is a device address.
 template <class T, class Device>
 struct device_field : token_field<T> {
   device_field() = default;

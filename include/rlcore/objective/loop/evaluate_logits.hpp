@@ -44,12 +44,12 @@ logits_shape shape_wanted(const Objective& objective, std::index_sequence<Index.
   (one(piece_at<Index>(objective)), ...);
   return s;
 }
-/// Checks every piece at compile time, with a sentence per mistake.
+/// Checks every piece at compile time, with a static_assert message per mistake.
 template <class Objective, std::size_t... Index>
 consteval bool check(std::index_sequence<Index...>) {
   return (check_logits_piece<piece_type<Index, Objective>>() && ...);
 }
-/// Bytes of scratch memory that one position wants: the most of any piece.
+/// Bytes of scratch memory that one position needs: the maximum over the pieces.
 template <class Objective, std::size_t... Index>
 std::size_t scratch(const Objective& objective, extent_t vocabulary, extent_t teacher_vocabulary,
                     std::index_sequence<Index...>) noexcept {
@@ -58,7 +58,7 @@ std::size_t scratch(const Objective& objective, extent_t vocabulary, extent_t te
   return most;
 }
 
-/// Evaluates entries one after the other and adds them to a report.
+/// Evaluates entries in order and adds them to a report.
 template <class Objective, class T>
 class entry_evaluator {
  public:
@@ -98,7 +98,7 @@ class entry_evaluator {
     (one<Index>(x, g, weight, out, m), ...);
   }
 
-  /// What a piece does not list in `reads` has no number in it: an entry that does not exist, and NaN.
+  /// Inputs that a piece does not list in `reads` hold an entry that does not exist, and NaN.
   template <class P>
   RLCORE_FN static void hide_unlisted(logits_position<T>& x) noexcept {
     static constexpr std::int64_t nowhere = -1;
@@ -161,7 +161,7 @@ void name_entries(const Objective& objective, Report& r, std::index_sequence<Ind
   (one(std::type_identity<piece_type<Index, Objective>>{}, Index, coefficient_at<Index>(objective)), ...);
 }
 
-/// Throws std::invalid_argument where a setting of a piece, or what it reads, does not fit the vocabularies.
+/// Throws std::invalid_argument where a setting or an input of a piece does not fit the vocabularies.
 template <class Objective, std::size_t... Index>
 void check_settings(const Objective& objective, extent_t vocabulary, extent_t teacher_vocabulary,
                     std::index_sequence<Index...>) {
@@ -206,7 +206,7 @@ auto evaluate_chunk(entry_evaluator<Objective, T>& evaluate_entry, const prepare
   while (row + 1 < p.rows && p.row_end(row) <= begin) ++row;
   double weight = 0;
   bool weighed = false;
-  extent_t written = begin == 0 ? 0 : p.position(begin - 1) + 1;  // gradients of positions before are someone else's
+  extent_t written = begin == 0 ? 0 : p.position(begin - 1) + 1;  // earlier positions belong to other chunks
   for (extent_t i = begin; i < end; ++i) {
     while (row + 1 < p.rows && p.row_end(row) <= i) ++row, weighed = false;
     const extent_t at = p.position(i);
@@ -231,7 +231,7 @@ template <class Objective>
 using logits_report_of =
     report<piece_count<Objective>, logits_loop::monitors<Objective>(logits_loop::indices<Objective>)>;
 
-/// Bytes of logits_batch::scratch that evaluate_logits wants with this executor; 0 unless a piece sorts.
+/// Bytes of logits_batch::scratch that evaluate_logits needs with this executor; 0 unless a piece sorts.
 template <executor Executor, class Objective, class T>
 std::size_t scratch_bytes(const Executor& exec, const Objective& objective, const logits_batch<T>& batch) noexcept {
   return exec.concurrency() * logits_loop::scratch(objective, batch.logits.shape[1], batch.teacher.shape[1],

@@ -25,7 +25,7 @@ constexpr field listed() noexcept {
     return field::none;
 }
 
-/// The fields that a link is shown with one value per row. What a token piece reads besides belongs to tokens.
+/// The fields that a link sees with one value per row. All other fields that a token piece reads are per token.
 template <class Link>
 constexpr field row_fields() noexcept {
   constexpr field shown = field::advantage | field::weight | field::value | field::old_value | field::target |
@@ -88,14 +88,14 @@ class sequence_rows {
   static constexpr field reads = score::reads | row_fields | row_gatherer<also, T>::reads;
   static constexpr field writes = wrt_of<score>();
 
-  /// Rows of `batch`, gathered as `link` wants them.
+  /// Rows of `batch`, gathered as `link` needs them.
   sequence_rows(const Link& link, const prepared_batch<T>& batch) noexcept
       : batch_(batch),
         gather_(score_, batch),
         also_(second_score(link), batch),
         scatter_(batch, score::reads, writes, &loop::erased_run, &score_, &sums_) {}
 
-  /// What the link is shown of row i, and how many live tokens it has.
+  /// The link's view of row i, and the row's number of live tokens.
   token<double> gather(extent_t i, std::int64_t& live) noexcept {
     token<double> row = nothing();
     const auto gathered = gather_(i);
@@ -120,7 +120,7 @@ class sequence_rows {
   }
 
  private:
-  /// What a link does not list is no number; what it lists and a row does not have is 0.
+  /// Fields that a link does not list are NaN; listed fields that a row lacks are 0.
   static token<double> nothing() noexcept {
     token<double> t{};
     for (std::size_t f = 0; f < field_count; ++f)
@@ -143,7 +143,7 @@ class sequence_rows {
   row_driver<T> scatter_;
 };
 
-/// One row or one pair after the other.
+/// Row by row or pair by pair.
 template <class Gather, class Link, class T>
 class sequence_evaluator {
  public:

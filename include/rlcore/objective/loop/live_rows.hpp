@@ -1,4 +1,4 @@
-// The rows of a batch for code that looks at whole rows: their live tokens in double, whatever the layout.
+// Row-wise access to a batch: the live tokens of each row in double, for any layout.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ struct mask_output {
   bool present() const noexcept { return data != nullptr || seen.present(); }
 };
 
-/// The live tokens of one row, in order. An object of this type is storage that is used for one row after the other.
+/// The live tokens of one row, in order. The object is storage that is reused row by row.
 class live_row {
  public:
   std::size_t size() const noexcept { return position_.size(); }
@@ -80,7 +80,7 @@ class live_rows {
 
   extent_t size() const noexcept { return shape_.rows; }
 
-  /// Row i. What `row` held before is overwritten.
+  /// Row i. Overwrites `row`.
   void read(extent_t i, live_row& row) const {
     const extent_t tokens = length(i);
     row.position_.resize(static_cast<std::size_t>(tokens));

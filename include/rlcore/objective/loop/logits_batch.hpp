@@ -101,13 +101,12 @@ struct entry_lists {
   }
 };
 
-/// What an objective on logits may read. Only the inputs that its pieces name have to be there.
+/// Inputs of an objective on logits. Only the inputs that its pieces read must be present.
 ///
-/// `logits` (and `teacher`) have one row per position: all tokens of the packed rows of the batch, one row after the
-/// other. The other inputs have one value, or one list, per position too. A few positions only (the steps of a process
-/// reward): `positions` names them in increasing order; the other inputs, `mask` and `offsets` then have one entry per
-/// named position. `offsets` (rows + 1 of them, starting at 0) says which of them belong to which sequence; without,
-/// all are one.
+/// `logits` (and `teacher`) have one row per position: all tokens of the packed rows of the batch, row by row. All
+/// further inputs have one value, or one list, per position too. A few positions only (the steps of a process reward):
+/// `positions` names them in increasing order; all further inputs, `mask` and `offsets` then have one entry per named
+/// position. `offsets` (rows + 1 of them, starting at 0) assigns them to sequences; without it, all are one sequence.
 template <class T>
 struct logits_batch {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "rlcore: logits_batch<float> or <double>");
@@ -126,7 +125,7 @@ struct logits_batch {
   std::span<std::byte> scratch{};  ///< of scratch_bytes(); only objectives that sort need it
 };
 
-/// Where dL / d logits is written: overwritten, 0 at positions that do not count; with `add`, added to what is there.
+/// Where dL / d logits is written: overwritten, 0 at positions that do not count; with `add`, accumulated.
 template <class T>
 struct logits_gradients {
   position_matrix<T> logits{};

@@ -1,4 +1,4 @@
-// What an objective says about a batch: the loss and, piece by piece, what it is made of.
+// Report of an objective on a batch: the loss, its pieces and their monitors.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ struct report {
   std::int64_t tokens = 0;     ///< live tokens seen
   std::int64_t sequences = 0;  ///< rows with at least one live token
   std::int64_t rows = 0;
-  std::int64_t units = 0;   ///< what means are over: live tokens; for sequence objectives their terms
+  std::int64_t units = 0;   ///< the count that means divide by: live tokens; for sequence objectives their terms
   bool empty_step = false;  ///< the global counts say that the step has no live token: loss and gradients are zero
 
   /// This batch's share of the loss of the step.
@@ -74,8 +74,8 @@ struct report {
     throw std::out_of_range(unknown(name));
   }
 
-  /// Takes the names of pieces and monitors from `local`: those of a report that came from another process are
-  /// addresses there.
+  /// Takes the names of pieces and monitors from `local`: those of a report from another process are addresses in that
+  /// process.
   void keep_names(const report& local) noexcept {
     for (std::size_t i = 0; i < Pieces; ++i) piece[i].name = local.piece[i].name;
     for (std::size_t i = 0; i < Monitors; ++i)

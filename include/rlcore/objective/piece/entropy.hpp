@@ -1,4 +1,4 @@
-// The entropy of tokens, and its bonus.
+// Entropy and entropy bonus.
 #pragma once
 
 #include <string_view>

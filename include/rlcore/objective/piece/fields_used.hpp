@@ -1,4 +1,4 @@
-// Which fields a piece really uses, found by sending sets of names through its body instead of numbers.
+// Finds the fields that a piece uses, by evaluating its body on sets of field names instead of numbers.
 //
 // A body has no branches on values (masks select between results that are both computed), so the names that reach its
 // value, slope and monitors are exact: not a sample of inputs, and the same for every token. All of it is a handful of
@@ -53,7 +53,7 @@ struct dependence {
   RLCORE_FN constexpr dependence& operator/=(dependence b) noexcept { return fields |= b.fields, *this; }
 };
 
-/// What comparing two of them yields.
+/// Result of a comparison.
 struct dependence_mask {
   unsigned fields = 0;
   RLCORE_FN friend constexpr dependence_mask operator&(dependence_mask a, dependence_mask b) noexcept {
@@ -77,9 +77,9 @@ RLCORE_FN constexpr dependence_mask operator==(dependence a, dependence b) noexc
 /// Depends on what either depends on.
 RLCORE_FN constexpr dependence_mask operator!=(dependence a, dependence b) noexcept { return {a.fields | b.fields}; }
 
-/// The vocabulary of exact_math and fast_math for them.
+/// The functions of exact_math and fast_math for field sets.
 struct dependence_math {
-  /// Depends on the condition and on both results, of which a mask takes one.
+  /// Depends on the condition and on both results, since a mask selects between them.
   RLCORE_FN static constexpr dependence select(dependence_mask condition, dependence a, dependence b) noexcept {
     return dependence::from(condition.fields | a.fields | b.fields);
   }
@@ -169,7 +169,7 @@ RLCORE_FN void check_reads(const P& piece, field also = field::none) {
 
 namespace detail {
 
-/// The pieces of an objective of tokens, and what they gather.
+/// The pieces of a token objective and their gathers.
 template <class Objective, std::size_t... Index>
 RLCORE_FN void check_reads_of_all(const Objective& objective, std::index_sequence<Index...>) {
   const auto one = [](const auto& piece) RLCORE_LAMBDA {
@@ -180,7 +180,7 @@ RLCORE_FN void check_reads_of_all(const Objective& objective, std::index_sequenc
   (one(piece_at<Index>(objective)), ...);
 }
 
-/// A link of rows or of pairs: besides its score and what it gathers, only what it lists.
+/// A link of rows or pairs: besides its score and its gather, it may use only the fields that it lists.
 template <class Link>
 RLCORE_FN void check_reads_of_link(const Link& link) {
   unsigned used = 0, listed = static_cast<unsigned>(field::logp);

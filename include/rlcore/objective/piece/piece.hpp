@@ -1,4 +1,4 @@
-// The protocol of a token piece, and the sentences that explain it to whoever broke it.
+// The protocol of a token piece and its static_assert messages.
 //
 //   struct my_divergence {
 //     static constexpr field reads = field::logp | field::ref_logp;
@@ -15,7 +15,7 @@
 // `static constexpr bool stops_gradient = true` (the slope deliberately is not the derivative of the value),
 // `using gathers = mean_of<log_ratio_to_old>` (a statistic of the row, read as field::gathered),
 // `static constexpr bool per_sequence = true`, and `static constexpr field row_fields = field::advantage` (one value
-// per row, not per token). Bodies use arithmetic, comparisons, V(setting) and Math:: only: the same text runs on float,
+// per row, not per token). Bodies use arithmetic, comparisons, V(setting) and Math:: only: the same code runs on float,
 // double, packs of lanes and dual numbers.
 #pragma once
 
@@ -46,7 +46,7 @@ enum class field : unsigned {
   old_value = 256,   ///< of the critic at the start of the step
   target = 512,      ///< return or label, constant
   selected = 1024,   ///< 1 where a selection over the batch chose the token, else 0
-  gathered = 2048,   ///< what the objective gathered over the token's row: computed by the loop, not an input
+  gathered = 2048,   ///< a statistic of the token's row: computed by the loop, not an input
 };
 
 /// The fields of either set.
@@ -66,8 +66,8 @@ inline constexpr std::array<std::string_view, field_count> field_names{
 /// The i-th field, the one with bit i.
 RLCORE_FN constexpr field field_at(std::size_t i) noexcept { return static_cast<field>(1u << i); }
 
-/// What a piece sees of one token (V = float) or of one token per lane (V = pack). Fields that no piece reads are
-/// never loaded and hold nothing.
+/// Input of a piece: one token (V = float) or one token per lane (V = pack). Fields that no piece reads are never
+/// loaded and hold nothing.
 template <class V>
 struct token {
   V logp, old_logp, ref_logp, rollout_logp, advantage, weight, entropy, value, old_value, target, selected, gathered;
@@ -104,7 +104,7 @@ concept composite_piece = requires {
   { N::pieces } -> std::convertible_to<std::size_t>;
 };
 
-/// What P's slope is taken by: its member `wrt`, else field::logp.
+/// The field by which P's slope is taken: its member `wrt`, else field::logp.
 template <class P>
 constexpr field wrt_of() noexcept {
   if constexpr (requires { P::wrt; })
@@ -125,7 +125,7 @@ constexpr auto monitors_of() noexcept {
 template <class P>
 inline constexpr std::size_t monitor_count = monitors_of<P>().size();
 
-/// The fields that P wants with one value per row: `static constexpr field row_fields = field::advantage;`.
+/// The fields that P needs with one value per row: `static constexpr field row_fields = field::advantage;`.
 template <class P>
 constexpr field per_row_fields_of() noexcept {
   if constexpr (requires { P::row_fields; })
@@ -142,7 +142,7 @@ template <class P>
 requires requires { P::per_sequence; }
 inline constexpr bool is_per_sequence<P> = P::per_sequence;
 
-/// A piece says what it reads, has a name, and returns term<V, number of monitors> for a token<V>.
+/// A piece declares the fields it reads, has a name, and returns term<V, number of monitors> for a token<V>.
 template <class P>
 concept token_piece = requires(const P p, const token<float>& t) {
   { P::reads } -> std::convertible_to<field>;
@@ -150,8 +150,8 @@ concept token_piece = requires(const P p, const token<float>& t) {
   { p.template operator()<exact_math, float>(t) } -> std::same_as<term<float, monitor_count<P>>>;
 };
 
-/// Checks one piece with a sentence per mistake; true if all is well. The float and double bodies are instantiated here
-/// so that a body which compiles for neither is reported before the loop is built.
+/// Checks one piece with a static_assert message per mistake; true if it is valid. The float and double bodies are
+/// instantiated here so that a body which compiles for neither is reported before the loop is built.
 template <class P>
 consteval bool check_piece() {
   if constexpr (!requires {
@@ -216,7 +216,7 @@ RLCORE_FN constexpr double coefficient_at(const N& node) noexcept {
     return 1.0;
 }
 
-/// A measure says what it reads, has the name of a monitor, and returns a V for a token<V>.
+/// A measure declares the fields it reads, has the name of a monitor, and returns a V for a token<V>.
 template <class M>
 concept token_measure = requires(const M m, const token<float>& t) {
   { M::reads } -> std::convertible_to<field>;
@@ -224,7 +224,7 @@ concept token_measure = requires(const M m, const token<float>& t) {
   { m.template operator()<exact_math, float>(t) } -> std::same_as<float>;
 };
 
-/// old_logp - logp held within +-limit: verl's ppo_kl, TRL's and OpenRLHF's approximate KL.
+/// old_logp - logp clamped to +-limit: verl's ppo_kl, TRL's and OpenRLHF's approximate KL.
 struct ppo_kl {
   static constexpr field reads = field::logp | field::old_logp;
   static constexpr std::string_view name = "ppo_kl";

@@ -1,4 +1,4 @@
-// Squared residuals of log-ratios and rewards: GVPO, trajectory balance.
+// Regression losses (squared residuals of log-ratios and rewards): A*-PO, SPPO, GVPO, trajectory balance (FlowRL).
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Links of reward models: Bradley-Terry with a margin, centring, ordinal, Plackett-Luce, regression.
+// Reward model losses: Bradley-Terry with a margin, centring, ordinal, Plackett-Luce, regression.
 #pragma once
 
 #include <algorithm>
@@ -81,7 +81,8 @@ struct ordinal_link {
 
 /// One ranking, best first: sum over the first `places` places k of -log(e^{s_k} / sum_{j >= k} e^{s_j}); places 0
 /// means all. slope[j] = sum over k <= j of e^{s_j} / sum_{i >= k} e^{s_i}, minus 1 at places that count; it is summed
-/// from the probabilities of the others, so that a confident ranking keeps its digits. Two answers: Bradley-Terry.
+/// from the probabilities of the remaining answers, so that a confident ranking keeps its digits. Two answers:
+/// Bradley-Terry.
 inline double plackett_luce(std::span<const double> scores, std::span<double> slope, std::size_t places = 0) noexcept {
   const std::size_t count = scores.size();
   for (double& s : slope) s = 0;
@@ -143,7 +144,7 @@ struct squared_error_link {
 };
 
 /// error^2 / 2 where |error| <= width, width (|error| - width / 2) beyond (Huber 1964; PyTorch's huber_loss), error =
-/// score - field::target. slope: the error, held within [-width, width].
+/// score - field::target. slope: the error, clamped to [-width, width].
 struct huber_link {
   static constexpr field reads = field::logp | field::target;
   static constexpr std::string_view name = "huber";

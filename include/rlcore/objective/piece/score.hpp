@@ -1,6 +1,6 @@
 // Scores of sequences: sums and means of log-probs or log-ratios, the head of a reward model.
 //
-// What a sequence is judged by: per-token quantities that are summed or averaged over its live tokens.
+// A score is a per-token quantity, summed or averaged over the live tokens of a sequence.
 //
 // `unit_slope` says that the slope is 1 everywhere; the loop then writes one number to the whole row.
 #pragma once
@@ -117,8 +117,8 @@ struct gather_of<P> {
 };
 }  // namespace detail
 
-/// What piece P wants gathered over each row before its tokens are shown to it: its member type `gathers`, e.g.
-/// mean_of<log_ratio_to_old>, or no_gather. A piece that wants something reads it as field::gathered.
+/// The row statistic that piece P needs before its tokens are evaluated: its member type `gathers`, e.g.
+/// mean_of<log_ratio_to_old>, or no_gather. P reads it as field::gathered.
 template <class P>
 using gathers_of = typename detail::gather_of<P>::type;
 

@@ -1,5 +1,5 @@
-// Is the slope that a piece returns the derivative of its value? Numbers that carry their derivative go through its
-// body, so the answer has no step size and is exact to rounding.
+// Gradient check of a piece: compares its slope with the derivative of its value. The derivative is computed with dual
+// numbers, without a step size and exact to rounding.
 //
 //   const auto worst = rlcore::largest_slope_error(my_piece{});
 //   if (worst.error() > 1e-12) std::puts(worst.text().c_str());
@@ -46,14 +46,14 @@ struct dual {
   friend dual sqrt(dual a) noexcept { return {std::sqrt(a.v), a.d / (2 * std::sqrt(a.v))}; }
 };
 
-/// A slope beside the derivative of the value, at one token (a pair link: at two).
+/// The slope and the derivative of the value at one token (a pair link: at two).
 struct slope_difference {
   token<double> at{}, rejected{};
   double value = 0, carried = 0;     ///< the value of the piece, and the same computed with dual numbers
-  double slope = 0, derivative = 0;  ///< what the piece says, and what its value says
+  double slope = 0, derivative = 0;  ///< the piece's slope, and the derivative of its value
 
-  /// |slope - derivative| / max(1, |slope|); infinite if only one of them, or of the two values, is no number. A value
-  /// that is no number has no derivative: 0.
+  /// |slope - derivative| / max(1, |slope|); infinite if only one of them, or of the two values, is NaN. A NaN value
+  /// has no derivative: 0.
   double error() const noexcept {
     if (std::isnan(value) || std::isnan(carried)) return std::isnan(value) && std::isnan(carried) ? 0 : HUGE_VAL;
     const double e = std::abs(slope - derivative) / std::fmax(1.0, std::abs(slope));

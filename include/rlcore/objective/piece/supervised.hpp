@@ -14,7 +14,7 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 /// -logp with slope -1: supervised fine-tuning, and the companion of preference losses on their chosen rows (CPO, RPO,
-/// ORPO, TPO's gold answers), there as a second call of evaluate with token_gradients::add.
+/// ORPO, TPO's gold answers), as a second call of evaluate with token_gradients::add.
 struct negative_log_likelihood {
   static constexpr field reads = field::logp;
   static constexpr std::string_view name = "negative_log_likelihood";
@@ -24,7 +24,7 @@ struct negative_log_likelihood {
   }
 };
 
-/// -sg(e^logp) logp: cross-entropy whose tokens weigh as much as the model believes in them (Wu et al. 2025, "On the
+/// -sg(e^logp) logp: cross-entropy with each token weighted by the model's probability of it (Wu et al. 2025, "On the
 /// Generalization of SFT"; TRL loss_type "dft"; Liger token scaling). slope: -e^logp.
 struct dft {
   static constexpr field reads = field::logp;
@@ -38,7 +38,7 @@ struct dft {
   }
 };
 
-/// What a smoothed label is mixed with.
+/// The distribution that label smoothing mixes with the label.
 enum class smoothing_over : std::uint8_t {
   all,     ///< the uniform distribution over all K entries: the label keeps 1 - a + a / K (PyTorch, Liger)
   others,  ///< over the K - 1 others: the label keeps 1 - a (Megatron's formula, a K / (K - 1) of the above)
@@ -46,7 +46,7 @@ enum class smoothing_over : std::uint8_t {
 
 /// (1 - a)(lse - z_y) + a (lse - mean z) + z_loss lse^2 with a = label_smoothing; the negative log-likelihood by
 /// default. gradient: (1 + 2 z_loss lse) p_j - (1 - a) [j = y] - a / K. Entries of logit -inf do not exist: they are
-/// not among the K (PyTorch's smoothed loss is infinite there). Soft cap and temperature: softcapped{s, ...},
+/// not among the K (PyTorch's smoothed loss is then infinite). Soft cap and temperature: softcapped{s, ...},
 /// tempered{t, ...}. Monitors: share of labels that have the largest logit, and the plain negative log-likelihood.
 struct cross_entropy {
   static constexpr logits_field reads = logits_field::label;
@@ -97,9 +97,9 @@ struct cross_entropy {
 };
 
 /// -sum_j c_j log p_j with c_j = (1 - a) weight_y [j = y] + a weight_j / V (torch.nn.CrossEntropyLoss(weight,
-/// label_smoothing)). gradient: p_j sum c - c_j. The aggregation divides by positions as ever; PyTorch's "mean" divides
-/// by the sum of weight_y instead, which is scaled{positions / sum, ...} here. `weight` has one value per entry and is
-/// not copied. Monitor: share of labels that have the largest logit.
+/// label_smoothing)). gradient: p_j sum c - c_j. The aggregation divides by positions as usual; PyTorch's "mean"
+/// divides by the sum of weight_y instead, which is scaled{positions / sum, ...} here. `weight` has one value per entry
+/// and is not copied. Monitor: share of labels that have the largest logit.
 struct class_weighted_cross_entropy {
   static constexpr logits_field reads = logits_field::label;
   static constexpr std::string_view name = "cross_entropy";
@@ -107,7 +107,7 @@ struct class_weighted_cross_entropy {
   std::span<const double> weight;
   double label_smoothing = 0.0;
 
-  /// Throws std::invalid_argument unless there is a weight per entry and label_smoothing is in [0, 1).
+  /// Throws std::invalid_argument unless `weight` has one value per entry and label_smoothing is in [0, 1).
   void check(extent_t vocabulary) const {
     if (static_cast<extent_t>(weight.size()) != vocabulary)
       throw std::invalid_argument("rlcore: class weights are [" + std::to_string(weight.size()) +

@@ -1,4 +1,4 @@
-// Losses of the critic: squared, clipped, Huber.
+// Critic (value function) losses: squared, clipped, Huber.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Rows that are learnt from again, and rows too far off policy.
+// TRL's replay buffer score and DeepSeek-V3.2's off-policy sequence mask.
 #pragma once
 
 #include <cmath>
@@ -72,8 +72,8 @@ double replay_priority(std::span<const T> advantages, std::span<const T> rewards
 
 /// The off-policy sequence mask of DeepSeek-V3.2 (TRL off_policy_mask_threshold): a token is selected if its advantage
 /// is not negative, or if mean over the row's tokens of (behaviour - logp) <= threshold. token_filter{surrogate} then
-/// drops the negative samples that the policy would no longer produce; they still count in the denominator. Rows are
-/// judged by themselves, so any part of a step may be selected from alone.
+/// drops the negative samples that the policy would no longer produce; they still count in the denominator. Each row is
+/// decided independently, so any part of a step may be processed alone.
 struct off_policy_sequence {
   double threshold;
   field behaviour = field::rollout_logp;  ///< TRL takes field::old_logp where the sampler recorded nothing

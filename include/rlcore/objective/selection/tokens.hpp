@@ -1,4 +1,4 @@
-// Tokens by entropy or covariance: high-entropy tokens, Clip-Cov, KL-Cov.
+// Token selection by entropy or covariance: high-entropy tokens, Clip-Cov, KL-Cov.
 //
 // Tokens by the covariance of their advantage and their log-prob, which is what lowers the entropy (Cui et al. 2025,
 // "The Entropy Mechanism of Reinforcement Learning for Reasoning Language Models").
@@ -23,7 +23,7 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 /// Calls decide(i, row, keep) for each row; keep starts as zeros and gets 1 for the live tokens that are selected.
-/// Writes it to `selected`, 0 in all other slots. If the batch has a selection already, the two are joined by `and`:
+/// Writes it to `selected`, 0 in all other slots. If the batch has a selection already, the two are combined by `and`:
 /// `selected` may be the same memory.
 template <class T, class Decide>
 void mark_tokens(const token_batch<T>& batch, const std::type_identity_t<token_field<T>>& selected, field reads,
@@ -50,11 +50,11 @@ void mark_tokens(const token_batch<T>& batch, const std::type_identity_t<token_f
 }
 
 /// Keeps the `limit` tokens of highest priority among all that are offered; ties go to the earlier row, then to the
-/// earlier token. Rows are numbered over the whole step, so neither the order of offers nor the split into
-/// micro-batches and ranks is seen in the result. Join with +=.
+/// earlier token. Rows are numbered over the whole step, so the result depends neither on the order of offers nor on
+/// the split into micro-batches and ranks. Join with +=.
 class token_choice {
  public:
-  /// One token of the step and what it is ranked by.
+  /// One token of the step and its priority.
   struct candidate {
     double priority;
     std::int64_t row, token;
@@ -76,7 +76,7 @@ class token_choice {
     best_.push_back({priority, row, token});
     if (best_.size() >= 2 * limit_ + 64) prune();
   }
-  /// Joins what another part has kept; the limit stays this one's.
+  /// Joins the tokens kept by another part; the limit does not change.
   token_choice& operator+=(const token_choice& other) {
     best_.insert(best_.end(), other.best_.begin(), other.best_.end());
     prune();
@@ -271,8 +271,8 @@ class entropy_sample {
 };
 
 /// The tokens whose entropy is at least the (1 - share)-quantile of the entropies of all live tokens of the step (Wang
-/// et al. 2025, "Beyond the 80/20 Rule"; TRL top_entropy_quantile). token_filter{surrogate} trains on them alone; the
-/// others still count in the denominator.
+/// et al. 2025, "Beyond the 80/20 Rule"; TRL top_entropy_quantile). token_filter{surrogate} trains on them alone; all
+/// tokens still count in the denominator.
 struct high_entropy {
   double share = 0.2;  ///< the paper's; TRL's default is 1, all tokens
 

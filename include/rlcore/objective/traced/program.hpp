@@ -1,4 +1,4 @@
-// A loss as a list of operations, for devices that compile it.
+// Traced program: a loss as a list of operations, for devices that compile it.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ enum class operation : std::uint8_t {
   logical_and,  ///< both of two truth values
   logical_or,   ///< either of two truth values
   logical_not,  ///< the opposite of a truth value
-  select,       ///< b where a is true, else c; the other one may be NaN
+  select,       ///< b where a is true, else c; the unselected one may be NaN
   min,          ///< b where it is the smaller one, else a
   max,          ///< b where it is the larger one, else a
   clamp,        ///< a limited to [b, c]; NaN stays NaN
@@ -97,7 +97,7 @@ struct traced_step {
   bool operator==(const traced_step&) const = default;
 };
 
-/// What a program computes under a name: the result of one of its steps.
+/// A named result of a program: the result of one of its steps.
 struct traced_result {
   std::string_view name;  ///< "value", "slope" (of a pair link "slope_chosen", "slope_rejected"), or a monitor's
   std::size_t step = 0;

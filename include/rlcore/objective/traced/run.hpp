@@ -1,4 +1,4 @@
-// Runs a program on the host.
+// Interpreter: runs a traced program on the host.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
-/// What one operation makes of its operands, by exact_math; truth values are 1 and 0.
+/// The result of one operation, by exact_math; truth values are 1 and 0.
 inline double run_operation(operation what, double a, double b, double c) noexcept {
   using math = exact_math;
   switch (what) {
@@ -98,15 +98,15 @@ inline std::vector<double> run(const traced_program& p, const token<double>& t, 
   return results;
 }
 
-/// One array that a program reads: element (i, t) is data[i row_stride + t token_stride]. A stride of 0 repeats: with
-/// token_stride 0 there is one value per row.
+/// One array that a program reads: element (i, t) is data[i row_stride + t token_stride]. A stride of 0 repeats:
+/// token_stride 0 means one value per row.
 template <class T>
 struct program_input {
   const T* data = nullptr;
   extent_t row_stride = 0, token_stride = 0;
 };
 
-/// What a program runs over: `rows` rows of `width` slots, in the memory of the executor.
+/// The arrays of a program: `rows` rows of `width` slots, in the memory of the executor.
 template <class T>
 struct program_arrays {
   extent_t rows = 0, width = 0;
@@ -133,9 +133,9 @@ concept program_executor = requires(E& e, const traced_program& p, const program
   e.run_program(p, arrays);
 };
 
-/// The host as an executor: one slot after the other, in float64. Slow, and what the others are compared with.
+/// The host as an executor: slot by slot, in float64. Slow; the reference for all other executors.
 struct host_program_executor {
-  /// See program_executor.
+  /// Computes all wanted results of p at every slot.
   template <class T>
   void run_program(const traced_program& p, const program_arrays<T>& arrays) const {
     for (extent_t i = 0; i < arrays.rows; ++i)

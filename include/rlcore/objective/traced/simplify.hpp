@@ -1,4 +1,4 @@
-// From expressions to steps: each is computed once, what is not needed is left out, and no bit changes.
+// Simplifies traced expressions to steps: common subexpressions, dead code and constants, with bit-identical results.
 #pragma once
 
 #include <array>
@@ -20,9 +20,9 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 
-/// Writes expressions down as steps. Equal expressions become one step (a + b equals b + a), operations on constants
-/// constants, and what changes no value disappears: -(-a), a * 1, a / 1, a - 0, select(c, a, a), a < -inf. Sums with 0
-/// and products with 0 or -1 stay where they would change a NaN, an infinity or the sign of a zero.
+/// Converts expressions to steps. Equal expressions become one step (a + b equals b + a), operations on constants
+/// become constants, and no-ops disappear: -(-a), a * 1, a / 1, a - 0, select(c, a, a), a < -inf. Sums with 0 and
+/// products with 0 or -1 stay where they would change a NaN, an infinity or the sign of a zero.
 class program_writer {
  public:
   /// Adds a result.

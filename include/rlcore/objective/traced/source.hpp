@@ -1,4 +1,4 @@
-// A program as source text, and in words.
+// A traced program as C++ or CUDA source, and as readable text.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +19,10 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-/// What the text is written in.
+/// The language of the source text.
 enum class source_language { cpp, cuda };
 
-/// The inputs of `p` in the order in which its source text wants them. Throws std::invalid_argument if one has no data.
+/// The inputs of `p` in the order in which its source text needs them. Throws std::invalid_argument if one has no data.
 template <class T>
 std::vector<program_input<T>> source_inputs(const traced_program& p, const program_arrays<T>& arrays) {
   std::vector<program_input<T>> inputs;
@@ -157,7 +157,7 @@ inline std::string program_source(const traced_program& p, const std::string& na
 
 namespace detail {
 
-/// The name of every step: a field, a number, or what it computes.
+/// The name of every step: a field, a number, or its expression.
 class program_text {
  public:
   explicit program_text(const traced_program& p) : program_(p), names_(p.steps.size()) {
@@ -217,7 +217,7 @@ inline std::string explain(const traced_program& program, const std::string& ind
 
 namespace detail {
 
-/// A piece with its name, its coefficient and what it gathers over a row.
+/// A piece with its name, its coefficient and its gather over a row.
 template <class P>
 std::string explain_piece(const P& piece, double coefficient) {
   std::string out(P::name);
@@ -239,8 +239,8 @@ std::string explain_pieces(const Objective& objective, std::index_sequence<Index
 
 }  // namespace detail
 
-/// What every piece of an objective computes for a token, with its settings as they are; of one that links sequences,
-/// what it computes for a row or a pair:
+/// The computation of every piece of an objective for a token, with its current settings; of a sequence objective, for
+/// a row or a pair:
 ///
 ///   policy
 ///     t1       = logp - old_logp
@@ -252,7 +252,7 @@ requires(composite_piece<Objective> || token_piece<Objective> || pair_link<Objec
     explain(const Objective& objective) {
   return detail::explain_pieces(objective, std::make_index_sequence<piece_count<Objective>>{});
 }
-/// The same of an objective on sequences: what it gathers over a row into logp, then its link.
+/// The same for a sequence objective: its gather over a row into logp, then its link.
 template <class Gather, class Link>
 std::string explain(const sequence_objective<Gather, Link>& objective) {
   static_assert(!batch_link<Link>,

@@ -1,4 +1,4 @@
-// From a piece to a program: the values it computes with are recorded.
+// Tracing: records the operations of a piece as a program.
 #pragma once
 
 #include <array>
@@ -64,7 +64,7 @@ inline std::vector<bool> steps_that_vanish(const traced_program& p, field f) {
 }
 
 RLCORE_ALGORITHM_BEGIN
-/// The vocabulary of traced_math by arithmetic, comparisons, select, exp and log alone: the formulas of fast_math for
+/// The functions of traced_math by arithmetic, comparisons, select, exp and log alone: the formulas of fast_math for
 /// floats, which lose no digits near 0.
 struct few_operations {
   /// Whether x is in [-1/2, 1/2], where the polynomials hold.
@@ -85,7 +85,7 @@ struct few_operations {
 
   /// e^x - 1
   static traced expm1(const traced& x) { return select(near_zero(x), x * x * polynomial(x) + x, exp(x) - traced(1)); }
-  /// e^x - 1 - x. Infinity less infinity is no number, so x is limited by what has an infinite exponential.
+  /// e^x - 1 - x. inf - inf is NaN, so x is limited by what has an infinite exponential.
   static traced excess(const traced& x) {
     const traced highest(static_cast<double>(exp_constants<float>::highest));
     return select(near_zero(x), x * x * polynomial(x), (exp(x) - traced(1)) - min(x, highest));
@@ -119,7 +119,7 @@ struct few_operations {
 
 namespace detail {
 
-/// What one step computes of its operands, by few_operations.
+/// The result of one step, by few_operations.
 inline traced expanded_step(const traced_step& s, const traced& a, const traced& b, const traced& c) {
   using few = few_operations;
   const traced_mask m{a.node}, n{b.node};

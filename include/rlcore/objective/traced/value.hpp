@@ -1,4 +1,4 @@
-// A value that remembers how it was computed: the V with which a piece writes its own program down.
+// Traced value, which records how it was computed: the V with which a piece is traced to a program.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ std::shared_ptr<const expression> expression_of(operation what, const Operands&.
 
 }  // namespace detail
 
-/// A truth value that remembers how it was computed. Choose with Math::select.
+/// A truth value that records how it was computed. Choose with Math::select.
 struct traced_mask {
   std::shared_ptr<const expression> node;
 
@@ -64,11 +64,11 @@ struct traced_mask {
   }
 };
 
-/// What stands beside a traced number in a + b, a < b: a literal or a setting.
+/// The second operand of a traced number in a + b, a < b: a literal or a setting.
 template <class N>
 concept plain_number = std::is_arithmetic_v<N>;
 
-/// A number that remembers how it was computed.
+/// A number that records how it was computed.
 struct traced {
   std::shared_ptr<const expression> node;
 
@@ -155,14 +155,14 @@ struct traced {
   friend traced_mask operator!=(const traced& a, plain_number auto b) { return a != traced(static_cast<double>(b)); }
   friend traced_mask operator!=(plain_number auto a, const traced& b) { return traced(static_cast<double>(a)) != b; }
 
-  /// What an operation makes of its operands.
+  /// The result of an operation.
   template <class... Operands>
   static traced of(operation what, const Operands&... operands) {
     return traced(detail::expression_of(what, operands...));
   }
 };
 
-/// The vocabulary of exact_math and fast_math for values that remember.
+/// The functions of exact_math and fast_math for traced values.
 struct traced_math {
   /// a where the condition holds, else b.
   static traced select(const traced_mask& condition, const traced& a, const traced& b) {

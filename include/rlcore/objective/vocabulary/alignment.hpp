@@ -1,4 +1,4 @@
-// Which logits a label belongs to, as a type: the shift by one position is made here and nowhere else.
+// Alignment of labels and logits: the shift by one position is made only here.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-/// The label of a token belongs to the logits at its own position: heads that judge what they have read (token
+/// The label of a token belongs to the logits at its own position: heads that classify the tokens read so far (token
 /// classification, process rewards).
 struct at_position {};
 /// The label of a token belongs to the logits one position earlier in the same sequence: language modelling. The first
 /// token of a sequence is predicted by nothing and cannot be labelled.
 struct predicts_next {};
 
-/// Positions that have a label, sequence by sequence: what logits_batch takes as positions, labels and offsets. A
-/// position without label is not in the list; there is no -100.
+/// Positions that have a label, sequence by sequence: what logits_batch takes as positions, labels and offsets.
+/// Positions without a label are not listed; -100 is not used.
 struct labelled_positions {
   std::vector<std::int64_t> positions, labels;
   std::vector<std::int64_t> offsets{0};

@@ -1,4 +1,4 @@
-// From logits to what token pieces read, and back: log-prob of the label, entropy and sum of squares.
+// Log-prob of the label, entropy and sum of squares from logits, forward and backward.
 #pragma once
 
 #include <stdexcept>
@@ -143,7 +143,7 @@ void log_probs(const Executor& exec, const logits_batch<T>& batch, sampling_scal
 /// The transpose of log_probs: from `upstream`, the gradients of a loss by logp, entropy and sum of squares (those
 /// given count), to its gradient by the logits:
 ///   (gl ([j = y] - p_j) - gH p_j (log p_j + H) + 2 gS p_j (p_j - sum p^2)) / temperature (1 - tanh^2).
-/// Positions that do not count get 0, or with `add` keep what they have.
+/// Positions that do not count get 0, or with `add` keep their values.
 template <executor Executor, class T>
 void log_probs_backward(const Executor& exec, const logits_batch<T>& batch, sampling_scale scale,
                         const std::type_identity_t<label_statistics<const T>>& upstream,

@@ -1,6 +1,6 @@
-// A loss of logits: an entry, its fields, and the piece.
+// The protocol of a logits piece: a loss on logits.
 //
-// What an entry-wise piece sees of one entry of the vocabulary.
+// The protocol of an entry-wise piece, which sees one entry of the vocabulary at a time.
 //
 //   struct forward_kl {
 //     static constexpr logits_field reads = logits_field::teacher;
@@ -129,7 +129,7 @@ inline constexpr bool keeps_vocabularies = requires {
   innermost_type<P>::keeps_vocabularies;
 };
 
-/// Bytes that a piece wants per position at work: sorting needs some, nothing else does.
+/// Scratch bytes that a piece needs per position: only sorting needs any.
 template <class P>
 constexpr std::size_t scratch_bytes_of(const P& piece, extent_t vocabulary, extent_t teacher_vocabulary) noexcept {
   if constexpr (requires { innermost(piece).scratch_bytes(vocabulary, teacher_vocabulary); })
@@ -138,7 +138,7 @@ constexpr std::size_t scratch_bytes_of(const P& piece, extent_t vocabulary, exte
     return 0;
 }
 
-/// A piece that is shown a position and writes its own gradient.
+/// A piece that sees a position and writes its own gradient.
 template <class P>
 concept position_piece = requires(const P p, const logits_position<float>& x, const logits_gradient<float>& g) {
   { P::reads } -> std::convertible_to<logits_field>;
@@ -150,7 +150,7 @@ concept position_piece = requires(const P p, const logits_position<float>& x, co
 template <class P>
 concept logits_piece = position_piece<P> || entry_piece<P>;
 
-/// Refuses at compile time what is no logits piece, with a sentence that says what one is.
+/// Rejects at compile time any type that is no logits piece, with a message that describes the protocol.
 template <class P>
 consteval bool check_logits_piece() {
   static_assert(

@@ -36,7 +36,7 @@ struct value_list {
   T operator[](extent_t i) const noexcept { return data[i * stride]; }
 };
 
-/// The lanes that exist from element j on, the others `pad`.
+/// The lanes from element j on; lanes past the end are `pad`.
 template <class T>
 RLCORE_NOINLINE pack<T> load_some(const T* from, extent_t stride, extent_t count, T pad) noexcept {
   pack<T> p(pad);
@@ -125,7 +125,7 @@ normalizer<T> normalize(const logits_source<T>& z) noexcept {
   return {m, elementary::log(sum.total())};
 }
 
-/// Where a piece leaves its gradient by the logits. `write` every pack of the vocabulary once, then `add_at` single
+/// Output of a piece: its gradient by the logits. `write` every pack of the vocabulary once, then `add_at` single
 /// entries. Knows the factor of the position, the temperature and the soft cap; a piece writes d value / d z.
 template <class T>
 struct logits_gradient {
@@ -137,8 +137,7 @@ struct logits_gradient {
   static constexpr extent_t lanes = pack<T>::lanes;
 
   bool wanted() const noexcept { return data != nullptr; }
-  /// Writes the slopes of entries j, j + 1, ..., or adds them to what is there; entries beyond the vocabulary are left
-  /// out.
+  /// Writes the slopes of entries j, j + 1, ..., or accumulates them; entries beyond the vocabulary are left out.
   RLCORE_FN void write(extent_t j, pack<T> slope) const noexcept {
     pack<T> g = slope * pack<T>(scale);
     if (capped) g = g * capped->cap_slope(j);
@@ -167,7 +166,7 @@ struct logits_gradient {
   }
 };
 
-/// All a piece may look at; in members that its `reads` does not name there is NaN, or an entry that does not exist.
+/// All inputs of a piece; members that its `reads` does not name hold NaN, or an entry that does not exist.
 template <class T>
 struct logits_position {
   logits_source<T> logits, teacher;
@@ -175,7 +174,7 @@ struct logits_position {
   entry_list support;
   value_list<T> support_logp, target;
   T weight = 1;
-  std::span<std::byte> scratch;  // of scratch_bytes() of the piece, if it asks for any
+  std::span<std::byte> scratch;  // of the piece's scratch_bytes(), if it needs any
 };
 
 RLCORE_ALGORITHM_END

@@ -1,4 +1,4 @@
-// The group of one rank.
+// Single-rank communicator.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ struct alone : typed_collectives<alone> {
   static constexpr int rank() noexcept { return 0; }
   static constexpr int size() noexcept { return 1; }
   static constexpr void barrier() noexcept {}
-  /// The group of this rank again, whatever the color.
+  /// Returns the single-rank group for any color.
   static constexpr alone split(int, int) noexcept { return {}; }
   /// Throws communication_error.
   [[noreturn]] static void abort(const std::string& why) { throw communication_error("rlcore: aborted: " + why); }
 
-  /// Does nothing: the data are there.
+  /// Does nothing.
   static void broadcast_bytes(element, std::byte*, std::size_t, int) noexcept {}
   /// Copies in to out.
   static void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) noexcept {
@@ -47,7 +47,7 @@ struct alone : typed_collectives<alone> {
     check_size("all_to_all_v", "out", out_counts[0], counts[0]);
     all_gather_bytes(e, in, out, counts[0]);
   }
-  /// Copies in to out, whatever the distance.
+  /// Copies in to out for any distance.
   static void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int) noexcept {
     all_gather_bytes(e, in, out, count);
   }

@@ -1,4 +1,4 @@
-// An engine chosen at run time, so that programs are compiled once for all engines.
+// Type-erased communicator: the engine is chosen at run time.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// Any engine behind one virtual call per collective; models `communicator`. It counts calls, bytes and time.
+/// Wraps any engine with one virtual call per collective; models `communicator`. Counts calls, bytes and time.
 class any_communicator : public typed_collectives<any_communicator> {
  public:
   any_communicator() = default;
@@ -36,16 +36,16 @@ class any_communicator : public typed_collectives<any_communicator> {
     count(collective::split, 0, [&] { group = do_split(color, key); });
     return group;
   }
-  /// Ends the work of all ranks with communication_error, which says `why`.
+  /// Aborts all ranks with communication_error and the message `why`.
   [[noreturn]] virtual void abort(const std::string& why) = 0;
 
-  /// The counters of this group alone, without the groups split from it.
+  /// The counters of this group only, without the groups split from it.
   const traffic& counters() const noexcept { return counters_; }
 
   void barrier() {
     count(collective::barrier, 0, [&] { do_barrier(); });
   }
-  /// Counts bytes in the root alone, n elements for each other rank.
+  /// Counts bytes only in the root, n elements for each other rank.
   void broadcast_bytes(element e, std::byte* data, std::size_t n, int root) {
     count(collective::broadcast, rank() == root ? e.bytes * n * others() : 0, [&] { do_broadcast(e, data, n, root); });
   }
@@ -100,14 +100,14 @@ class any_communicator : public typed_collectives<any_communicator> {
 
 static_assert(communicator<any_communicator>);
 
-/// The engine C as an any_communicator. C is an engine of this library, or a reference to one.
+/// Wraps the engine C as an any_communicator. C is an engine of this library or a reference to one.
 template <class C>
 requires communicator<std::remove_reference_t<C>>
 class any_communicator_of final : public any_communicator {
   using engine_type = std::remove_reference_t<C>;
 
  public:
-  /// Takes over, or refers to, the engine `inside`.
+  /// Owns or references the engine `inside`.
   explicit any_communicator_of(C inside) : inside_(std::forward<C>(inside)) {}
   /// For an engine that cannot be moved; make() returns it.
   template <class Make>
@@ -116,7 +116,7 @@ class any_communicator_of final : public any_communicator {
   int rank() const override { return inside_.rank(); }
   int size() const override { return inside_.size(); }
   const char* engine() const override { return engine_type::engine_name; }
-  /// As the engine's abort().
+  /// Forwards to the engine's abort().
   [[noreturn]] void abort(const std::string& why) override { inside_.abort(why); }
 
  private:

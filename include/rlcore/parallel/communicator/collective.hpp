@@ -1,4 +1,4 @@
-// Collectives: their names, sizes and how long ones are split.
+// Collective operations: names, arguments and checks.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// The collectives of the concept communicator, and what a rank does before and after them.
+/// The collectives of the concept communicator, and the states before and after them.
 enum class collective : std::uint8_t {
   barrier,
   broadcast,
@@ -26,12 +26,12 @@ enum class collective : std::uint8_t {
   all_to_all_v,
   shift,
   split,
-  start,  ///< no collective: the engine itself begins, and the ranks find each other
-  end     ///< no collective: the rank's work is done
+  start,  ///< no collective: engine startup, the ranks connect
+  end     ///< no collective: the rank has finished
 };
 inline constexpr std::size_t collective_kinds = 10;
 
-/// The name for messages.
+/// The name used in messages.
 constexpr const char* name_of(collective c) noexcept {
   constexpr const char* names[collective_kinds] = {"barrier",    "broadcast",    "all_gather", "all_gather_v",
                                                    "all_to_all", "all_to_all_v", "shift",      "split",
@@ -40,7 +40,7 @@ constexpr const char* name_of(collective c) noexcept {
   return at < collective_kinds ? names[at] : "nothing known";
 }
 
-/// The type of one element, as far as ranks have to agree on it.
+/// The part of the element type that all ranks must agree on.
 struct element {
   std::size_t bytes = 0;
   char kind = 0;  ///< 'f' floating point, 'i' signed, 'u' unsigned, 'x' other
@@ -56,14 +56,14 @@ constexpr element element_of() noexcept {
     return {sizeof(T), 'x'};
 }
 
-/// A collective with the arguments that have to agree between ranks.
+/// A collective with the arguments that all ranks must agree on.
 struct collective_call {
   collective operation = collective::barrier;
   element of{};
   std::size_t count = 0;  ///< equal in all ranks; 0 where sizes differ by rank
   int root = 0;           ///< the root of a broadcast, the distance of a shift
 
-  /// Do two ranks mean the same call? All fields have to be equal.
+  /// Is it the same call in both ranks? All fields must be equal.
   bool fits(const collective_call& other) const noexcept {
     return operation == other.operation && of.bytes == other.of.bytes && of.kind == other.of.kind &&
            count == other.count && root == other.root;
@@ -77,7 +77,7 @@ struct collective_call {
   }
 };
 
-/// Throws std::invalid_argument unless `found` elements are the `expected` ones.
+/// Throws std::invalid_argument unless `found` equals `expected`.
 inline void check_size(const char* collective, const char* name, std::size_t found, std::size_t expected) {
   if (found != expected)
     throw std::invalid_argument(std::string("rlcore: ") + collective + ": " + name + " has " + std::to_string(found) +
@@ -98,12 +98,12 @@ inline void check_counts(const char* collective, const char* name, std::span<con
   check_size(collective, name, elements, std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
 }
 
-/// What a rank asks for in a split: the group of its color, and its place there by key.
+/// A rank's arguments of split(): its group by color and its order in the group by key.
 struct split_wish {
   int color = 0, key = 0;
 };
 
-/// The ranks that wish for `color`, ordered by key, then by rank.
+/// The ranks with `color`, ordered by key, then by rank.
 inline std::vector<int> split_group(std::span<const split_wish> wishes, int color) {
   std::vector<int> group;
   for (std::size_t r = 0; r < wishes.size(); ++r)

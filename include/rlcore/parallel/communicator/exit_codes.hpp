@@ -1,4 +1,4 @@
-// How a process ends that cannot go on because of another one.
+// Exit codes of a process that stops because another rank failed.
 #pragma once
 
 #include "rlcore/core/abi.hpp"
@@ -6,7 +6,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// A deadline has passed or another rank has vanished: worth a restart from the last checkpoint (EX_TEMPFAIL).
+/// Timeout or lost rank: restart from the last checkpoint (EX_TEMPFAIL).
 inline constexpr int exit_stuck = 75;
 
 }  // namespace parallel

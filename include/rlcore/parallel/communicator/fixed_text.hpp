@@ -1,4 +1,4 @@
-// Text without allocation or locale: what a signal handler, or the last act of a process, may write.
+// Async-signal-safe text buffer without allocation or locale.
 #pragma once
 
 #include <unistd.h>
@@ -11,10 +11,10 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// Up to 511 characters; what does not fit is cut off. Every member is async-signal-safe.
+/// Up to 511 characters; longer text is truncated. Every member is async-signal-safe.
 class fixed_text {
  public:
-  /// Appends a text that ends with a zero.
+  /// Appends a null-terminated string.
   fixed_text& add(const char* s) noexcept {
     while (*s != '\0' && size_ + 1 < sizeof(data_)) data_[size_++] = *s++;
     return *this;
@@ -30,17 +30,17 @@ class fixed_text {
     } while (n != 0);
     return add(digits + at);
   }
-  /// Appends a number in decimal, with its sign if it is negative.
+  /// Appends a signed number in decimal.
   fixed_text& add(int n) noexcept {
     if (n < 0) add("-");
     return add(static_cast<std::uint64_t>(n < 0 ? -static_cast<long long>(n) : n));
   }
-  /// Seconds with one decimal.
+  /// Appends seconds with one decimal.
   fixed_text& add_seconds(std::int64_t nanoseconds) noexcept {
     const auto tenths = static_cast<std::uint64_t>(nanoseconds < 0 ? 0 : nanoseconds) / 100'000'000;
     return add(tenths / 10).add(".").add(tenths % 10).add(" s");
   }
-  /// Writes the text to a file descriptor; gives up at the first error.
+  /// Writes the text to a file descriptor; stops at the first error.
   void write_to(int file) const noexcept {
     std::size_t done = 0;
     while (done < size_) {
@@ -49,7 +49,7 @@ class fixed_text {
       done += static_cast<std::size_t>(n);
     }
   }
-  /// Ends with a zero.
+  /// Null-terminated.
   const char* text() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }
 

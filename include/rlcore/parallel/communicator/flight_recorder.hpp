@@ -1,4 +1,4 @@
-// The last collectives of a process, readable when it hangs or is told to end.
+// Flight recorder: the last collectives of a process, for debugging hangs and crashes.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// The one thread that enters collectives writes it; other threads and signal handlers may read it at any time. It
-/// numbers the collectives of all groups of the process together, from 1 on.
+/// Only the thread that enters collectives writes it; other threads and signal handlers may read it at any time.
+/// Numbers the collectives of all groups of the process together, from 1.
 class flight_recorder {
  public:
   static constexpr std::size_t kept = 64;
@@ -25,20 +25,20 @@ class flight_recorder {
         .count();
   }
 
-  /// Notes that a group of so many ranks enters a collective. Returns the number of the collective.
+  /// Records that a group of this many ranks enters a collective. Returns the number of the collective.
   std::uint64_t begin(const collective_call& call, int group) noexcept;
   void end() noexcept { latest().end.store(now(), std::memory_order_release); }
 
-  /// Begins anew, outside of any collective.
+  /// Resets; call outside of collectives.
   void forget() noexcept { entered_.store(0, std::memory_order_release); }
 
   std::uint64_t entered() const noexcept { return entered_.load(std::memory_order_acquire); }
   /// The time since the current collective began, in nanoseconds; -1 outside of collectives.
   std::int64_t waiting() const noexcept;
 
-  /// "in collective 42, all_gather (1000 elements of 4 bytes, root 0) of 3 ranks, for 2.5 s", or what the last one was.
+  /// "in collective 42, all_gather (1000 elements of 4 bytes, root 0) of 3 ranks, for 2.5 s", or the last collective.
   void describe(fixed_text& to) const noexcept;
-  /// One line for each of the last collectives, oldest first, with its begin and its duration.
+  /// One line per recorded collective, oldest first, with start time and duration.
   void dump(int file, int rank) const noexcept;
 
  private:
@@ -81,7 +81,7 @@ RLCORE_INLINE std::int64_t flight_recorder::waiting() const noexcept {
   const entry& e = entries_[n % kept];
   if (n == 0 || e.end.load(std::memory_order_acquire) != 0) return -1;
   const std::int64_t begin = e.begin.load(std::memory_order_acquire);
-  return entered() == n ? now() - begin : 0;  // else another one has begun, perhaps in this place
+  return entered() == n ? now() - begin : 0;  // otherwise a new collective has begun, possibly in the same slot
 }
 
 RLCORE_INLINE void flight_recorder::describe(fixed_text& to) const noexcept {

@@ -1,4 +1,4 @@
-// Ranks with an Ascend NPU each, in one process or in many.
+// HCCL communicator: one Ascend NPU per rank, in one or several processes.
 #pragma once
 
 #include <algorithm>
@@ -29,29 +29,29 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// Throws capability_error unless the provider has every function of HCCL that is called here.
+/// Throws capability_error unless the provider has every HCCL function that is called here.
 void require_collectives(const ascend::session& s);
 
-/// What rank 0 makes and all ranks need to find each other: 4108 bytes to be handed to them as they are. The device is
-/// the one that rank 0 is going to use. Throws npu_error.
+/// The HCCL root info: rank 0 creates these 4108 bytes and sends them unchanged to all ranks. `device` is the device of
+/// rank 0. Throws npu_error.
 ascend::hccl_root_info hccl_root(const std::shared_ptr<ascend::session>& session, int device);
 
-/// One rank of a group of NPUs. Host memory travels through the device's: to the device, by HCCL as bytes, and back.
-/// HCCL compares little between ranks, so most of what a rank does wrong shows as the deadline of the others.
+/// One rank of a group of NPUs. Host data are copied to the device, sent by HCCL as bytes, and copied back. HCCL checks
+/// little between ranks, so most errors of a rank appear as timeouts of the other ranks.
 ///
-/// Construction returns when all ranks have come. A rank is used by one thread, and a device has one rank.
+/// The constructor returns when all ranks have joined. One thread uses a rank, and a device has one rank.
 class hccl_rank : public typed_collectives<hccl_rank> {
  public:
   static constexpr const char* engine_name = "hccl";
 
-  /// Joins the group as `rank` of `ranks` on device number `device` with what hccl_root() made. `deadline` is how long
-  /// a rank waits in a collective. Throws std::invalid_argument for a rank that does not exist, capability_error where
-  /// HCCL lacks functions, communication_error where it refuses.
+  /// Joins the group as `rank` of `ranks` on device number `device` with the result of hccl_root(). `deadline` is the
+  /// timeout of a collective. Throws std::invalid_argument for a rank out of range, capability_error if HCCL lacks
+  /// functions, communication_error if HCCL fails.
   hccl_rank(std::shared_ptr<ascend::session> session, int device, const ascend::hccl_root_info& root, int ranks,
             int rank, std::chrono::milliseconds deadline = std::chrono::minutes(10));
   hccl_rank(const hccl_rank&) = delete;
   hccl_rank& operator=(const hccl_rank&) = delete;
-  /// Whoever still waits for this rank fails.
+  /// Ranks that still wait for this rank fail.
   ~hccl_rank() {
     leave();
     queue_.release(in_.data);
@@ -65,11 +65,11 @@ class hccl_rank : public typed_collectives<hccl_rank> {
   void barrier() {
     run("barrier", [&](ascend::aclrtStream stream) { return comm().HcclBarrier(communicator_, stream); });
   }
-  /// As communicator's broadcast: the root uploads, the others download.
+  /// As communicator's broadcast: the root uploads, the other ranks download.
   void broadcast_bytes(element e, std::byte* data, std::size_t count, int root);
   /// As communicator's all_gather, through the device's memory.
   void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count);
-  /// As communicator's all_gather_v, by HCCL's AlltoAllV in which every rank gets the same.
+  /// As communicator's all_gather_v, by HCCL's AlltoAllV with the same data for every rank.
   void all_gather_v_bytes(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts) {
     if (std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == 0) return;
     const std::vector<std::size_t> same(ranks(), counts[static_cast<std::size_t>(rank_)]);
@@ -82,11 +82,11 @@ class hccl_rank : public typed_collectives<hccl_rank> {
                           std::span<const std::size_t> out_counts) {
     exchange_v("all_to_all_v", e, in, in_counts, false, out, out_counts);
   }
-  /// As an exchange in which each rank has something for one other rank.
+  /// An AlltoAllV in which each rank sends to one rank.
   void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int distance);
-  /// A communicator of its own for each group, on the same device.
+  /// Creates a new communicator for each group, on the same device.
   hccl_rank split(int color, int key);
-  /// The others learn of it by waiting for this rank in vain, on the emulator at once.
+  /// The other ranks time out waiting for this rank; on the emulator they fail at once.
   [[noreturn]] void abort(const std::string& why);
 
  private:
@@ -114,11 +114,11 @@ class hccl_rank : public typed_collectives<hccl_rank> {
     run(collective, call);
     download(out, out_bytes);
   }
-  /// `same`: all ranks get all of `in`.
+  /// `same`: sends all of `in` to all ranks.
   void exchange_v(const char* collective, element e, const std::byte* in, std::span<const std::size_t> in_counts,
                   bool same, std::byte* out, std::span<const std::size_t> out_counts);
 
-  /// Enqueues and waits, but not for ever: by a clock that stands still while this process does.
+  /// Enqueues and waits with a timeout, by a clock that does not count the time in which the process is stopped.
   template <class Call>
   void run(const char* collective, Call call) {
     ++sequence_;
@@ -135,7 +135,7 @@ class hccl_rank : public typed_collectives<hccl_rank> {
       }
       int error = 0;
       if (!ascend::ignore(queue_.table(), comm().HcclGetCommAsyncError(communicator_, &error)) && error != 0) {
-        if (queue_.stream().idle()) {  // this collective had ended before
+        if (queue_.stream().idle()) {  // this collective had finished before
           ascend::drop_messages(queue_.table());
           break;
         }
@@ -154,7 +154,7 @@ class hccl_rank : public typed_collectives<hccl_rank> {
       fail(collective, e.what());
     }
   }
-  /// HCCL says which function failed and how; the thread's last message says why.
+  /// HCCL returns the function and the error code; the thread's last message gives the cause.
   std::string text(const char* call, int status) const {
     return ascend::failure_text(queue_.table(), ascend::domain::collectives, status, call);
   }
@@ -178,8 +178,8 @@ class hccl_rank : public typed_collectives<hccl_rank> {
 static_assert(communicator<hccl_rank>);
 
 /// Calls f(hccl_rank&) in one thread per device 0 .. size - 1 of a machine, and returns when all have. If a rank
-/// throws, the collectives of the others throw communication_error and the first exception is thrown on; that of a rank
-/// that aborts, even if others have thrown because of it.
+/// throws, the collectives of the other ranks throw communication_error and the first exception is rethrown; the
+/// exception of an aborting rank takes precedence over those it causes.
 template <ascend::provider P, class F>
 void run_hccl_ranks(const P& provider, int size, F&& f, std::chrono::milliseconds deadline = std::chrono::minutes(10)) {
   const auto session = ascend::session::open(provider.calls(), std::string(provider.name()));
@@ -199,7 +199,7 @@ void run_hccl_ranks(const P& provider, int size, F&& f, std::chrono::millisecond
       try {
         f(self);
       } catch (...) {
-        keep(self.aborted());  // before the others learn of it, unless it aborts
+        keep(self.aborted());  // before the other ranks notice, unless it aborts
       }
     } catch (...) {
       keep();
@@ -209,7 +209,7 @@ void run_hccl_ranks(const P& provider, int size, F&& f, std::chrono::millisecond
   ranks.reserve(static_cast<std::size_t>(size));
   try {
     for (int rank = 0; rank < size; ++rank) ranks.emplace_back(run, rank);
-  } catch (...) {  // the system has no more threads
+  } catch (...) {  // thread creation failed
     keep();
   }
   for (std::thread& t : ranks) t.join();

@@ -1,5 +1,5 @@
-// Ranks as processes of an MPI job. This header is the only one that includes mpi.h. It is an adapter: nothing in the
-// library needs it.
+// MPI communicator: ranks as processes of an MPI job. The only header that includes mpi.h; an adapter that nothing in
+// the library requires.
 #pragma once
 
 #if !defined(OMPI_SKIP_MPICXX)
@@ -35,18 +35,18 @@ namespace parallel {
 struct mpi_process {
   flight_recorder recorder;
   host_board board;
-  std::size_t message_bytes = std::size_t{1} << 30;  ///< longer messages travel in pieces of this size
-  bool compare = false;  ///< compare every collective between the ranks of its group before it
+  std::size_t message_bytes = std::size_t{1} << 30;  ///< longer messages are sent in pieces of this size
+  bool compare = false;                              ///< check that all ranks of the group enter the same collective
 };
 
 /// One rank of a group; owns a duplicate of an MPI communicator. One thread makes blocking MPI calls (funneled) on
-/// bytes, and no MPI reductions. Every count may exceed the 31 bits of MPI 3. An error that MPI reports becomes
-/// communication_error; the watchdog finds hangs.
+/// bytes, without MPI reductions. Counts may exceed the 31 bits of MPI 3. MPI errors become communication_error; the
+/// watchdog detects hangs.
 class mpi_rank : public typed_collectives<mpi_rank> {
  public:
   static constexpr const char* engine_name = "mpi";
 
-  /// A duplicate of the communicator `of`; all of its ranks have to make it. Throws communication_error.
+  /// Duplicates the communicator `of`; a collective call of all its ranks. Throws communication_error.
   mpi_rank(mpi_process& process, MPI_Comm of) : process_(&process) {
     check(MPI_Comm_dup(of, &comm_), "MPI_Comm_dup");
     find_place();
@@ -73,11 +73,11 @@ class mpi_rank : public typed_collectives<mpi_rank> {
   void barrier() {
     run({}, {}, [&] { check(MPI_Barrier(comm_), "MPI_Barrier"); });
   }
-  /// The last collective of all. A rank that enters it while others are in another collective has returned too early.
+  /// The final collective. A rank that enters it while other ranks are in another collective has returned too early.
   void end() {
     run({collective::end, {}, 0, 0}, {}, [&] { check(MPI_Barrier(comm_), "MPI_Barrier"); });
   }
-  /// As communicator's broadcast; long data travel in pieces.
+  /// As communicator's broadcast; sends long data in pieces.
   void broadcast_bytes(element e, std::byte* data, std::size_t count, int root) {
     run({collective::broadcast, e, count, root}, {}, [&] { broadcast_now(data, count * e.bytes, root); });
   }
@@ -116,7 +116,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
             "MPI_Allgatherv");
     });
   }
-  /// As communicator's all_to_all; long rows travel in pieces.
+  /// As communicator's all_to_all; sends long rows in pieces.
   void all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
     run({collective::all_to_all, e, count, 0}, {}, [&] {
       in_pieces(count * e.bytes, [&](std::size_t at, int length, MPI_Datatype row) {
@@ -124,8 +124,8 @@ class mpi_rank : public typed_collectives<mpi_rank> {
       });
     });
   }
-  /// Exchanges by pairs of ranks, one after the other, since only the two ends know whether a message is too long for
-  /// one call.
+  /// Exchanges between pairs of ranks in sequence, since only the two ends know whether a message is too long for one
+  /// call.
   void all_to_all_v_bytes(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
                           std::span<const std::size_t> out_counts) {
     run({collective::all_to_all_v, e, 0, 0}, {}, [&] {
@@ -143,7 +143,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
       }
     });
   }
-  /// As communicator's shift, by one send and one receive at the same time.
+  /// As communicator's shift, by a simultaneous send and receive.
   void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int distance) {
     run({collective::shift, e, count, distance}, {}, [&] {
       const int k = distance % size_;
@@ -154,7 +154,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
   /// As communicator's split; a color may be negative.
   mpi_rank split(int color, int key) {
     MPI_Comm made = MPI_COMM_NULL;
-    // MPI's colors are not negative; those that differ in the sign alone are told apart by a second split.
+    // MPI colors are nonnegative; a second split separates colors that differ only in their sign.
     run({collective::split, {}, 0, 0}, {}, [&] {
       MPI_Comm half = MPI_COMM_NULL;
       check(MPI_Comm_split(comm_, color < 0 ? 1 : 0, key, &half), "MPI_Comm_split");
@@ -164,14 +164,14 @@ class mpi_rank : public typed_collectives<mpi_rank> {
     return mpi_rank(made, *process_);
   }
 
-  /// Throws communication_error, and so does every later collective of this rank in the group.
+  /// Throws communication_error; every later collective of this rank in the group throws it too.
   [[noreturn]] void abort(const std::string& why) {
     broken_ = "rank " + std::to_string(process_->board.self().rank) + " aborted: " + why;
     throw communication_error("rlcore: " + broken_);
   }
 
  private:
-  /// The bytes that ranks compare.
+  /// The call signature that ranks compare.
   struct fingerprint {
     std::uint64_t sequence = 0, count = 0, element_bytes = 0, lists = 0;
     std::int32_t root = 0, rank = 0;
@@ -181,7 +181,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
   };
   static_assert(sizeof(fingerprint) == 48);
 
-  /// Takes the communicator over.
+  /// Takes ownership of the communicator.
   mpi_rank(MPI_Comm made, mpi_process& process) : process_(&process), comm_(made) { find_place(); }
   void find_place() {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
@@ -189,7 +189,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
     MPI_Comm_size(comm_, &size_);
   }
 
-  /// Messages name a rank by its number in the job.
+  /// Messages use the rank in the job.
   std::string name() const { return "rank " + std::to_string(process_->board.self().rank); }
 
   template <class Move>
@@ -269,8 +269,8 @@ class mpi_rank : public typed_collectives<mpi_rank> {
           MPI_Bcast(data + at, static_cast<int>(std::min(bytes - at, process_->message_bytes)), MPI_BYTE, root, comm_),
           "MPI_Bcast");
   }
-  /// Calls move(begin, length, type) for the pieces of rows of n bytes, of which every rank has one: the piece is
-  /// `length` of `type`, and lies in rows of n bytes.
+  /// Calls move(begin, length, type) for the pieces of rows of n bytes, one row per rank: a piece is `length` elements
+  /// of `type`, with a stride of n bytes between rows.
   template <class Move>
   void in_pieces(std::size_t n, Move move) {
     if (n <= process_->message_bytes) {
@@ -288,7 +288,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
       MPI_Type_free(&piece);
     }
   }
-  /// Sends to one rank and receives from another at the same time; the sizes may differ.
+  /// Sends to one rank and receives from another simultaneously; the sizes may differ.
   void exchange(const std::byte* in, std::size_t in_bytes, int target, std::byte* out, std::size_t out_bytes,
                 int source) {
     if (target == rank_) {

@@ -1,4 +1,4 @@
-// A process as a rank of an MPI job, from MPI_Init to its end or failure.
+// MPI job of this process: MPI_Init, watchdog, finalization and failure handling.
 #pragma once
 
 #include <unistd.h>
@@ -25,18 +25,19 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// The MPI library of this process, with the board of the host and the watchdog. A process makes it once, since MPI
-/// starts only once. A program that has started MPI itself also ends it.
+/// The MPI state of this process, with the host board and the watchdog. Create it once per process, since MPI can be
+/// initialized only once. A program that initializes MPI itself must also finalize it.
 class mpi_job {
  public:
-  /// Starts MPI unless the program has, meets the other ranks and starts the watchdog. Throws std::invalid_argument for
-  /// message_bytes that an int cannot hold, communication_error if MPI has no threads or the launcher does not fit.
+  /// Initializes MPI unless the program has done so, connects the ranks and starts the watchdog. Throws
+  /// std::invalid_argument if message_bytes exceeds an int, communication_error if MPI lacks thread support or the
+  /// launcher belongs to another MPI.
   explicit mpi_job(const launch_settings& s) : owns_mpi_(!started()), deadline_(s.deadline) {
     if (s.message_bytes < 1 || s.message_bytes > std::size_t{0x7fffffff})
       throw std::invalid_argument("rlcore: launch: messages of " + std::to_string(s.message_bytes) +
                                   " bytes, expected 1 to 2147483647");
     process_.board.come(rank_of_environment(), static_cast<int>(::getpid()));
-    if (rank_on_this_host() > 1) (void)process_.board.tell();  // there is no common board yet: two tell, not all
+    if (rank_on_this_host() > 1) (void)process_.board.tell();  // no shared board yet: the first two ranks report
     process_.recorder.begin({collective::start, {}, 0, 0}, ranks_of_environment());
     watch(rank_of_environment(), std::max(s.deadline, s.start_deadline));
     if (owns_mpi_) {
@@ -61,11 +62,11 @@ class mpi_job {
   }
   mpi_job(const mpi_job&) = delete;
   mpi_job& operator=(const mpi_job&) = delete;
-  /// MPI_Finalize waits for the other ranks, under the watchdog. After a failure it is not called.
+  /// MPI_Finalize waits for the other ranks, under the watchdog. It is not called after a failure.
   ~mpi_job() {
     if (failed_) {
       dog_.reset();
-      (void)world_.release();  // its memory too is left to the end of the process
+      (void)world_.release();  // not freed before the process ends
       return;
     }
     const int rank = world_->rank(), size = world_->size();
@@ -89,18 +90,18 @@ class mpi_job {
 
   mpi_rank& world() noexcept { return *world_; }
 
-  /// All ranks are done.
+  /// Marks the job as finished in all ranks.
   void end() { world_->end(); }
 
-  /// This rank cannot go on. The function returns in the rank that tells the user; its process has to end soon. Other
-  /// failing ranks of the host end here, in silence. The launcher ends the rest of the job.
+  /// Handles a failure of this rank. Returns in the rank that reports to the user; its process must exit soon. Other
+  /// failing ranks of the host exit here silently. The launcher ends the rest of the job.
   void fail() noexcept {
     failed_ = true;
     process_.board.self().state = host_board::failing;
     bool mine = process_.board.tell();
     if (several_hosts_ && all_fail()) mine = world_->rank() == 0;
     if (mine) return;
-    std::this_thread::sleep_for(std::chrono::seconds(20));  // the launcher ends us before
+    std::this_thread::sleep_for(std::chrono::seconds(20));  // the launcher kills the process earlier
     std::_Exit(1);
   }
 
@@ -110,10 +111,10 @@ class mpi_job {
     MPI_Initialized(&flag);
     return flag != 0;
   }
-  /// A waiting rank leaves its core to threads that compute. Open MPI reads this from the environment; a value that the
-  /// user has set stays.
+  /// A waiting rank yields its core to compute threads. Open MPI reads this from the environment; a value set by the
+  /// user is kept.
   static void yield_while_waiting() { ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0); }
-  /// Throws if mpirun belongs to another MPI: its processes do not find each other.
+  /// Throws if mpirun belongs to another MPI: its processes cannot connect.
   void check_launcher(int size) {
     const int wanted = ranks_of_environment();
     if (!owns_mpi_ || wanted == size) return;
@@ -123,7 +124,7 @@ class mpi_job {
     std::string library(version, static_cast<std::size_t>(length));
     library = library.substr(0, library.find_first_of(",\n\t"));
     if (rank_of_environment() != 0) {
-      std::this_thread::sleep_for(std::chrono::seconds(10));  // rank 0 tells it, after which some launchers end us
+      std::this_thread::sleep_for(std::chrono::seconds(10));  // rank 0 reports; some launchers then kill the rest
       std::_Exit(1);
     }
     throw communication_error("rlcore: " + std::to_string(wanted) + " processes were started, but MPI sees " +
@@ -138,7 +139,7 @@ class mpi_job {
     const auto bytes = static_cast<MPI_Aint>(self == 0 ? host_board::bytes(ranks) : 0);
     MPI_Comm_set_errhandler(host_, MPI_ERRORS_RETURN);
     if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, host_, &memory, &board_window_) != MPI_SUCCESS) {
-      board_window_ = MPI_WIN_NULL;  // each rank keeps a board of its own, and knows less of the others
+      board_window_ = MPI_WIN_NULL;  // each rank keeps its own board and sees less of the other ranks
       return;
     }
     MPI_Aint size = 0;
@@ -148,7 +149,7 @@ class mpi_job {
     if (self == 0) std::memset(memory, 0, static_cast<std::size_t>(size));
     MPI_Win_sync(board_window_);
     MPI_Barrier(host_);
-    dog_.reset();  // it must not look while the board changes
+    dog_.reset();  // stop the watchdog while the board changes
     process_.board.place(memory, ranks, self);
   }
   void watch(int rank, std::chrono::milliseconds deadline) {
@@ -157,7 +158,7 @@ class mpi_job {
     dog_ = std::make_unique<watchdog>(process_.recorder, process_.board, deadline, rank,
                                       folder != nullptr ? folder : watchdog::temporary_folder());
   }
-  /// Do all ranks of the job fail within two seconds? With a wrong setting they do.
+  /// Do all ranks of the job fail within two seconds? A wrong setting causes this.
   bool all_fail() noexcept {
     MPI_Request request = MPI_REQUEST_NULL;
     if (MPI_Ibarrier(farewell_, &request) != MPI_SUCCESS) return false;
@@ -180,7 +181,7 @@ class mpi_job {
   std::unique_ptr<mpi_rank> world_;
 };
 
-/// Calls f on this process's rank. launch_mpi() does this where there is MPI.
+/// Calls f on this process's rank. launch_mpi() does this if MPI is available.
 template <class F>
 void run_mpi_rank(const launch_settings& s, F&& f) {
   mpi_job job(s);

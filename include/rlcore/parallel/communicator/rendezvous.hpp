@@ -1,4 +1,4 @@
-// A barrier of the ranks of one process. It compares their collectives, has a deadline and can be broken.
+// Breakable barrier of the ranks of one process, with a timeout and a check that all ranks call the same collective.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// The collective and the memory that one rank shows the others.
+/// The collective and the memory that one rank publishes to the other ranks.
 struct intention {
   collective_call call{};
   const std::byte* data = nullptr;
@@ -31,25 +31,25 @@ struct intention {
 
 class rendezvous;
 
-/// The state that all groups of one run_ranks() share. If one group breaks, all do.
+/// The shared state of all groups of one run_ranks(). If one group fails, all fail.
 struct common_fate {
-  /// For so many ranks; they wait for each other no longer than `limit`.
+  /// For this many ranks; `limit` is the timeout.
   common_fate(int ranks, std::chrono::milliseconds limit)
       : deadline(limit), returned(static_cast<std::size_t>(ranks), 0) {}
 
   const std::chrono::milliseconds deadline;
   std::mutex mutex;
-  std::string failure;       // empty: all is well
-  std::exception_ptr first;  // what the first rank to fail threw
+  std::string failure;       // empty: no failure
+  std::exception_ptr first;  // the exception of the first rank that failed
   std::vector<char> returned;
   std::vector<rendezvous*> groups;
-  std::condition_variable ended;  // a failure, or a rank's end
+  std::condition_variable ended;  // a failure or the end of a rank
 };
 
-/// The rendezvous of one group. Its ranks are numbers in the group, but messages name the ranks of run_ranks().
+/// The rendezvous of one group. Ranks are numbered within the group; messages use the ranks of run_ranks().
 class rendezvous {
  public:
-  /// The group of the ranks `members`, given by their numbers in run_ranks().
+  /// The group of `members`, given as ranks of run_ranks().
   rendezvous(std::shared_ptr<common_fate> fate, std::vector<int> members)
       : fate_(std::move(fate)), members_(std::move(members)), shown_(members_.size()), state_(members_.size()) {
     const std::lock_guard<std::mutex> lock(fate_->mutex);
@@ -63,30 +63,30 @@ class rendezvous {
   }
 
   int size() const noexcept { return static_cast<int>(members_.size()); }
-  /// The number in run_ranks() of rank `rank` of the group.
+  /// The run_ranks() rank of group rank `rank`.
   int member(int rank) const noexcept { return members_[static_cast<std::size_t>(rank)]; }
-  /// What a rank of the group has shown in the current collective.
+  /// The entry that a rank has published in the current collective.
   const intention& of(int rank) const noexcept { return shown_[static_cast<std::size_t>(rank)]; }
   const std::shared_ptr<common_fate>& fate() const noexcept { return fate_; }
 
   /// Waits until all ranks have entered the same collective. Afterwards of() may be read until leave(). Throws
-  /// communication_error, in all ranks, if a rank does not come in time, has returned, has failed or has entered
-  /// another collective.
+  /// communication_error, in all ranks, if a rank times out, has returned, has failed or has entered another
+  /// collective.
   void enter(int rank, const intention& mine);
 
-  /// Waits until no rank reads another rank's memory. There is no deadline: this rank's memory must stay while the
-  /// others copy.
+  /// Waits until no rank reads another rank's memory. No timeout: this rank's memory must stay valid while the other
+  /// ranks copy.
   void leave();
 
-  /// Fails all groups, and throws communication_error with the reason.
+  /// Fails all groups and throws communication_error with the reason.
   [[noreturn]] void abort(int rank, const std::string& why) {
     const std::lock_guard<std::mutex> lock(fate_->mutex);
     fail("rank " + std::to_string(member(rank)) + " aborted: " + why);
     throw communication_error("rlcore: " + fate_->failure);
   }
 
-  /// A rank's function ended, normally or by `failed`. This fails the ranks that wait for it in any group, now or
-  /// later.
+  /// Marks a rank's function as ended, normally or by the exception `failed`. Ranks that wait for it in any group, now
+  /// or later, fail.
   static void depart(common_fate& fate, int rank, std::exception_ptr failed, const std::string& why);
 
  private:
@@ -95,7 +95,7 @@ class rendezvous {
     bool inside = false;
   };
 
-  /// A rank of this group that waits for rank `member` of run_ranks(), or -1.
+  /// A rank of this group that waits for run_ranks() rank `member`, or -1.
   int waits_for(int member) const;
   std::string name(int rank, const intention& entered) const;
   void open();

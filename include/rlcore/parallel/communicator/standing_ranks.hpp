@@ -1,4 +1,4 @@
-// Ranks as threads that stay between calls.
+// Persistent rank threads: a thread pool of ranks that is reused across calls.
 #pragma once
 
 #include <chrono>
@@ -22,29 +22,29 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// run_ranks() call after call, without starting threads for each: a call may be as short as a pass of a model. A
-/// failure is that of one call; the next one begins anew.
+/// Repeated run_ranks() without starting threads for each call: a call may be as short as a forward pass. A failure
+/// affects one call; the next call starts clean.
 class standing_ranks {
  public:
-  /// In a collective they wait for each other no longer than `deadline`.
+  /// `deadline` is the timeout of collectives.
   explicit standing_ranks(int size, std::chrono::milliseconds deadline = std::chrono::minutes(10));
   standing_ranks(const standing_ranks&) = delete;
   standing_ranks& operator=(const standing_ranks&) = delete;
   ~standing_ranks() { stop(); }
 
   int size() const noexcept { return static_cast<int>(members_.size()); }
-  /// The rank's end of the group of all. Its collectives are for run() alone, and for this rank.
+  /// The communicator of this rank. Only this rank may use its collectives, and only inside run().
   thread_rank& operator[](int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
-  /// Calls f(rank) in all ranks at the same time, rank 0 in the calling thread, and returns when all have returned. If
-  /// a rank throws, the collectives of the others throw communication_error, and the caller gets the first exception. A
-  /// rank that does not end within a deadline after that ends the process. One thread calls at a time.
+  /// Calls f(rank) in all ranks concurrently, rank 0 in the calling thread, and returns when all have returned. If a
+  /// rank throws, the collectives of the other ranks throw communication_error, and the caller gets the first
+  /// exception. If a rank then does not return within another deadline, the process exits. Not thread-safe.
   void run(const std::function<void(int)>& f);
 
  private:
   struct call {
     const std::function<void(int)>* what = nullptr;
-    std::shared_ptr<common_fate> fate{};  ///< a rank keeps it until it has let it go
+    std::shared_ptr<common_fate> fate{};  ///< each rank keeps it alive until its release
   };
 
   static std::size_t checked(int size) {
@@ -54,7 +54,7 @@ class standing_ranks {
   }
   void meet(const std::shared_ptr<common_fate>& fate) {
     const auto place = std::make_shared<rendezvous>(fate, members_);
-    for (const int rank : members_) (*this)[rank] = thread_rank(place, rank);  // others hold references to them
+    for (const int rank : members_) (*this)[rank] = thread_rank(place, rank);  // referenced by other objects
   }
   void work(int rank);
   void stop();
@@ -83,7 +83,7 @@ RLCORE_INLINE standing_ranks::standing_ranks(int size, std::chrono::milliseconds
   meet(std::make_shared<common_fate>(size, deadline));
   try {
     for (int rank = 1; rank < size; ++rank) threads_.emplace_back([this, rank] { work(rank); });
-  } catch (...) {  // the system has no more threads
+  } catch (...) {  // thread creation failed
     stop();
     throw;
   }

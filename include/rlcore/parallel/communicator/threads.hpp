@@ -1,4 +1,4 @@
-// Ranks as threads of one process.
+// Thread communicator: ranks as threads of one process.
 #pragma once
 
 #include <algorithm>
@@ -30,12 +30,12 @@ RLCORE_BEGIN
 namespace parallel {
 
 /// One rank of run_ranks(). Ranks read each other's memory: one copy per element, no allocation. Every collective
-/// compares name, element type, count and root between the ranks and has a deadline.
+/// checks that name, element type, count and root agree between the ranks, and has a timeout.
 class thread_rank : public typed_collectives<thread_rank> {
  public:
   static constexpr const char* engine_name = "threads";
 
-  /// Rank `rank` of the group that meets at `place`.
+  /// Rank `rank` of the group of the rendezvous `place`.
   thread_rank(std::shared_ptr<rendezvous> place, int rank) noexcept : place_(std::move(place)), rank_(rank) {}
 
   int rank() const noexcept { return rank_; }
@@ -51,22 +51,22 @@ class thread_rank : public typed_collectives<thread_rank> {
       if (rank_ != root) copy(data, place_->of(root).data, count * e.bytes);
     });
   }
-  /// As communicator's all_gather: each rank copies from the others' memory.
+  /// As communicator's all_gather: each rank copies from the memory of all ranks.
   void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count);
   /// As communicator's all_gather_v. Throws communication_error if ranks disagree on the counts.
   void all_gather_v_bytes(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts);
-  /// As communicator's all_to_all: each rank copies its part of the others' memory.
+  /// As communicator's all_to_all: each rank copies its part from the memory of all ranks.
   void all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t count);
   /// As communicator's all_to_all_v. Throws communication_error if ranks disagree on the counts.
   void all_to_all_v_bytes(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
                           std::span<const std::size_t> out_counts);
-  /// As communicator's shift: each rank copies from the memory of the rank before it.
+  /// As communicator's shift: each rank copies from the memory of the source rank.
   void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int distance);
 
-  /// As communicator's split. The first rank of each group makes its rendezvous and shows it to the others.
+  /// As communicator's split. The first rank of each group creates the rendezvous and publishes it to the other ranks.
   thread_rank split(int color, int key);
 
-  /// Fails all ranks of run_ranks(), and throws communication_error.
+  /// Fails all ranks of run_ranks() and throws communication_error.
   [[noreturn]] void abort(const std::string& why) { place_->abort(rank_, why); }
 
  private:
@@ -77,7 +77,7 @@ class thread_rank : public typed_collectives<thread_rank> {
     try {
       move();
     } catch (...) {
-      failed = std::current_exception();  // stay until the others have read this rank's memory
+      failed = std::current_exception();  // wait until the other ranks have read this rank's memory
     }
     place_->leave();
     if (failed) std::rethrow_exception(failed);
@@ -101,15 +101,15 @@ class thread_rank : public typed_collectives<thread_rank> {
 
 static_assert(communicator<thread_rank>);
 
-/// The treatment of a rank that computes for ever without a collective after the others have failed.
+/// The handling of a rank that never enters a collective after the other ranks have failed.
 enum class stuck_rank {
-  wait,         ///< for ever: it is a thread, and cannot be stopped
+  wait,         ///< forever: a thread cannot be stopped
   end_process,  ///< one more deadline; then one line on standard error and exit code exit_stuck
 };
 
 namespace detail {
 
-/// Calls f() for a rank, whose end it makes known.
+/// Calls f() for a rank and reports its end.
 template <class F>
 void depart_after(common_fate& fate, int rank, F&& f) {
   try {
@@ -122,14 +122,14 @@ void depart_after(common_fate& fate, int rank, F&& f) {
   }
 }
 
-/// Returns when all ranks have returned. After a failure they have one more deadline: then it ends the process.
+/// Waits for all ranks. If they do not return within one more deadline after a failure, ends the process.
 void end_if_stuck(common_fate& fate);
 
 }  // namespace detail
 
-/// Calls f(thread_rank&) in `size` ranks at the same time, rank 0 in the calling thread, and returns when all have
-/// returned. If a rank throws, the collectives of the others throw communication_error, and the caller gets the first
-/// exception. If ranks wait for a rank longer than `deadline`, all ranks fail.
+/// Calls f(thread_rank&) in `size` ranks concurrently, rank 0 in the calling thread, and returns when all have
+/// returned. If a rank throws, the collectives of the other ranks throw communication_error, and the caller gets the
+/// first exception. If a wait for a rank exceeds `deadline`, all ranks fail.
 template <class F>
 void run_ranks(int size, F&& f, std::chrono::milliseconds deadline = std::chrono::minutes(10),
                stuck_rank stuck = stuck_rank::wait) {
@@ -151,7 +151,7 @@ void run_ranks(int size, F&& f, std::chrono::milliseconds deadline = std::chrono
     for (int rank = 1; rank < size; ++rank) others.emplace_back(run, rank);
     if (stuck == stuck_rank::end_process) others.emplace_back([&] { detail::end_if_stuck(*fate); });
     run(0);
-  } catch (...) {  // the system has no more threads
+  } catch (...) {  // thread creation failed
     for (int rank = 0; rank < size; ++rank)
       if (rank == 0 || rank > static_cast<int>(others.size()))
         rendezvous::depart(*fate, rank, std::current_exception(), "cannot start all ranks");
@@ -237,7 +237,7 @@ RLCORE_INLINE thread_rank thread_rank::split(int color, int key) {
     for (const int r : group) members.push_back(place_->member(r));
     place = std::make_shared<rendezvous>(place_->fate(), std::move(members));
   }
-  const std::shared_ptr<rendezvous> made = place;  // shown to the others, and not written while they read
+  const std::shared_ptr<rendezvous> made = place;  // published to the other ranks; not written while they read it
   meet(call, reinterpret_cast<const std::byte*>(&made), {},
        [&] { place = *reinterpret_cast<const std::shared_ptr<rendezvous>*>(place_->of(group.front()).data); });
   return {std::move(place), static_cast<int>(std::find(group.begin(), group.end(), rank_) - group.begin())};

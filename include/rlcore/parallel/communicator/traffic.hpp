@@ -1,4 +1,4 @@
-// What a rank has sent.
+// Communication statistics of a rank.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// Collectives of one rank, the bytes that it sent to other ranks (what it keeps for itself does not count, and a
-/// broadcast is the root's), and the time it spent in them, waiting included.
+/// The collectives of one rank: calls, bytes sent to other ranks (without data for itself; a broadcast counts only in
+/// the root), and time, including waiting.
 struct traffic {
   /// The sums over the calls of one collective.
   struct line {
@@ -35,7 +35,7 @@ struct traffic {
     for (const line& l : lines) sum += l;
     return sum;
   }
-  /// Adds collective by collective.
+  /// Adds the sums per collective.
   traffic& operator+=(const traffic& x) noexcept {
     for (std::size_t i = 0; i < lines.size(); ++i) lines[i] += x.lines[i];
     return *this;

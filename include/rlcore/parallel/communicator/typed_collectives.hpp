@@ -1,4 +1,4 @@
-// The collectives of the concept, written once over an engine that moves bytes.
+// CRTP base: typed collectives over an engine that moves bytes.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// Base of an engine (the engine itself is the argument): checks sizes, forgets the element type but for what ranks
-/// compare, and calls the engine's
+/// CRTP base of an engine: checks sizes, reduces the element type to the part that ranks compare, and calls the
+/// engine's
 ///
 ///   broadcast_bytes(element, data, count, root)               all_gather_bytes(element, in, out, count)
 ///   all_gather_v_bytes(element, in, out, counts)              all_to_all_bytes(element, in, out, count per rank)

@@ -1,4 +1,4 @@
-// Ends a process whose rank waits in a collective for a rank that does not come or is gone.
+// Watchdog: ends the process if a collective hangs or another rank has died.
 #pragma once
 
 #include <fcntl.h>
@@ -25,17 +25,18 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// A thread that watches the flight recorder and the board of the host, for engines whose collectives block inside
-/// another library. During its lifetime:
+/// A thread that watches the flight recorder and the host board, for engines whose collectives block inside another
+/// library. During its lifetime:
 ///
-/// - a collective that lasts longer than the deadline ends the process with exit code exit_stuck, one line of the first
-///   such rank of the host on standard error (which collective, who of this host is behind), and the recorder's
-///   content in a file for each rank; the time in which this process was stopped does not count;
-/// - so does a rank of the host whose process has vanished, unless the launcher ends us before;
-/// - SIGTERM, which launchers send to the survivors when a process dies, is answered by one line per host that says who
-///   is gone and which collective waits, and exit code 143. A program that has a handler of its own keeps it.
+/// - if a collective exceeds the deadline, the process exits with code exit_stuck. The first such rank of the host
+///   prints one line on standard error (the collective, and the ranks of this host that are behind), and each rank
+///   dumps the recorder to a file. The time in which this process was stopped does not count;
+/// - the same happens if the process of another rank of the host has died, unless the launcher kills this process
+///   first;
+/// - on SIGTERM, which launchers send to the survivors when a process dies, it prints one line per host with the lost
+///   rank and the waiting collective, and exits with code 143. A SIGTERM handler of the program is kept.
 ///
-/// A process has at most one at a time.
+/// At most one per process at a time.
 class watchdog {
  public:
   /// The file of the recorder's content is <folder>/rlcore_rank<rank>_<process>.flight.
@@ -45,7 +46,7 @@ class watchdog {
   watchdog& operator=(const watchdog&) = delete;
   ~watchdog();
 
-  /// The folder of the recorder's file if the user names none.
+  /// The default folder of the recorder's file.
   static std::string temporary_folder() {
     const char* folder = std::getenv("TMPDIR");
     return folder != nullptr && *folder != '\0' ? folder : "/tmp";
@@ -65,9 +66,9 @@ class watchdog {
   void watch(std::chrono::milliseconds deadline);
 
   [[noreturn]] void end_stuck(const host_board::line* gone) noexcept;
-  /// Writes the line at once, so that no other rank's output comes in between.
+  /// Writes the line in one call, so that it does not interleave with the output of other ranks.
   void tell(const host_board::line* gone, const char* end) const noexcept;
-  /// Adds the ranks of this host that have entered fewer collectives than this rank, or another collective.
+  /// Appends the ranks of this host that have entered fewer collectives than this rank, or a different one.
   void add_suspects(fixed_text& line) const noexcept;
 
   static void terminated(int);
@@ -116,14 +117,14 @@ RLCORE_INLINE watchdog::~watchdog() {
   thread_.join();
   if (handles_) ::signal(SIGTERM, SIG_DFL);
   of_process().store(nullptr);
-  while (answers() != 0) ::usleep(1000);  // another thread answers SIGTERM, which ends the process
+  while (answers() != 0) ::usleep(1000);  // another thread handles SIGTERM and ends the process
 }
 
 RLCORE_INLINE void watchdog::watch(std::chrono::milliseconds deadline) {
   const auto pause = std::clamp(deadline / 20, std::chrono::milliseconds(1), std::chrono::milliseconds(200));
   const std::int64_t each = std::chrono::nanoseconds(pause).count();
-  std::uint64_t last = 0;  // the collective entered last
-  std::int64_t seen = 0;   // how long this thread has seen it last
+  std::uint64_t last = 0;  // the last collective entered
+  std::int64_t seen = 0;   // how long this thread has observed it
   std::int64_t missed_since = -1;
   std::unique_lock<std::mutex> lock(mutex_);
   while (!wake_.wait_for(lock, pause, [this] { return done_; })) {
@@ -136,14 +137,14 @@ RLCORE_INLINE void watchdog::watch(std::chrono::milliseconds deadline) {
     } else if (missed_since < 0) {
       missed_since = flight_recorder::now();
       if (board_.self().state == host_board::working && board_.tell()) tell(gone, "\n");
-    } else if (flight_recorder::now() - missed_since > 5'000'000'000) {  // the launcher would have acted by now
+    } else if (flight_recorder::now() - missed_since > 5'000'000'000) {  // the launcher has not acted
       end_stuck(gone);
     }
   }
 }
 
 RLCORE_INLINE void watchdog::end_stuck(const host_board::line* gone) noexcept {
-  ::unlink(file_.c_str());  // anybody may have put a link into /tmp
+  ::unlink(file_.c_str());  // /tmp may contain a planted link
   const int file = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (file >= 0) {
     recorder_.dump(file, rank_);
@@ -155,7 +156,7 @@ RLCORE_INLINE void watchdog::end_stuck(const host_board::line* gone) noexcept {
     if (file >= 0) end.add("; its last collectives are in ").add(file_.c_str());
     tell(gone, end.add("\n").text());
   }
-  ::usleep(200'000);  // if another rank tells, let it finish before the launcher notices that we are gone
+  ::usleep(200'000);  // lets another rank finish its report before the launcher notices this exit
   std::_Exit(exit_stuck);
 }
 

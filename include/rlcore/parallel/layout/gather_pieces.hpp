@@ -1,4 +1,4 @@
-// Gathers the list of pieces of every rank on all ranks.
+// All-gathers the piece lists of all ranks.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// The bytes of all ranks, by rank.
+/// All-gathers bytes, one entry per rank.
 template <communicator C>
 std::vector<std::string> gather_texts(C& c, const std::string& mine) {
   const auto ranks = static_cast<std::size_t>(c.size());
@@ -30,7 +30,7 @@ std::vector<std::string> gather_texts(C& c, const std::string& mine) {
   return texts;
 }
 
-/// The lists of all ranks, by rank.
+/// All-gathers the piece lists, one entry per rank.
 template <communicator C>
 piece_layout gather_pieces(C& c, std::span<const shard_piece> mine) {
   std::string text;

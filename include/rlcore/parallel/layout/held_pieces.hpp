@@ -1,4 +1,4 @@
-// The pieces of all ranks with their holders, cut so that any two pieces are equal or disjoint.
+// Disjoint tensor pieces of all ranks and the ranks that hold them.
 #pragma once
 
 #include <algorithm>
@@ -21,15 +21,15 @@ namespace parallel {
 /// The pieces of every rank.
 using piece_layout = std::vector<std::vector<shard_piece>>;
 
-/// A piece and all ranks that hold it. A holder has it in its piece number `piece`, from element `offset` on.
+/// A piece and all ranks that hold it. In a holder it starts at element `offset` of its piece number `piece`.
 struct held_piece {
-  /// A rank that has the piece.
+  /// A rank that holds the piece.
   struct holder {
     std::size_t rank = 0, piece = 0, offset = 0;
   };
   shard_piece piece;
   std::vector<holder> holders;
-  std::uint64_t begin = 0, end = 0;  ///< all elements lie in these places of the tensor
+  std::uint64_t begin = 0, end = 0;  ///< the range of the tensor that contains all elements
 };
 
 /// Elements `from` .. `to` of a piece, counted from its first.
@@ -51,10 +51,10 @@ inline held_piece held(shard_piece piece, std::vector<held_piece::holder> holder
   return h;
 }
 
-/// Adds a piece of one rank to the disjoint pieces of its tensor and cuts those at its ends.
+/// Adds a piece of one rank to the disjoint pieces of its tensor; splits these at its ends.
 inline void hold(std::vector<held_piece>& pieces, const shard_piece& piece, held_piece::holder who) {
   const held_piece mine = held(piece, {who});
-  std::vector<std::pair<std::size_t, std::size_t>> known;  // elements of `piece` that others have too
+  std::vector<std::pair<std::size_t, std::size_t>> known;  // elements of `piece` that other ranks hold too
   for (std::size_t i = 0, count = pieces.size(); i < count; ++i) {
     if (pieces[i].end <= mine.begin || mine.end <= pieces[i].begin) continue;
     if (pieces[i].piece == piece) return pieces[i].holders.push_back(who);
@@ -98,8 +98,8 @@ inline void hold(std::vector<held_piece>& pieces, const shard_piece& piece, held
 }  // namespace detail
 
 /// For each tensor the disjoint pieces that the ranks hold, in ascending order of their first elements. The result is
-/// the same in all ranks. Throws std::invalid_argument for an invalid piece, for a piece that its rank holds twice, and
-/// for ranks that disagree on a tensor's shape.
+/// the same in all ranks. Throws std::invalid_argument for an invalid piece, a piece that a rank holds twice, and ranks
+/// that disagree on a tensor's shape.
 inline std::map<std::string, std::vector<held_piece>> held_pieces(const piece_layout& layout) {
   std::map<std::string, std::vector<held_piece>> tensors;
   std::map<std::string, const shard_piece*> seen;
@@ -124,7 +124,7 @@ inline std::map<std::string, std::vector<held_piece>> held_pieces(const piece_la
   return tensors;
 }
 
-/// Names the first tensor whose pieces do not add up to its size; empty if every tensor is complete.
+/// Returns the first tensor whose pieces do not add up to its size; empty if every tensor is complete.
 inline std::string missing_of(const std::map<std::string, std::vector<held_piece>>& held,
                               const std::map<std::string, std::vector<std::int64_t>>& shapes) {
   for (const auto& [name, shape] : shapes) {
@@ -138,14 +138,14 @@ inline std::string missing_of(const std::map<std::string, std::vector<held_piece
   return "";
 }
 
-/// A part of one of a rank's pieces: `index` is the number of that piece, `offset` the begin of the part in it.
+/// A part of one of a rank's pieces: `index` is the number of the piece, `offset` the first element of the part in it.
 struct assigned_piece {
   shard_piece piece;
   std::size_t index = 0, offset = 0;
 };
 
-/// The parts that `rank` writes, so that every element is written once. A piece that several ranks hold is cut into
-/// ranges of at least `grain` elements, which its holders take in turn.
+/// The parts that `rank` writes; every element is written once. A piece held by several ranks is split into ranges of
+/// at least `grain` elements, which are assigned to its holders round-robin.
 inline std::vector<assigned_piece> assign_pieces(const std::map<std::string, std::vector<held_piece>>& held,
                                                  std::size_t rank, std::size_t grain = std::size_t{1} << 16) {
   std::vector<assigned_piece> mine;

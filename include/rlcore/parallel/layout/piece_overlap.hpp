@@ -1,4 +1,4 @@
-// What two pieces of one tensor have in common, as runs of neighbours.
+// Intersection of two pieces of a tensor, as contiguous runs.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// Where the elements of a piece lie in the whole tensor. A piece's order is that of the tensor, so both positions grow
-/// together. Positions in the piece count from its rectangle's first element. The piece must outlive it.
+/// Maps the elements of a piece to the whole tensor. Piece and tensor have the same element order, so both positions
+/// grow together. Positions in the piece count from its rectangle's first element. The piece must outlive it.
 class piece_positions {
  public:
-  /// For valid pieces alone (check_piece()).
+  /// Valid pieces only (check_piece()).
   explicit piece_positions(const shard_piece& p) : piece_(&p), strides_(p.shape.size()) {
     std::uint64_t stride = 1;
     for (std::size_t d = p.shape.size(); d-- > 0; stride *= static_cast<std::uint64_t>(p.shape[d]))
@@ -29,11 +29,11 @@ class piece_positions {
     }
   }
 
-  /// The place in the tensor of element `at` of the rectangle, and how many elements follow each other from there on.
+  /// The position in the tensor of element `at` of the rectangle, and the number of contiguous elements from there.
   struct run {
     std::uint64_t global = 0, count = 0;
   };
-  /// The run of element `at` of the rectangle; it ends with the piece.
+  /// The contiguous run from element `at` of the rectangle, clipped to the piece.
   run at(std::size_t at) const noexcept {
     const std::uint64_t within = at % run_;
     std::uint64_t index = at / run_, global = within;
@@ -45,7 +45,7 @@ class piece_positions {
     }
     return {global, std::min<std::uint64_t>(run_ - within, piece_->last - at)};
   }
-  /// The first element of the rectangle that does not lie before `global` in the tensor; its size if there is none.
+  /// The first element of the rectangle at or after `global` in the tensor; the size of the rectangle if there is none.
   std::size_t find(std::uint64_t global) const noexcept {
     std::size_t local = 0, inner = elements_of(piece_->extent);
     for (std::size_t d = 0; d < strides_.size(); ++d) {
@@ -68,11 +68,11 @@ class piece_positions {
 
   const shard_piece* piece_;
   std::vector<std::uint64_t> strides_;
-  std::size_t outer_ = 0;  // dimensions before those that make a run
-  std::uint64_t run_ = 1;  // elements that lie side by side
+  std::size_t outer_ = 0;  // dimensions outside of a run
+  std::uint64_t run_ = 1;  // contiguous elements
 };
 
-/// Yields the common elements of two pieces in ascending order, without a list of them.
+/// Iterates over the common elements of two pieces in ascending order, without storing a list.
 class piece_overlap {
  public:
   /// Positions count from the first element of each piece.
@@ -80,11 +80,11 @@ class piece_overlap {
     std::size_t a = 0, b = 0, count = 0;
   };
 
-  /// Both of the same tensor; they must outlive the overlap.
+  /// Both pieces belong to the same tensor and must outlive the overlap.
   piece_overlap(const shard_piece& a, const shard_piece& b)
       : a_piece_(&a), b_piece_(&b), a_at_(a), b_at_(b), a_(a.first), b_(b.first) {}
 
-  /// The next elements that follow each other in both pieces, at most `limit`; count 0 at the end.
+  /// The next run that is contiguous in both pieces, at most `limit` elements; count 0 at the end.
   part next(std::size_t limit = std::numeric_limits<std::size_t>::max()) {
     while (a_ < a_piece_->last && b_ < b_piece_->last) {
       const piece_positions::run a = a_at_.at(a_), b = b_at_.at(b_);

@@ -1,5 +1,4 @@
-// Resharding: tensors go from one layout over ranks to another, directly from holder to owner, in buckets of bounded
-// size.
+// Resharding: moves tensors from one sharding to another, directly from holder to owner, in buckets of bounded size.
 #pragma once
 
 #include <algorithm>
@@ -22,13 +21,13 @@ RLCORE_BEGIN
 namespace parallel {
 
 /// The transfers of one rank that fill the pieces `to` from the pieces `from`. A rank receives only elements that it
-/// does not hold, each once. If several ranks hold a piece, owners take it from different ones. For weights of M
-/// parameters that go from fully sharded training over P ranks to tensor parallel rollout over r, that is 2 M / r bytes
-/// per rank in bf16, and no rank holds the whole model.
+/// does not hold, each once. If several ranks hold a piece, owners read it from different holders. From fully sharded
+/// training over P ranks to tensor parallel rollout over r ranks, M parameters cost 2 M / r bytes per rank in bf16, and
+/// no rank holds the whole model.
 class reshard_plan {
  public:
-  /// The layouts of all ranks, the same in every rank. Throws std::invalid_argument when their numbers of ranks differ
-  /// or an element of `to` is nowhere in `from`.
+  /// The layouts of all ranks, the same in every rank. Throws std::invalid_argument if their numbers of ranks differ or
+  /// `from` lacks an element of `to`.
   reshard_plan(const piece_layout& from, const piece_layout& to, std::size_t rank)
       : sent_(from.size()), received_(from.size()) {
     if (from.size() != to.size() || rank >= from.size())
@@ -52,14 +51,13 @@ class reshard_plan {
       }
   }
 
-  /// Elements that come from and go to other ranks.
+  /// The numbers of elements received from and sent to other ranks.
   std::size_t received() const noexcept { return total(received_); }
   std::size_t sent() const noexcept { return total(sent_); }
 
-  /// Moves all elements, in rounds of at most `bucket` elements in and `bucket` elements out. All ranks call it
-  /// together. read(piece, first, span<Wire>) gets elements of own piece number `piece` of `from`, write(piece, first,
-  /// span<const Wire>) puts those of `to`. Throws communication_error naming the rank if what arrived has another
-  /// checksum than what was sent.
+  /// Moves all elements, in rounds of at most `bucket` elements in and `bucket` elements out. A collective call.
+  /// read(piece, first, span<Wire>) reads elements of this rank's piece number `piece` of `from`, write(piece, first,
+  /// span<const Wire>) stores those of `to`. Throws communication_error naming the rank on a checksum mismatch.
   template <wire Wire, communicator C, class Read, class Write>
   void run(C& c, std::size_t bucket, Read&& read, Write&& write) const {
     const auto ranks = static_cast<std::size_t>(c.size());
@@ -88,7 +86,7 @@ class reshard_plan {
                                   " received other bytes than rank " + std::to_string(r) + " sent");
   }
 
-  /// The same between memory: in[i] holds piece i of `from`, out[i] is to hold piece i of `to`; they must not overlap.
+  /// The same between memory: in[i] holds piece i of `from`, out[i] receives piece i of `to`; they must not overlap.
   template <communicator C, wire T>
   void run(C& c, std::span<const std::span<const T>> in, std::span<const std::span<T>> out,
            std::size_t bucket = std::size_t{1} << 24) const {
@@ -105,7 +103,7 @@ class reshard_plan {
   }
 
  private:
-  /// The common elements of a held piece and a wanted one; `offset` is where the held one begins in the holder's piece.
+  /// The common elements of a held and a wanted piece; `offset` is the start of the held one in the holder's piece.
   struct link {
     shard_piece held, wanted;
     std::size_t from = 0, offset = 0, to = 0;
@@ -114,7 +112,7 @@ class reshard_plan {
     std::vector<link> links;
     std::size_t size = 0;
   };
-  /// Walks over the elements of a stream in order, some at a time. Both ends walk over the same stream.
+  /// Iterates over the elements of a stream in order, in batches. Sender and receiver iterate over the same stream.
   class cursor {
    public:
     struct part {
@@ -138,7 +136,7 @@ class reshard_plan {
     std::vector<piece_overlap> open_;
   };
 
-  /// What all ranks send or what all receive, a bucket at a time; everything by the other rank.
+  /// The send or receive buffers of one round, indexed by the peer rank.
   template <class Wire>
   struct direction {
     const std::vector<stream>& streams;
@@ -150,13 +148,13 @@ class reshard_plan {
     direction(const std::vector<stream>& of, bool sends) : streams(of), counts(of.size()), sums(of.size()) {
       for (const stream& s : of) cursors.emplace_back(s, sends);
     }
-    /// Makes room for the next `quota` elements of every stream, behind the first `done`.
+    /// Prepares the next `quota` elements of every stream, after the first `done`.
     void open(std::size_t done, std::size_t quota) {
       for (std::size_t r = 0; r < streams.size(); ++r)
         counts[r] = std::min(quota, streams[r].size - std::min(streams[r].size, done));
       values.resize(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
     }
-    /// visit(part, values) for what the bucket holds of each piece; then these count for the checksum.
+    /// Calls visit(part, values) for each piece in the bucket, then adds the values to the checksum.
     template <class Visit>
     void for_each_part(Visit&& visit) {
       std::size_t at = 0;
@@ -172,11 +170,11 @@ class reshard_plan {
     }
   };
   struct agreement {
-    std::uint64_t longest = 0;  ///< elements of the longest stream of any rank
-    std::size_t quota = 0;      ///< elements from one rank to another in a round
+    std::uint64_t longest = 0;  ///< elements of the longest stream in any rank
+    std::size_t quota = 0;      ///< elements per pair of ranks and round
   };
 
-  /// Every pair of ranks has the same quota, so that both ends agree on it without lists.
+  /// Every pair of ranks has the same quota, so that both ends agree without exchanging lists.
   template <class C>
   agreement agree(C& c, std::size_t bucket) const {
     struct extent {
@@ -211,7 +209,7 @@ class reshard_plan {
     const piece_positions positions(wanted);
     const std::uint64_t begin = positions.at(wanted.first).global, end = positions.at(wanted.last - 1).global + 1;
     std::size_t found = 0;
-    // held is sorted by `begin`, but the ends are not: the search is linear in the pieces of one tensor.
+    // held is sorted by `begin`, but not by `end`: the search is linear in the pieces of one tensor.
     for (const held_piece& h : held) {
       if (h.begin >= end) break;
       if (h.end <= begin) continue;
@@ -264,7 +262,7 @@ class reshard_plan {
 
   std::vector<shard_piece> from_, to_;
   std::vector<link> local_;
-  std::vector<stream> sent_, received_;  // by the other rank
+  std::vector<stream> sent_, received_;  // by peer rank
 };
 
 }  // namespace parallel

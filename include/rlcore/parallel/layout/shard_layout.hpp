@@ -1,4 +1,4 @@
-// The sharding of a model's flat vector of parameters over ranks.
+// Shard layout of a flat parameter vector over ranks (ZeRO/FSDP).
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@ struct value_range {
   std::size_t size() const noexcept { return last - first; }
 };
 
-/// The vector is cut into units, which are gathered one at a time: the embedding, a layer, the head. Each unit is cut
-/// into blocks of 1024 values, which begin at the unit's begin and again at every restart. A rank owns consecutive
-/// whole blocks of every unit; its shard holds them one after the other. A rank may own nothing of a unit.
+/// The vector is divided into units, which are gathered one at a time: the embedding, a layer, the head. Each unit is
+/// divided into blocks of 1024 values, which start at the begin of the unit and again at every restart. A rank owns
+/// consecutive whole blocks of every unit; its shard is their concatenation. A rank may own no block of a unit.
 class shard_layout {
  public:
   static constexpr std::size_t block = 1024;
 
-  /// Unit u ends at ends[u], where the next one begins; blocks begin at the ascending `restarts` too.
+  /// Unit u ends at ends[u], where the next one begins; blocks also begin at the ascending `restarts`.
   shard_layout(std::vector<std::size_t> ends, int ranks, std::span<const std::size_t> restarts = {})
       : ends_(std::move(ends)), ranks_(static_cast<std::size_t>(ranks)) {
     at_.resize((units() + 1) * ranks_);
@@ -60,20 +60,20 @@ class shard_layout {
   std::size_t ranks() const noexcept { return ranks_; }
   /// The values of unit u.
   value_range unit(std::size_t u) const { return {u == 0 ? 0 : ends_[u - 1], ends_[u]}; }
-  /// The number of values of a unit that each rank owns, in the order of the ranks.
+  /// The number of values of a unit per rank.
   std::span<const std::size_t> counts(std::size_t u) const { return std::span(counts_).subspan(u * ranks_, ranks_); }
-  /// Rank r's part of a unit in the vector; place() is its offset in the shard of the rank.
+  /// Rank r's part of a unit in the vector; place() is its offset in the rank's shard.
   value_range part(std::size_t u, std::size_t r) const {
     const std::size_t i = u * ranks_ + r;
     return {starts_[i], starts_[i] + counts_[i]};
   }
-  /// Where rank r's part of unit u begins in its shard.
+  /// The offset of rank r's part of unit u in its shard.
   std::size_t place(std::size_t u, std::size_t r) const { return at_[u * ranks_ + r]; }
   /// The number of values that rank r owns.
   std::size_t shard_size(std::size_t r) const { return at_[units() * ranks_ + r]; }
   /// The number of blocks in a range that begins with a block.
   static std::size_t blocks(std::size_t values) noexcept { return (values + block - 1) / block; }
-  /// Calls f(range) for each piece of rank r's part of a unit in which blocks follow without a gap.
+  /// Calls f(range) for each contiguous run of blocks of rank r's part of a unit.
   template <class F>
   void for_runs(std::size_t u, std::size_t r, F&& f) const {
     const value_range local = part(u, r);

@@ -1,4 +1,4 @@
-// The part of a tensor that one rank holds: what sharded checkpoints and weight synchronisation are made of.
+// Shard of a tensor on one rank, for sharded checkpoints and weight synchronisation.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// A rectangle of a tensor (tensor and expert parallelism), and of its elements in row-major order a range (data
-/// parallelism with sharded weights). Placement is said here and never guessed from values or sizes. A scalar has no
+/// A rectangle of a tensor (tensor and expert parallelism), restricted to a range of its elements in row-major order
+/// (data parallelism with sharded weights). Placement is explicit, never inferred from values or sizes. A scalar has no
 /// dimensions and one element.
 struct shard_piece {
   std::string tensor;
@@ -26,14 +26,14 @@ struct shard_piece {
   bool operator==(const shard_piece&) const = default;
 };
 
-/// Elements of a tensor or rectangle.
+/// The number of elements of a tensor or rectangle.
 inline std::size_t elements_of(const std::vector<std::int64_t>& extents) noexcept {
   std::size_t n = 1;
   for (const std::int64_t e : extents) n *= static_cast<std::size_t>(e);
   return n;
 }
 
-/// All of a tensor.
+/// The piece that covers a whole tensor.
 inline shard_piece whole_tensor(std::string name, std::vector<std::int64_t> shape) {
   const std::size_t size = elements_of(shape);
   std::vector<std::int64_t> start(shape.size());
@@ -54,7 +54,7 @@ inline std::string text_of(const shard_piece& p) {
   return text;
 }
 
-/// What is wrong with a piece that cannot be; empty if nothing is.
+/// The error of an invalid piece; empty if the piece is valid.
 inline std::string fault_of(const shard_piece& p) {
   if (p.start.size() != p.shape.size() || p.extent.size() != p.shape.size())
     return "a rectangle with another number of dimensions than the tensor";
@@ -71,7 +71,7 @@ inline std::string fault_of(const shard_piece& p) {
   return "";
 }
 
-/// Throws std::invalid_argument naming the piece.
+/// Throws std::invalid_argument naming the piece if it is invalid.
 inline void check_piece(const shard_piece& p) {
   if (const std::string fault = fault_of(p); !fault.empty())
     throw std::invalid_argument("rlcore: piece " + text_of(p) + " has " + fault);

@@ -1,4 +1,4 @@
-// Sends the parts of every rank's vector to the ranks that own them.
+// The communication of a reduce-scatter: sends the parts of every rank's vector to their owners.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// Memory that exchanges reuse.
+/// Reusable buffers of an exchange.
 struct exchange_scratch {
   std::vector<std::size_t> sent, received;
   std::vector<float> floats;
@@ -32,9 +32,8 @@ struct exchange_scratch {
   }
 };
 
-/// Rank r owns counts[r] values of `mine`, one part after the other. `mine` is null if this rank sends nothing;
-/// `sends(r)` says whether rank r sends. Calls push(rank, const T*) with each rank's values of this rank's part, in
-/// rank order.
+/// Rank r owns counts[r] values of `mine`, parts in rank order. `mine` is null if this rank sends nothing; `sends(r)`
+/// says whether rank r sends. Calls push(rank, const T*) with each rank's values of this rank's part, in rank order.
 template <class T, class Sends, class Push>
 void exchange(any_communicator& c, const T* mine, std::span<const std::size_t> counts, exchange_scratch& scratch,
               Sends&& sends, Push&& push) {
@@ -59,8 +58,8 @@ void exchange(any_communicator& c, const T* mine, std::span<const std::size_t> c
     if (sends(r)) push(r, at), at += local_count;
 }
 
-/// The same for floats that travel as bfloat16. A rank's own part is rounded too, so that the sum does not depend on
-/// the owner.
+/// The same for floats sent as bfloat16. A rank's own part is rounded too, so that the sum does not depend on the
+/// owner.
 template <class Sends, class Push>
 void exchange_halves(any_communicator& c, const float* mine, std::span<const std::size_t> counts,
                      exchange_scratch& scratch, Sends&& sends, Push&& push) {

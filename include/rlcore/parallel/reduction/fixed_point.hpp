@@ -1,4 +1,4 @@
-// Sums of floats that no order changes.
+// Order-independent (associative) summation of floats in fixed point.
 #pragma once
 
 #include <cmath>
@@ -12,13 +12,13 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// Numbers in units of 2^-44: what float gradients have below that is lost, 6e-14. One that is not finite, or too large
-/// for a sum of `terms` of them, is `invalid`, and so is every sum with it.
+/// Numbers in units of 2^-44 (6e-14); smaller parts of float gradients are lost. A number that is not finite, or too
+/// large for a sum of `terms` of them, is `invalid`, and so is every sum with it.
 struct fixed_point {
   using value = std::int64_t;
   static constexpr value invalid = std::numeric_limits<value>::min();
 
-  /// The largest magnitude in units that 2^62 has room for `terms` times.
+  /// The largest magnitude, in units, such that `terms` of them fit into 2^62.
   static double limit(std::size_t terms) noexcept {
     return std::ldexp(1.0, 62) / static_cast<double>(terms < 1 ? 1 : terms);
   }
@@ -31,7 +31,7 @@ struct fixed_point {
   static float to_float(value x) noexcept {
     return x == invalid ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(x) * 0x1p-44f;
   }
-  /// a + b; invalid if one of them is.
+  /// a + b; invalid if either is.
   static value sum(value a, value b) noexcept { return a == invalid || b == invalid ? invalid : a + b; }
 
   /// total[i] += x[i] for i < n.

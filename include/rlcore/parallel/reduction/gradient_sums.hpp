@@ -1,4 +1,4 @@
-// Sums the gradients of leaves over ranks, so that each rank gets the sum of its shard.
+// Gradient reduce-scatter: sums the gradients of leaves over ranks; each rank gets the sum of its shard.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +21,10 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// An optimizer step is begin(); then take(), its parts take_unit(), or skip() for every round of the schedule; then
-/// finish(). With zero 0 and 1, where gradients are not sharded, a rank adds up its own leaves and sends the sums at
-/// the end. That is one vector if its leaves make one node of the tree, as they do for powers of two. With zero 2 and 3
-/// every leaf is sharded at once, and the owners of the pieces add. Then the sums of the groups are summed over
+/// One optimizer step: begin(); then take(), take_unit() for each unit, or skip() in every round of the schedule; then
+/// finish(). With zero 0 and 1, where gradients are not sharded, a rank accumulates its own leaves and sends the sums
+/// at the end: one vector if its leaves form one node of the tree, as they do for powers of two. With zero 2 and 3
+/// every leaf is sharded immediately, and the owners of the pieces add. Then the sums of the groups are summed over
 /// replicas (HSDP; in zero 0 these are all ranks) and gathered.
 template <class Device>
 class gradient_sums {
@@ -32,7 +32,7 @@ class gradient_sums {
   /// Sums of vectors cut into units that end at `ends`, over all ranks of w.sums(); see shard_layout.
   gradient_sums(Device& device, world& w, std::vector<std::size_t> ends, std::span<const std::size_t> restarts = {})
       : gradient_sums(device, w, w.place_in_sums(), shard_layout(std::move(ends), w.place().shard_size, restarts)) {}
-  /// The same over the ranks `among`; `layout` is that of among.shards.
+  /// The same over the ranks `among`; `layout` is the layout of among.shards.
   gradient_sums(Device& device, world& w, const sum_place& among, shard_layout layout)
       : device_(&device),
         world_(&w),
@@ -49,14 +49,14 @@ class gradient_sums {
 
   const shard_layout& layout() const noexcept { return layout_; }
   const leaf_schedule& schedule() const noexcept { return schedule_; }
-  /// Is a leaf's gradient taken when it is complete? Else one gradient accumulates all leaves of this rank.
+  /// Is each leaf's gradient taken separately? Otherwise one gradient accumulates all leaves of this rank.
   bool by_leaf() const noexcept { return cut_ || kind_ != reduction_kind::ranked; }
-  /// Are gradients sharded as soon as a leaf is complete?
+  /// Are gradients reduce-scattered after each leaf?
   bool cut() const noexcept { return cut_; }
   std::size_t shard_rank() const { return static_cast<std::size_t>(among_.shards->rank()); }
   std::size_t shard_size() const { return layout_.shard_size(shard_rank()); }
 
-  /// present[i]: has leaf i rows?
+  /// present[i]: does leaf i have rows?
   void begin(std::vector<bool> present) {
     present_ = std::move(present);
     for (auto& e : tree_.entries())
@@ -67,8 +67,8 @@ class gradient_sums {
     for (std::size_t u = 0; u < pieces_.size(); ++u) pieces_[u].begin(layout_.part(u, shard_rank()).size());
   }
 
-  /// Takes the gradient of this rank's leaf of a round, or with !by_leaf() that of all its leaves. Leaves memory for
-  /// the next one in `gradient`, or an empty buffer.
+  /// Takes the gradient of this rank's leaf in a round, or of all its leaves if !by_leaf(). On return `gradient` is
+  /// memory for the next one, or empty.
   void take(std::size_t round, buffer<float, Device>& gradient) {
     if (cut_) {
       for (std::size_t u = layout_.units(); u-- > 0;) {
@@ -83,7 +83,7 @@ class gradient_sums {
       if (!idle_.empty()) gradient = std::move(idle_.back()), idle_.pop_back();
     }
   }
-  /// This rank's leaf of the round has no rows, or there is none.
+  /// Contributes nothing in this round: the leaf has no rows or does not exist.
   void skip(std::size_t round) {
     if (cut_) {
       for (std::size_t u = layout_.units(); u-- > 0;) take_unit(round, u, nullptr);
@@ -91,8 +91,8 @@ class gradient_sums {
       push(at, std::nullopt);
     }
   }
-  /// Instead of take() and skip(), where vectors stay with the caller. x[s] [layout().size()], device memory, is the
-  /// gradient of source s of this rank; it is not read if the leaf has no rows.
+  /// Replaces take() and skip() if the caller keeps the vectors. x[s] [layout().size()], device memory, is the gradient
+  /// of source s of this rank; it is not read if the leaf has no rows.
   void copy(std::size_t round, std::span<const float* const> x) {
     for (std::size_t s = 0; s < x.size(); ++s) {
       const std::size_t at = number_of(among_.rank, s, round);
@@ -108,7 +108,7 @@ class gradient_sums {
         push(at, there ? std::optional(copy_of(x[s])) : std::nullopt);
     }
   }
-  /// The same for all leaves, with !by_leaf().
+  /// The same for all leaves, if !by_leaf().
   void copy_sums(std::span<const float* const> x) {
     for (const float* of_source : x) add_up(of_source);
   }
@@ -152,7 +152,7 @@ class gradient_sums {
     return sum_.data();
   }
 
-  /// Memory held for sums, of the device and of the host.
+  /// Device and host memory allocated for sums.
   std::size_t bytes() const noexcept {
     std::size_t n = sum_.bytes() + (fixed_.capacity() * sizeof(fixed_point::value));
     for (const auto& b : idle_) n += b.bytes();
@@ -163,11 +163,11 @@ class gradient_sums {
   }
 
  private:
-  /// The number in the tree of the leaf of one source of a rank in a round, or none.
+  /// The tree index of the leaf of one source of a rank in a round, or none.
   std::size_t number_of(std::size_t rank, std::size_t source, std::size_t round) const {
     return schedule_.number(rank * among_.sources + source, round);
   }
-  /// Do this rank's leaves go to their places in the tree?
+  /// Do this rank's leaves have fixed positions in the tree?
   bool in_tree() const noexcept { return kind_ == reduction_kind::tree; }
   void add_up(const float* x) {
     if (kind_ == reduction_kind::exact) return add_fixed(x);
@@ -220,7 +220,7 @@ class gradient_sums {
     exchange(c, x, counts, scratch_, sends, push);
   }
 
-  /// The nodes of the tree that ranks hold after their local additions. Every rank knows them.
+  /// The tree nodes that ranks hold after their local additions; known to all ranks.
   struct held_nodes {
     std::vector<reduction_node> sums, absent;
   };
@@ -247,8 +247,7 @@ class gradient_sums {
     return nodes;
   }
 
-  /// Sends the nodes of every rank of c, one at a time, to the owners of their parts. data(node) is the data of this
-  /// rank.
+  /// Sends the nodes of every rank of c, one at a time, to the owners of their parts. data(node) is this rank's data.
   template <class Data>
   void gather(any_communicator& c, const std::vector<held_nodes>& nodes, std::span<const std::size_t> counts,
               Data&& data, piece_sum& into) {
@@ -273,7 +272,7 @@ class gradient_sums {
         return host_view(*device_, e.value->data() + r.first, r.size(), stage_);
     return nullptr;
   }
-  /// zero 1: sends the sums of this rank's own leaves to the owners of shards.
+  /// zero 1: sends the sums of this rank's leaves to the owners of shards.
   void gather_nodes() {
     std::vector<held_nodes> nodes;
     const std::size_t group = among_.rank / layout_.ranks() * layout_.ranks();
@@ -324,12 +323,12 @@ class gradient_sums {
   reduction_kind kind_;
   bool cut_;
   std::vector<bool> present_;
-  reduction_tree<buffer<float, Device>> tree_;  // of this rank's own leaves
+  reduction_tree<buffer<float, Device>> tree_;  // of this rank's leaves
   std::vector<buffer<float, Device>> idle_;
   double limit_;
   bool fixed_any_ = false;
   std::vector<fixed_point::value> fixed_;  // the same, exact
-  std::vector<piece_sum> pieces_;          // of each unit
+  std::vector<piece_sum> pieces_;          // per unit
   piece_sum replica_piece_;
   buffer<float, Device> sum_;
   exchange_scratch scratch_;

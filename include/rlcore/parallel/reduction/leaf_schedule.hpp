@@ -1,4 +1,4 @@
-// Which rank computes which leaf of an optimizer step, and when.
+// Leaf schedule: assigns the leaves (micro-batches) of an optimizer step to ranks and rounds.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// Deals rows to leaves: parts of equal cost, or equal numbers of neighbours. Rows ascend in a leaf. Knows nothing of
-/// ranks.
+/// Assigns rows to leaves: parts of equal cost, or equal numbers of consecutive rows. Rows ascend in a leaf.
+/// Independent of the ranks.
 inline std::vector<std::vector<std::uint32_t>> partition_rows(std::span<const double> cost, std::size_t leaves,
                                                               bool balanced) {
   if (leaves > 1 && balanced) {
@@ -33,10 +33,10 @@ inline std::vector<std::vector<std::uint32_t>> partition_rows(std::span<const do
   return parts;
 }
 
-/// Rank by rank. Where gradients stay whole until the end, a data rank has neighbouring leaves, so that it can add them
-/// up before it sends anything; where they are cut at once (zero 2 and 3), the ranks that share weights take
-/// neighbouring leaves in every round. The rows of a leaf that are cut between `contexts` ranks make as many sums, of
-/// numbers leaf, leaves + leaf, ... in the tree.
+/// Assigns leaves to ranks. If gradients stay whole until the end, a data rank has consecutive leaves, so that it can
+/// add them before it sends anything; if they are sharded immediately (zero 2 and 3), the ranks that share weights take
+/// consecutive leaves in every round. A leaf whose rows are split over `contexts` ranks has one sum per rank, with tree
+/// indices leaf, leaves + leaf, ...
 class leaf_schedule {
  public:
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
@@ -53,21 +53,21 @@ class leaf_schedule {
 
   std::size_t leaves() const noexcept { return leaves_; }
   std::size_t data_ranks() const noexcept { return ranks_; }
-  /// Leaves of the tree.
+  /// The number of leaves of the tree.
   std::size_t sums() const noexcept { return leaves_ * contexts_; }
-  /// Passes over a leaf that the busiest rank makes.
+  /// The number of leaves of the busiest rank.
   std::size_t rounds() const noexcept { return rounds_; }
   /// The leaf of data rank d in a round, or none.
   std::size_t leaf(std::size_t d, std::size_t round) const {
     const std::size_t at = first(d / step_) + round * step_ + d % step_;
     return at < first(d / step_ + 1) ? at : none;
   }
-  /// Its number in the tree for a rank (d * contexts + c) of the group over which gradients are summed, or none.
+  /// Its tree index for a rank (d * contexts + c) of the group over which gradients are summed, or none.
   std::size_t number(std::size_t rank, std::size_t round) const {
     const std::size_t at = leaf(rank / contexts_, round);
     return at == none ? none : rank % contexts_ * leaves_ + at;
   }
-  /// Has sum number `number` of the tree rows? `leaves` says which leaves have some.
+  /// Does tree index `number` have rows? `leaves` lists which leaves have rows.
   bool present(std::size_t number, const std::vector<bool>& leaves) const { return leaves[number % leaves_]; }
 
  private:

@@ -1,4 +1,4 @@
-// The sum of one piece of all gradients, on the rank that owns it.
+// Accumulates one gradient piece on the rank that owns it.
 #pragma once
 
 #include <algorithm>
@@ -16,38 +16,38 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// Nodes of the tree over leaves come in, in host memory, in any order (tree, exact) or rank by rank, a round after the
-/// other (ranked); the sum of them all comes out.
+/// Receives nodes of the leaf tree in host memory, in any order (tree, exact) or in rank order, round by round
+/// (ranked), and returns their sum.
 class piece_sum {
  public:
   piece_sum() = default;
-  /// Sums in the order of `kind` over a tree of so many leaves.
+  /// Sums in the order of `kind` over a tree of this many leaves.
   piece_sum(reduction_kind kind, std::size_t leaves) : kind_(kind), tree_(leaves), limit_(fixed_point::limit(leaves)) {}
 
-  /// Begins the sum of a piece of so many values.
+  /// Starts the sum of a piece of this many values.
   void begin(std::size_t values);
   std::size_t size() const noexcept { return size_; }
 
-  /// Null: the node is absent.
+  /// Adds a node; null: absent.
   void push(reduction_node node, const float* x);
-  /// A node as integers in units of 2^-44, for exact sums; null: absent.
+  /// Adds a node as integers in units of 2^-44, for exact sums; null: absent.
   void push(reduction_node, const fixed_point::value* x) {
     if (!x) return;
     begin_fixed();
     fixed_point::add(fixed_.data(), x, size_);
   }
-  /// All ranks' nodes of a round are there.
+  /// Ends a round: the nodes of all ranks have arrived.
   void end_round() {
     if (!std::exchange(row_any_, false)) return;
     any_ ? add(total_, row_.data()) : total_.swap(row_);
     any_ = true;
   }
 
-  /// A node that has not been added up further, to be added to the sums of others; null if it is absent. With an order
-  /// by rank there is one.
+  /// A node that is still pending, to be added to the sums of other ranks; null if absent. With ranked sums there is
+  /// one.
   const float* find(reduction_node node) const;
   const fixed_point::value* fixed() const { return any_ ? fixed_.data() : nullptr; }
-  /// The sum, 0 if nothing came.
+  /// The sum; 0 if all nodes were absent.
   void write(std::span<float> out) const;
 
   std::size_t bytes() const noexcept;

@@ -1,5 +1,5 @@
-// Sums over ranks, written once above the communicator: all_to_all, then a local sum in a fixed order. Same bits on
-// every engine, for every message size, and however the data are cut into calls.
+// Deterministic all-reduce and reduce-scatter: all_to_all, then a local sum in a fixed order. Same bits on every
+// engine, for every message size, and for every split of the data into calls.
 #pragma once
 
 #include <algorithm>
@@ -19,16 +19,16 @@ namespace parallel {
 /// ((x0 + x1) + x2) + ... in rank order. The bits depend on the number of ranks.
 struct ranked {};
 
-/// Pairs of neighbours, pairs of pairs, ...: the binary tree in which the left part is the largest power of two. If
-/// every rank hands in such a sum over the same power of two of consecutive leaves, the bits do not depend on the
-/// number of ranks, as long as it is a power of two.
+/// Pairwise summation: the binary tree in which the left part is the largest power of two. If every rank contributes
+/// such a sum over the same power of two of consecutive leaves, the bits do not depend on the number of ranks, as long
+/// as it is a power of two.
 struct tree {};
 
 /// An order of addition over ranks.
 template <class O>
 concept reduction_order = std::same_as<O, ranked> || std::same_as<O, tree>;
 
-/// Memory of reductions, kept by who calls them often.
+/// Reusable buffers of reductions, for frequent callers.
 template <class Wire, class T = Wire>
 struct reduction_scratch {
   std::vector<Wire> received;
@@ -38,13 +38,13 @@ struct reduction_scratch {
 
 RLCORE_ALGORITHM_BEGIN
 
-/// Leaves the sum over r of rows[r * n + i] in rows[i] and overwrites the rest.
+/// Writes the sum over r of rows[r * n + i] to rows[i] and overwrites the rest.
 template <class T>
 void sum_rows(ranked, T* rows, std::size_t ranks, std::size_t n) {
   for (std::size_t r = 1; r < ranks; ++r)
     for (std::size_t i = 0; i < n; ++i) rows[i] += rows[r * n + i];
 }
-/// The same by pairs of neighbours, pairs of pairs, and so on.
+/// The same by pairwise summation.
 template <class T>
 void sum_rows(tree, T* rows, std::size_t ranks, std::size_t n) {
   for (std::size_t step = 1; step < ranks; step *= 2)
@@ -52,9 +52,9 @@ void sum_rows(tree, T* rows, std::size_t ranks, std::size_t n) {
       for (std::size_t i = 0; i < n; ++i) rows[r * n + i] += rows[(r + step) * n + i];
 }
 
-/// Sums over all ranks, of which this rank keeps its part: out[i] = sum over ranks of their in[first + i], where part r
-/// has counts[r] elements and the parts lie one after the other. The sum is formed in T: bf16 on the wire and float in
-/// the sum does not lose accuracy with the number of ranks.
+/// Reduce-scatter: out[i] = sum over ranks of in[first + i], where part r has counts[r] elements, parts are in rank
+/// order, and `first` is the start of this rank's part. The sum is formed in T: with bf16 on the wire and a float sum,
+/// accuracy does not degrade with the number of ranks.
 template <reduction_order Order, communicator C, wire Wire, class T>
 void reduce_scatter_sum(Order order, C& c, std::span<const Wire> in, std::span<const std::size_t> counts,
                         std::span<T> out, reduction_scratch<Wire, T>& scratch) {
@@ -77,7 +77,8 @@ void reduce_scatter_sum(Order order, C& c, std::span<const Wire> in, std::span<c
   std::copy_n(rows, out.size(), out.begin());
 }
 
-/// x[i] = sum over all ranks of their x[i], in place, with the same bits in all ranks. Integers are exact in any order.
+/// All-reduce: x[i] = sum over all ranks of x[i], in place, with the same bits in all ranks. Integers are exact in any
+/// order.
 template <reduction_order Order, communicator C, wire T>
 void all_reduce_sum(Order order, C& c, std::span<T> x, reduction_scratch<T>& scratch) {
   if (c.size() == 1) return;
@@ -93,7 +94,7 @@ void all_reduce_sum(Order order, C& c, std::span<T> x, reduction_scratch<T>& scr
   c.all_gather_v(std::span<const T>(mine), x, counts);
 }
 
-/// The same with memory of its own for each call.
+/// The same with temporary buffers.
 template <reduction_order Order, communicator C, wire T>
 void all_reduce_sum(Order order, C& c, std::span<T> x) {
   reduction_scratch<T> scratch;

@@ -1,4 +1,5 @@
-// The binary tree over the leaves of an optimizer step: an order of addition that no number of ranks changes.
+// Binary reduction tree over the leaves of an optimizer step: an addition order that does not depend on the number of
+// ranks.
 #pragma once
 
 #include <algorithm>
@@ -20,25 +21,24 @@ struct reduction_node {
   friend bool operator==(const reduction_node&, const reduction_node&) = default;
 };
 
-/// Nodes in any order; two siblings become their parent as soon as both are there, so what is held is what has no
-/// sibling yet: after leaves that come in order, one node a level. The left part of a sum is the largest power of two.
-/// A node may be absent (none of its leaves holds rows): it adds nothing. Once all leaves are there, root() is their
-/// sum.
+/// Accepts nodes in any order. Two siblings are merged as soon as both are present, so it stores only nodes without a
+/// sibling: at most one per level if leaves arrive in order. The left part of a sum is the largest power of two. A node
+/// may be absent (none of its leaves has rows): it adds nothing. Once all leaves are present, root() is their sum.
 template <class T>
 class reduction_tree {
  public:
-  /// A node that waits for its sibling; no value: it is absent.
+  /// A node that waits for its sibling; without a value it is absent.
   struct entry {
     reduction_node node;
     std::optional<T> value;
   };
 
-  /// A tree over leaves 0 .. leaves - 1, without any of them yet.
+  /// An empty tree over leaves 0 .. leaves - 1.
   explicit reduction_tree(std::size_t leaves = 1) : leaves_(leaves) {
     while (std::size_t{1} << depth_ < leaves) ++depth_;
   }
 
-  /// `add(T& left, T&& right)` is left += right.
+  /// `add(T& left, T&& right)` computes left += right.
   template <class Add>
   void push(reduction_node node, std::optional<T> value, Add&& add) {
     while (node.level < depth_) {
@@ -59,13 +59,13 @@ class reduction_tree {
     }
     entries_.push_back({node, std::move(value)});
   }
-  /// push() of one leaf.
+  /// Pushes one leaf.
   template <class Add>
   void push_leaf(std::size_t leaf, std::optional<T> value, Add&& add) {
     push({0, leaf}, std::move(value), std::forward<Add>(add));
   }
 
-  /// What has not been added up further.
+  /// The nodes that are still pending.
   const std::vector<entry>& entries() const noexcept { return entries_; }
   std::vector<entry>& entries() noexcept { return entries_; }
   bool complete() const noexcept { return entries_.size() == 1 && entries_[0].node.level == depth_; }

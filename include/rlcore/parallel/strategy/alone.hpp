@@ -1,4 +1,4 @@
-// The strategy of one rank.
+// Single-rank strategy.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 RLCORE_BEGIN
 namespace strategy {
 
-/// One rank holds everything: no communicator, no collective, no branch on a number of ranks. Gradients are added along
-/// the tree over `leaves` leaves, as several ranks add them, so that a run has the bits of a run on any number of
+/// One rank holds everything: no communicator, no collectives, no branches on the number of ranks. Gradients are added
+/// along the tree over `leaves` leaves, as with several ranks, so that a run is bit-identical to a run on any number of
 /// ranks.
 struct alone {
-  int leaves = parallel::parallel_settings{}.leaves;  ///< into which the rows of an optimizer step are dealt
-  bool balance = true;                                ///< leaves of equal cost; else equal numbers of neighbours
+  int leaves = parallel::parallel_settings{}.leaves;  ///< leaves of an optimizer step
+  bool balance = true;                                ///< leaves of equal cost; else equal numbers of consecutive rows
 
   static constexpr int rank() noexcept { return 0; }
   static constexpr int size() noexcept { return 1; }
@@ -32,17 +32,17 @@ struct alone {
   static constexpr parallel::index_range rows(std::span<const std::int64_t> costs) noexcept {
     return {0, costs.size()};
   }
-  /// Nothing: `report` is the sum.
+  /// Does nothing: `report` is the sum.
   template <class T>
   static constexpr void sum(T& report) noexcept {
     static_cast<void>(report);
   }
-  /// Nothing: all numbers are here.
+  /// Does nothing: all numbers are local.
   template <class Numbers>
   static constexpr void gather(Numbers& numbers) noexcept {
     static_cast<void>(numbers);
   }
-  /// With itself.
+  /// Always true.
   static constexpr bool agree(std::int64_t) noexcept { return true; }
   static constexpr void barrier() noexcept {}
 

@@ -1,4 +1,4 @@
-// The strategy that is chosen at run time, so that programs are compiled once for all of them.
+// Type-erased parallel strategy, chosen at run time.
 #pragma once
 
 #include <cstddef>
@@ -17,18 +17,18 @@
 
 RLCORE_BEGIN
 
-/// What parallel_settings say, over any engine: data, shards (ZeRO 1 to 3), tensor, context and expert parallel ranks
-/// in any combination. Copies refer to the same process groups.
+/// The strategy of parallel_settings over any engine: data, sharded (ZeRO 1 to 3), tensor, context and expert
+/// parallelism in any combination. Copies refer to the same process groups.
 class any_strategy {
  public:
-  /// One rank that adds up the gradients of a step in one sum, in the order of its rows.
+  /// One rank that accumulates the gradients of a step in one sum, in row order.
   any_strategy() : any_strategy(std::make_shared<one_rank>()) {}
-  /// The groups of `world`, which has to outlive this; null: one rank.
+  /// The groups of `world`, which must outlive this; null: one rank.
   any_strategy(parallel::world* world)
       : any_strategy(world ? any_strategy(std::shared_ptr<parallel::world>(std::shared_ptr<void>(), world))
                            : any_strategy()) {}
-  /// Groups of its own, among `ranks`, which have to outlive this. A call for all ranks, with the same settings. Throws
-  /// config_error as parallel::mesh::of().
+  /// Creates its own groups among `ranks`, which must outlive this. A collective call with the same settings in all
+  /// ranks. Throws config_error as parallel::mesh::of().
   explicit any_strategy(parallel::any_communicator& ranks, const parallel::parallel_settings& settings = {})
       : any_strategy(std::make_shared<parallel::world>(ranks, settings)) {}
 
@@ -36,26 +36,26 @@ class any_strategy {
   int size() const { return world_->all().size(); }
   bool first() const noexcept { return world_->first(); }
   const parallel::parallel_settings& settings() const noexcept { return world_->settings(); }
-  /// All of them: there is no pipeline.
+  /// All of them: no pipeline parallelism.
   parallel::index_range layers(std::size_t n) const noexcept { return {0, n}; }
-  /// This rank's part among the expert parallel ranks.
+  /// This rank's experts.
   parallel::index_range experts(std::size_t n) const {
     const parallel::any_communicator& group = world_->expert();
     return parallel::even_share(n, static_cast<std::size_t>(group.size()), static_cast<std::size_t>(group.rank()));
   }
-  /// A part of about the same cost for every data parallel rank.
+  /// This data parallel rank's rows; all ranks have about the same cost.
   parallel::index_range rows(std::span<const std::int64_t> costs) const {
     const parallel::any_communicator& group = world_->data();
     if (group.size() == 1) return {0, costs.size()};
     return parallel::share_by_cost(costs, static_cast<std::size_t>(group.size()),
                                    static_cast<std::size_t>(group.rank()));
   }
-  /// Over the data parallel ranks.
+  /// Sums over the data parallel ranks.
   template <class T>
   void sum(T& report) const {
     parallel::sum_over_ranks(*world_, report);
   }
-  /// From the data parallel ranks.
+  /// Gathers from the data parallel ranks.
   template <class T>
   void gather(std::vector<T>& numbers) const {
     numbers = parallel::gather_parts(world_->data(), std::span<const T>(numbers));

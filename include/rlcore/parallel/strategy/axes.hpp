@@ -1,4 +1,4 @@
-// The axes of a strategy: data, shards, tensor, context, experts.
+// Parallel axes of a strategy: data, sharded, tensor, context, expert.
 #pragma once
 
 #include "rlcore/core/abi.hpp"
@@ -8,8 +8,8 @@
 RLCORE_BEGIN
 namespace strategy {
 
-/// Ranks that share the rows of a step and hold the same weights: data<4>, data<2, tensor<2>>. Without a number, or
-/// with 0, there are as many as other axes leave.
+/// Data parallelism: ranks that split the rows of a step and hold the same weights: data<4>, data<2, tensor<2>>.
+/// Without a number, or with 0, uses all ranks that the other axes leave.
 template <int Ranks = 0, class... Inside>
 struct data : composed<data<Ranks, Inside...>> {
   static_assert(Ranks >= 0, "rlcore: strategy::data: the number of ranks is 0 (what other axes leave) or more");
@@ -22,9 +22,8 @@ struct data : composed<data<Ranks, Inside...>> {
   }
 };
 
-/// Data parallel ranks that share what each would hold twice (ZeRO, Rajbhandari et al. 2020): stage 1 cuts the
-/// optimizer's state, 2 the gradient too, 3 the weights too (FSDP). sharded<3>, sharded<3, tensor<2>>,
-/// sharded<2, data<4>, context<2>>.
+/// Sharded data parallelism (ZeRO, Rajbhandari et al. 2020): stage 1 shards the optimizer state, 2 also the gradients,
+/// 3 also the weights (FSDP). sharded<3>, sharded<3, tensor<2>>, sharded<2, data<4>, context<2>>.
 template <int Stage, class... Inside>
 struct sharded : composed<sharded<Stage, Inside...>> {
   static_assert(Stage >= 1 && Stage <= 3, "rlcore: strategy::sharded: the stage is 1, 2 or 3");
@@ -37,7 +36,7 @@ struct sharded : composed<sharded<Stage, Inside...>> {
   }
 };
 
-/// Ranks that have a part of every matrix each (Megatron-LM): tensor<2>.
+/// Tensor parallelism: each rank has a part of every matrix (Megatron-LM): tensor<2>.
 template <int Ranks, class... Inside>
 struct tensor : composed<tensor<Ranks, Inside...>> {
   static_assert(Ranks >= 1, "rlcore: strategy::tensor: the number of ranks is 1 or more");
@@ -50,8 +49,8 @@ struct tensor : composed<tensor<Ranks, Inside...>> {
   }
 };
 
-/// Ranks that have a part of every sequence each; they gather keys and values, pass them around a ring, or exchange
-/// heads (Ulysses): context<2>, context<4, parallel::context_kind::ring>.
+/// Context parallelism: each rank has a part of every sequence; ranks gather keys and values, pass them around a ring,
+/// or exchange heads (Ulysses): context<2>, context<4, parallel::context_kind::ring>.
 template <int Ranks, parallel::context_kind Kind = parallel::context_kind::gather_kv, class... Inside>
 struct context : composed<context<Ranks, Kind, Inside...>> {
   static_assert(Ranks >= 1, "rlcore: strategy::context: the number of ranks is 1 or more");
@@ -65,8 +64,8 @@ struct context : composed<context<Ranks, Kind, Inside...>> {
   }
 };
 
-/// Ranks that divide the experts of a model; they lie over the data x context parallel ones: expert<2>,
-/// sharded<1, expert<4>>.
+/// Expert parallelism: ranks that divide the experts of a model; they are a subset of the data x context ranks:
+/// expert<2>, sharded<1, expert<4>>.
 template <int Ranks, class... Inside>
 struct expert : composed<expert<Ranks, Inside...>> {
   static_assert(Ranks >= 1, "rlcore: strategy::expert: the number of ranks is 1 or more");

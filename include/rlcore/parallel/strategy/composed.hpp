@@ -1,4 +1,4 @@
-// Strategies whose axes are fixed by their type.
+// Compile-time strategies: the type fixes the axes.
 #pragma once
 
 #include <stdexcept>
@@ -12,31 +12,31 @@
 RLCORE_BEGIN
 namespace strategy {
 
-/// Sets an axis of a type. Throws std::logic_error, in a constant expression at compile time, if it is set already.
+/// Sets an axis of a type. Throws std::logic_error (a compile error in a constant expression) if it is already set.
 constexpr void set_axis(int& axis, int unset, int value) {
   if (axis != unset) throw std::logic_error("rlcore: a strategy names an axis twice");
   axis = value;
 }
 
-/// The base of a strategy `Self` that fixes axes: Self::set(s) sets its own and those of the strategies inside it. What
-/// the type leaves open (the order of sums, the number of leaves, ...) are settings. Its ranks train as any_strategy
-/// with these axes, to the bit.
+/// The base of a strategy `Self` that fixes axes: Self::set(s) sets its own and those of the strategies inside it.
+/// Everything else (the order of sums, the number of leaves, ...) comes from settings. Training is bit-identical to
+/// any_strategy with these axes.
 template <class Self>
 class composed : public any_strategy {
  public:
-  /// Groups among `ranks`, which have to outlive this; a call for all of them. The axes of `rest` have their defaults.
-  /// Throws std::invalid_argument if they do not, config_error if the axes do not fill the ranks.
+  /// Creates groups among `ranks`, which must outlive this; a collective call. Throws std::invalid_argument unless the
+  /// axes of `rest` have their defaults, config_error if the axes do not fill the ranks.
   explicit composed(parallel::any_communicator& ranks, const parallel::parallel_settings& rest = {})
       : any_strategy(ranks, with_axes(rest)) {}
 
-  /// The axes alone; without `sharded` nothing is cut (zero 0).
+  /// Only the axes; without `sharded` nothing is sharded (zero 0).
   static constexpr parallel::parallel_settings axes() {
     parallel::parallel_settings s;
     s.zero = 0;
     Self::set(s);
     return s;
   }
-  /// The least number of ranks that the axes fill.
+  /// The minimum number of ranks that the axes fill.
   static constexpr int least_ranks() {
     constexpr parallel::parallel_settings s = axes();
     int data = s.data;

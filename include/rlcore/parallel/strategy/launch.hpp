@@ -1,4 +1,4 @@
-// Where a program becomes the ranks of its strategy.
+// Launches the ranks of a parallel strategy.
 #pragma once
 
 #include <charconv>
@@ -20,7 +20,7 @@
 RLCORE_BEGIN
 namespace launching {
 
-/// Takes `--ranks N` or `--ranks=N` out of the words of a command line.
+/// Removes `--ranks N` or `--ranks=N` from the command-line arguments.
 inline std::optional<int> take_ranks(std::vector<std::string>& words) {
   constexpr std::string_view flag = "--ranks";
   std::optional<int> ranks;
@@ -41,7 +41,7 @@ inline std::optional<int> take_ranks(std::vector<std::string>& words) {
   return ranks;
 }
 
-/// Calls body(strategy), or body(strategy, words) if it takes what is left of the command line.
+/// Calls body(strategy), or body(strategy, words) if it takes the remaining arguments.
 template <class Strategy, class Body>
 void call_body(Body& body, Strategy& strategy, const std::vector<std::string>& words) {
   if constexpr (std::invocable<Body&, Strategy&, std::span<const std::string>>) {
@@ -52,7 +52,7 @@ void call_body(Body& body, Strategy& strategy, const std::vector<std::string>& w
   }
 }
 
-/// Calls the body on every rank that the command line or the environment asks for. Throws config_error.
+/// Calls the body on every rank requested by the command line or the environment. Throws config_error.
 template <class Strategy, class Body>
 void launch_body(std::vector<std::string> words, Body& body) {
   const std::optional<int> asked = take_ranks(words);
@@ -78,11 +78,11 @@ void launch_body(std::vector<std::string> words, Body& body) {
 
 }  // namespace launching
 
-/// Calls body(strategy) on every rank of `Strategy` in this process; returns the exit code of main: 0, or 1 after a
-/// line on stderr that says what was thrown. strategy::alone calls the body and nothing else. Any other strategy has
-/// the processes of mpirun or srun as ranks (link rlcore::mpi), else as many threads as `--ranks N` says, else the
-/// least number that its type fits. Copies of the strategy are valid inside the body. A body that takes (strategy,
-/// std::span<const std::string>) gets the other words of the command line; without, they are refused.
+/// Calls body(strategy) on every rank of `Strategy` in this process; returns the exit code of main: 0, or 1 after
+/// printing the exception on stderr. strategy::alone only calls the body. Any other strategy uses the processes of
+/// mpirun or srun as ranks (link rlcore::mpi), else `--ranks N` threads, else the minimum number for its type. Copies
+/// of the strategy are valid inside the body. A body that takes (strategy, std::span<const std::string>) gets the other
+/// arguments; without it, they are an error.
 template <parallel_strategy Strategy, class Body>
 int launch(int argc, char** argv, Body&& body) noexcept {
   std::string_view program = argc > 0 ? argv[0] : "rlcore";

@@ -1,4 +1,4 @@
-// How ranks train one model together: the policy of a trainable_model beside its device.
+// The parallel_strategy concept: the parallelism policy of a trainable_model.
 #pragma once
 
 #include <concepts>
@@ -13,20 +13,20 @@
 
 RLCORE_BEGIN
 
-/// A strategy says which rank this is among those that train together, what it holds or computes, and what the ranks
-/// tell each other. It is a small value: copies mean the same ranks. All ranks make the same calls in the same order.
+/// A strategy defines the rank, the layers, experts and rows that it computes, and the collectives of training. It is a
+/// small value type: copies refer to the same ranks. All ranks make the same calls in the same order.
 ///
-/// - rank(), size(), first(): the place among all ranks; the first one writes files and reports.
-/// - settings(): the order of sums, and what is cut.
-/// - layers(n), experts(n): of n layers or experts of a layer, those that this rank computes.
-/// - rows(costs): of the rows of an evaluation that cost so much each, those that this rank evaluates.
-/// - sum(report): `report`, with +=, becomes the sum over all ranks that share rows, in the order of ranks.
-/// - gather(numbers): the numbers of this rank's rows() become those of all rows, in their order.
+/// - rank(), size(), first(): the rank among all ranks; the first rank writes files and reports.
+/// - settings(): the reduction order and the ZeRO stage.
+/// - layers(n), experts(n): the range of n layers, or of n experts per layer, that this rank computes.
+/// - rows(costs): the rows of an evaluation, with these costs, that this rank evaluates.
+/// - sum(report): all-reduces `report` with += over the data parallel ranks, in rank order.
+/// - gather(numbers): all-gathers the numbers of each rank's rows() into those of all rows, in row order.
 /// - agree(number): do all ranks call with the same number?
 /// - barrier(): waits for all ranks.
 ///
-/// A strategy that trains has a class template share<Device> besides: what this rank holds of a model in training, and
-/// its part in an optimizer step (training/strategy/training_strategy.hpp).
+/// A strategy for training also has a class template share<Device>: this rank's shard of a model in training and its
+/// part of an optimizer step (training/strategy/training_strategy.hpp).
 template <class S>
 concept parallel_strategy = std::copyable<S> &&
     requires(const S& s, std::span<const std::int64_t> costs, double& report, std::vector<double>& numbers,

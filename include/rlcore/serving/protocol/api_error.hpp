@@ -1,4 +1,4 @@
-// What a client is told when a request cannot be answered: the status and the body that vLLM gives.
+// API errors: status and body as in vLLM.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -44,7 +44,7 @@ constexpr std::string_view phrase_of(int status) noexcept {
   }
 }
 
-/// A request that is not answered. `type` is vLLM's name for the kind of error.
+/// A failed request. `type` is vLLM's name for the kind of error.
 struct api_error : error {
   int status;
   std::string type;
@@ -57,7 +57,7 @@ struct api_error : error {
   json body() const { return {{"error", {{"message", what()}, {"type", type}, {"param", nullptr}, {"code", status}}}}; }
 };
 
-/// A value that the request may not have: 400 with the kind BadRequestError.
+/// An invalid value: 400 with the kind BadRequestError.
 inline api_error bad_request(std::string_view message) { return {400, "BadRequestError", message}; }
 /// A body that does not fit its schema: 400 with the kind "Bad Request", as validation reports it.
 inline api_error invalid_body(std::string_view message) { return {400, std::string(phrase_of(400)), message}; }

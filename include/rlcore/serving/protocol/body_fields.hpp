@@ -20,8 +20,7 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// How deep a body may be nested, and how many members an object of it may have: finding one member among them takes
-/// time that grows with their number.
+/// Limits on the nesting depth of a body and on the members of an object: member lookup is linear in their number.
 inline constexpr std::size_t body_depth_limit = 64, body_member_limit = 1024;
 
 namespace detail {
@@ -58,14 +57,14 @@ class body_limits final : public nlohmann::json_sax<json> {
 
 }  // namespace detail
 
-/// The JSON of a body. Throws api_error 400 for what is no JSON, no UTF-8 or no object, for a number that no double
-/// holds, and beyond the limits. Of equal keys the last one counts.
+/// The JSON of a body. Throws api_error 400 if it is not JSON, not UTF-8 or not an object, for a number beyond a
+/// double, and beyond the limits. Of equal keys the last one counts.
 json parse_body(std::string_view text);
 
 /// Reads fields by name and remembers which were asked for. A null counts as an absent field everywhere.
 class body_fields {
  public:
-  /// `body` has to outlive the reader.
+  /// `body` must outlive the reader.
   explicit body_fields(const json& body) : body_(body) {}
 
   /// The value of a field; nullptr if it is absent or null.
@@ -102,17 +101,16 @@ class body_fields {
   /// The same of a value inside the field `name`.
   std::vector<std::int32_t> token_ids_of(std::string_view name, const json& list) const;
 
-  /// Refuses a field whose value would change the answer in a way that this server does not have. `neutral` is the
-  /// value, as JSON, that asks for nothing.
+  /// Rejects a field with an unsupported effect on the response. `neutral` is the JSON value without effect.
   void refuse_unless(std::string_view name, std::string_view neutral, std::string_view why) {
     const json* v = find(name);
     if (v == nullptr || *v == json::parse(neutral)) return;
     throw bad_request(std::string(name) + " is not supported: " + std::string(why));
   }
 
-  /// The keys of the body that nobody asked for.
+  /// The keys of the body that were never read.
   std::vector<std::string> unknown() const;
-  /// All names that were asked for.
+  /// All names that were read.
   const std::set<std::string, std::less<>>& known() const noexcept { return known_; }
 
   /// Throws "<name>: expected <what>, found <type of v>".

@@ -21,7 +21,7 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// What a server does with tools and thoughts.
+/// Tool calling and reasoning features of the server.
 struct chat_features {
   bool tool_calls = false;           ///< --enable-auto-tool-choice with a --tool-call-parser
   bool tools_without_choice = true;  ///< tools are rendered with tool_choice=none, too
@@ -30,8 +30,8 @@ struct chat_features {
   std::size_t most_pictures = 16;    ///< of a request: --limit-mm-per-prompt
 };
 
-/// A conversation and how its next turn is opened. A message whose content was sent in parts has these, and their texts
-/// joined as its content.
+/// A conversation and how its next turn is opened. A message sent in parts keeps them, with their joined texts as its
+/// content.
 struct conversation {
   std::vector<text::message> messages;
   std::vector<sent_picture> pictures;  ///< in the order of their places
@@ -49,7 +49,7 @@ struct chat_request {
 
 namespace detail {
 
-/// A message as templates know it: the arguments of a call an object, no member that is null, no content in parts.
+/// A message as templates expect it: call arguments as an object, no null members, no content in parts.
 json plain_message(const json& sent, const std::string& where);
 
 void read_template_fields(body_fields& f, const chat_features& features, conversation& talk);
@@ -82,7 +82,7 @@ RLCORE_INLINE json plain_message(const json& sent, const std::string& where) {
   if (role == "developer") m["role"] = "system";
   if (role != "system" && role != "developer" && role != "user" && role != "assistant" && role != "tool")
     throw bad_request(where + ".role: '" + role + "' is unknown; expected system, developer, user, assistant or tool");
-  // What answers carry beside their text, and what OpenAI's clients send back with it.
+  // Response members beside the text, which OpenAI's clients send back.
   for (const char* key : {"refusal", "annotations", "audio", "function_call", "tool_call_id", "name"}) m.erase(key);
   if (m.contains("reasoning") && !m.contains("reasoning_content")) m["reasoning_content"] = m["reasoning"];
   m.erase("reasoning");

@@ -1,4 +1,4 @@
-// Contents in parts: texts and pictures.
+// Message content parts: texts and images.
 #pragma once
 
 #include <cstddef>
@@ -14,27 +14,27 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// A picture of a conversation as it was sent.
+/// An image of a conversation as it was sent.
 struct sent_picture {
   std::string where;     ///< "messages[0].content[1]"
-  std::string_view url;  ///< in the body, which has to outlive it
+  std::string_view url;  ///< in the body, which must outlive it
 };
 
 namespace detail {
 
-/// A member that is there and not null.
+/// A member that exists and is not null.
 inline const json* member_of(const json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
 /// The URL of a part {"type": "image_url", "image_url": {"url"}}, {"type": "input_image", "image_url"}, or one of these
-/// without a type. What else stands beside it (detail, uuid) is for other models. Throws api_error.
+/// without a type. Further members (detail, uuid) are ignored. Throws api_error.
 std::string_view url_of(const json& part, const std::string& where);
 
 }  // namespace detail
 
-/// Reads a content in parts; its pictures are appended to `pictures`. Throws api_error 400 that names the part.
+/// Reads a content in parts; its images are appended to `pictures`. Throws api_error 400 that names the part.
 std::vector<text::message_part> read_parts(const json& parts, const std::string& where,
                                            std::vector<sent_picture>& pictures);
 

@@ -18,7 +18,7 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// JSON has no infinity: vLLM's number in its place.
+/// JSON has no infinity: uses vLLM's replacement.
 inline double shown_logp(float logp) noexcept { return logp >= -9999.0f ? double{logp} : -9999.0; }
 
 /// How a token is written in log-probs: its own text, or token_id:N.
@@ -26,17 +26,17 @@ inline std::string shown_token(const text::tokenizer& tokenizer, std::int32_t id
   return as_id ? "token_id:" + std::to_string(id) : tokenizer.decode(std::array{id});
 }
 
-/// Characters of a text: what offsets count.
+/// Number of characters, the unit of offsets.
 inline std::size_t characters(std::string_view utf8) noexcept {
   return static_cast<std::size_t>(
       std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-/// The most likely `k` tokens, and behind them `token` itself where it is not among them.
+/// The most likely `k` tokens, followed by `token` itself if it is not among them.
 std::vector<rollout::token_logprob> with_token(const scored_token& token, std::size_t k);
 
 /// The log-probs of a choice of /v1/completions: {"text_offset", "token_logprobs", "tokens", "top_logprobs"}. Offsets
-/// go on from piece to piece.
+/// continue across pieces.
 class completion_log_probs {
  public:
   /// Shows `top` of the most likely tokens with each; `as_ids` writes tokens as token_id:N.
@@ -47,7 +47,7 @@ class completion_log_probs {
   void add_first(std::int32_t id) { add(id, nullptr, nullptr); }
   /// The next tokens.
   void add(std::span<const scored_token> tokens);
-  /// What has been added since the last call.
+  /// Everything added since the last call.
   json take() {
     json out{{"text_offset", offsets_}, {"token_logprobs", logps_}, {"tokens", tokens_}, {"top_logprobs", likely_}};
     offsets_ = logps_ = tokens_ = likely_ = json::array();

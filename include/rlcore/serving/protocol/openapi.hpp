@@ -1,4 +1,4 @@
-// What the server's endpoints take and give, for machines.
+// OpenAPI description of the endpoints.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// The description that GET /openapi.json gives, in OpenAPI 3.1: the endpoints that every server has, the types and
-/// ranges of their fields, and what answers have. Ranges that depend on the model are those of docs/serving.md.
+/// The description that GET /openapi.json gives, in OpenAPI 3.1: the common endpoints, the types and ranges of their
+/// fields, and the members of responses. Ranges that depend on the model are those of docs/serving.md.
 inline constexpr std::string_view openapi_description = R"json({
 "openapi": "3.1.0",
 "info": {"title": "openai_server of rlcore", "version": "1",

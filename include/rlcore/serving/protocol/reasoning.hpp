@@ -1,4 +1,4 @@
-// An answer's thoughts, apart from what it says.
+// Reasoning parser: separates reasoning from content.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// Where thoughts stand (--reasoning-parser). qwen3: between <think> and </think>, if an answer begins with the first.
+/// Reasoning formats (--reasoning-parser). qwen3: between <think> and </think>, if an answer begins with the first.
 /// deepseek_r1: everything up to </think>, with or without <think>.
 enum class reasoning_form { none, qwen3, deepseek_r1 };
 
@@ -24,7 +24,7 @@ struct split_text {
   std::string reasoning, content;
 };
 
-/// Splits an answer while it grows. All pieces together do not depend on how the answer was cut.
+/// Splits an answer while it grows. The joined pieces do not depend on how the response was split.
 class reasoning_splitter {
  public:
   /// Splits an answer of this form.
@@ -32,7 +32,7 @@ class reasoning_splitter {
     if (form_ == reasoning_form::none) where_ = place::content;
   }
 
-  /// Takes the next piece; `last` says that there is no further one.
+  /// Takes the next piece; `last` marks the final one.
   split_text push(std::string_view piece, bool last);
 
  private:

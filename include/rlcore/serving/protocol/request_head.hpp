@@ -1,4 +1,4 @@
-// Whether a request's line and headers have one meaning only.
+// Request-head validation against request smuggling.
 #pragma once
 
 #include <cstddef>
@@ -26,9 +26,9 @@ std::string problem_of_request_line(std::string_view line, bool& old);
 
 }  // namespace detail
 
-/// What of a request's head, up to its empty line, may mean another request to a proxy in front than to the library
-/// that reads it here, which skips lines that it does not understand and decodes %41 in values (RFC 9112, sections 2.2,
-/// 3, 5 and 6). A sentence; empty for a head with one meaning.
+/// Checks a request's head, up to its empty line, for parts that a proxy may interpret differently from the HTTP
+/// library used here, which skips malformed lines and decodes %41 in values (RFC 9112, sections 2.2, 3, 5 and 6).
+/// Returns a sentence; empty for an unambiguous head.
 std::string problem_of_head(std::string_view head);
 
 }  // namespace serving

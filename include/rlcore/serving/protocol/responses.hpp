@@ -13,13 +13,13 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// What every body and event of an answer says of it.
+/// Common members of all bodies and events of a response.
 struct answer_name {
   std::string id, model, fingerprint;
   std::int64_t created = 0;
 };
 
-/// Tokens that were read and drawn, as events of streams have them.
+/// Prompt and completion tokens, as in stream events.
 inline json usage_body(std::size_t prompt, std::size_t completion) {
   return {{"prompt_tokens", prompt}, {"total_tokens", prompt + completion}, {"completion_tokens", completion}};
 }

@@ -1,5 +1,4 @@
-// The fields that /v1/completions and /v1/chat/completions share: how tokens are chosen, where a text ends, what is
-// reported of it.
+// The fields that /v1/completions and /v1/chat/completions share: sampling, stopping, reported log-probs.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +23,7 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// What holds for a request that does not say otherwise (--generation-config), and the limits of every request.
+/// Default sampling parameters (--generation-config), and the limits of every request.
 struct request_defaults {
   double temperature = 1, top_p = 1, min_p = 0, repetition_penalty = 1;
   std::int64_t top_k = 0;
@@ -41,7 +40,7 @@ inline constexpr std::size_t most_words = 1024;
 /// Most log-probs that a request may give, those of the likely tokens included.
 inline constexpr std::int64_t most_logprobs = std::int64_t{1} << 22;
 
-/// The checked fields. Ids and words are not yet held against a vocabulary.
+/// The checked fields. Ids and words are not yet checked against a vocabulary.
 struct sampling_fields {
   std::string model, request_id, cache_salt;
   rollout::sampling sampling;
@@ -50,13 +49,13 @@ struct sampling_fields {
   std::vector<std::int32_t> stop_token_ids;
   std::optional<std::uint64_t> seed{};
   std::optional<std::int64_t> max_tokens{}, truncate_prompt_tokens{};
-  std::optional<std::int32_t> logprobs{}, prompt_logprobs{};            ///< so many of the most likely
-  std::int64_t most_tokens = std::numeric_limits<std::int64_t>::max();  ///< a limit that gives way to the length
+  std::optional<std::int32_t> logprobs{}, prompt_logprobs{};            ///< number of most likely tokens
+  std::int64_t most_tokens = std::numeric_limits<std::int64_t>::max();  ///< a limit that is capped by the length
   std::int64_t n = 1;
   bool ignore_eos = false, include_stop = false, skip_special_tokens = true, add_special_tokens = true;
   bool stream = false, include_usage = false, continuous_usage = false;
   bool return_token_ids = false, tokens_as_ids = false;
-  std::string note;  ///< what was changed, for the log
+  std::string note;  ///< changes made, for the log
 };
 
 namespace detail {
@@ -89,12 +88,12 @@ void read_ends(body_fields& f, sampling_fields& s);
 
 void read_report(body_fields& f, const request_defaults& by_default, sampling_fields& s);
 
-/// Fields that ask for what this server does not do.
+/// Rejects unsupported fields.
 void refuse_unsupported(body_fields& f);
 
 }  // namespace detail
 
-/// Reads all of them but max_tokens, logprobs and add_special_tokens, whose meaning is the endpoint's own. Throws
+/// Reads all of them except max_tokens, logprobs and add_special_tokens, which are endpoint-specific. Throws
 /// api_error 400 that names the field.
 sampling_fields read_sampling_fields(body_fields& f, const request_defaults& by_default);
 

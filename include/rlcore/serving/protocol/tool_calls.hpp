@@ -1,4 +1,4 @@
-// Calls of tools in an answer, as Hermes models and Qwen write them: <tool_call>{"name", "arguments"}</tool_call>.
+// Tool-call parser for the Hermes and Qwen format: <tool_call>{"name", "arguments"}</tool_call>.
 #pragma once
 
 #include <cstddef>
@@ -27,11 +27,11 @@ struct text_and_calls {
   std::vector<called_tool> calls;
 };
 
-/// Finds calls while an answer grows. The content is the text before the first call; a block that is no call stays
-/// text. All pieces together do not depend on how the answer was cut.
+/// Finds calls while an answer grows. The content is the text before the first call; a block that is not a call stays
+/// text. The joined pieces do not depend on how the response was split.
 class tool_call_parser {
  public:
-  /// Takes the next piece; `last` says that there is no further one, which closes a block that is still open.
+  /// Takes the next piece; `last` marks the final one, which closes an open block.
   text_and_calls push(std::string_view piece, bool last);
   /// Whether the answer has called a tool so far.
   bool called() const noexcept { return called_; }
@@ -78,7 +78,7 @@ RLCORE_INLINE text_and_calls tool_call_parser::push(std::string_view piece, bool
       called_ = true;
       held_.erase(0, whole);
     } else {
-      show(held_.substr(0, open.size()), out);  // what follows may hold a call of its own
+      show(held_.substr(0, open.size()), out);  // the rest may contain a further call
       held_.erase(0, open.size());
     }
   }

@@ -1,4 +1,4 @@
-// A model that the ranks of a server have together.
+// Tensor parallel model of the server's ranks.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,12 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// Each rank has its part of every matrix; one rank has the whole. Weights are packed alone (nn::weights_in::packed).
+/// Each rank has its part of every matrix; a single rank has the whole. Weights exist only in packed form
+/// (nn::weights_in::packed).
 template <class Device>
 class ranked_model {
  public:
-  /// A model without weights. The ranks outlive it. Throws config_error unless it can be cut so.
+  /// A model without weights. The ranks must outlive it. Throws config_error if it cannot be partitioned this way.
   ranked_model(served_ranks<Device>& ranks, const nn::config& settings) : ranks_(ranks) {
     parts_.resize(static_cast<std::size_t>(ranks.size()));
     ranks.run([&](int rank) {
@@ -38,10 +39,10 @@ class ranked_model {
   ranked_model& operator=(const ranked_model&) = delete;
 
   served_ranks<Device>& ranks() const noexcept { return ranks_; }
-  /// What a rank has.
+  /// The part of a rank.
   nn::causal_lm<Device>& part(int rank) const { return *parts_[static_cast<std::size_t>(rank)]; }
   const nn::config& settings() const { return part(0).settings(); }
-  /// For sessions of rank 0; null where it is the only one.
+  /// For sessions of rank 0; null with a single rank.
   const rollout::rank_group<Device>* group() const noexcept { return parts_.size() > 1 ? &group_ : nullptr; }
 
   /// Weights of all ranks, one after the other.
@@ -52,15 +53,15 @@ class ranked_model {
     for (int r = 0; r < rank; ++r) at += part(r).size();
     return at;
   }
-  /// Those of a rank among the weights of all.
+  /// A rank's weights within the weights of all ranks.
   std::span<float> of(int rank, std::span<float> all) const { return all.subspan(begin(rank), part(rank).size()); }
-  /// The number of the model's parameters, however many ranks have a copy of one.
+  /// The number of the model's parameters; copies on several ranks count once.
   std::size_t parameters() const {
     std::size_t all = 0;
     for (const nn::parameter& p : part(0).parameters()) all += parallel::elements_of(p.whole_shape());
     return all;
   }
-  /// Bytes of the rank that takes most.
+  /// Bytes of the largest rank.
   std::size_t bytes() const {
     std::size_t most = 0;
     for (const auto& p : parts_) most = std::max(most, p->bytes());
@@ -76,7 +77,7 @@ class ranked_model {
       });
     });
   }
-  /// Gives the memory of the weights back.
+  /// Frees the memory of the weights.
   void drop_weights() {
     for (const auto& p : parts_) p->drop_weights();
   }

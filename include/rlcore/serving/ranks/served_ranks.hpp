@@ -17,12 +17,12 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// Threads that have every model of a server together, as the ranks of a trainer's sampling group have the policy. With
-/// one device there is no thread but that which calls.
+/// Threads that share every model of a server, like the ranks of a trainer's sampling group. With one device everything
+/// runs in the calling thread.
 template <class Device>
 class served_ranks {
  public:
-  /// A rank for each device; these outlive it. In a pass a rank waits for another no longer than `deadline`.
+  /// One rank per device; devices must outlive it. `deadline` limits how long a rank waits within a pass.
   served_ranks(const std::vector<std::unique_ptr<Device>>& devices, std::chrono::milliseconds deadline)
       : devices_(devices) {
     if (size() > 1) threads_.emplace(size(), deadline);
@@ -37,15 +37,15 @@ class served_ranks {
   int size() const noexcept { return static_cast<int>(devices_.size()); }
   /// Of a rank.
   Device& device(int rank) const { return *devices_[static_cast<std::size_t>(rank)]; }
-  /// Of a rank: what all models of the server share.
+  /// The workspace of a rank, shared by all models of the server.
   nn::workspace<Device>& space(int rank) const { return *spaces_[static_cast<std::size_t>(rank)]; }
-  /// What a rank has of a model.
+  /// The partition of a rank.
   nn::partition place(int rank) const { return {rank, size(), 0, 1}; }
-  /// A rank's end of the group of all; null where there is one rank.
+  /// A rank's handle of the tensor group; null with one rank.
   nn::tensor_group* tensor(int rank) const { return groups_[static_cast<std::size_t>(rank)].get(); }
 
   /// Calls f(rank) in every rank and returns when all have returned, see parallel::standing_ranks. One thread calls at
-  /// a time: that of the engines, once there are some.
+  /// a time: the engines' thread, once engines exist.
   void run(const std::function<void(int)>& f) {
     if (threads_) return threads_->run(f);
     f(0);

@@ -1,4 +1,4 @@
-// Several runs of several variants, side by side: the numbers of each variant, and one page with all curves.
+// Comparison of several runs of several variants: the numbers of each variant, and one page with all curves.
 #pragma once
 
 #include <algorithm>
@@ -23,14 +23,14 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// One run and what it logged.
+/// One run and its logged metrics.
 struct compared_run {
   std::string variant;
   std::uint64_t seed = 0;
   std::vector<metric_row> rows;
 };
 
-/// What the numbers of a variant's runs come to: means over its runs. NaN where nothing was logged.
+/// Summary of a variant: means over its runs; NaN if nothing was logged.
 struct variant_summary {
   std::string name;
   std::size_t runs = 0;
@@ -40,7 +40,7 @@ struct variant_summary {
   double seconds = 0;                        ///< sum of timing_s/step
 };
 
-/// What a comparison says besides the numbers. The table of variants has a head and one row per variant.
+/// Texts of a comparison. The table of variants has a header and one row per variant.
 struct comparison_info {
   std::string name, about;
   std::vector<std::string> variant_head;
@@ -50,7 +50,7 @@ struct comparison_info {
 
 namespace detail {
 
-/// `x` with so many digits after the point, "-" if it is not finite.
+/// `x` with `decimals` digits after the point, "-" if it is not finite.
 inline std::string fixed(double x, int decimals) { return std::isfinite(x) ? html::decimal(x, decimals) : "-"; }
 
 class comparison {
@@ -74,10 +74,10 @@ class comparison {
 
   std::string result() const;
 
-  /// The mean over the runs, at the steps that any of them logged.
+  /// The mean over the runs, at every step logged by at least one run.
   static html::series mean_of(const std::vector<std::vector<html::point>>& curves);
 
-  /// One colour per variant; where there are several runs, each is a thin line behind their mean.
+  /// One colour per variant; with several runs, each is a thin line behind their mean.
   std::string chart_of(const std::string& title, const std::string& unit, const std::string& metric,
                        bool dots = false) const;
 
@@ -94,7 +94,7 @@ inline std::vector<variant_summary> summarize(std::span<const compared_run> runs
   return detail::comparison(runs).summary();
 }
 
-/// The page as text; the same runs give the same text. It needs nothing from outside.
+/// The page as text; the same runs give the same text. It needs no external resources.
 inline std::string comparison_html(const comparison_info& info, std::span<const compared_run> runs) {
   return detail::comparison(runs).page(info);
 }

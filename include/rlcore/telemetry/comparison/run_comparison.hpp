@@ -1,4 +1,4 @@
-// Two runs beside each other: the mean error between their curves, and their speed.
+// Comparison of two runs: the mean error between their curves, and their speed.
 #pragma once
 
 #include <algorithm>
@@ -29,13 +29,13 @@ struct curve_distance {
   std::int64_t largest_step = 0;
   std::optional<std::int64_t> first_above;  ///< first step with |a - b|, or with --relative |a - b| / |b|, above it
   double threshold = 0;
-  bool is_relative = false;         ///< what the threshold is compared with
-  std::int64_t zero_reference = 0;  ///< steps with b = 0 and a not: no relative error there
+  bool is_relative = false;         ///< whether the threshold applies to the relative error
+  std::int64_t zero_reference = 0;  ///< steps with b = 0 and a != 0: no relative error
   std::int64_t not_finite = 0;      ///< steps left out because both are not finite
-  std::int64_t one_not_finite = 0;  ///< steps where only one is
+  std::int64_t one_not_finite = 0;  ///< steps where only one is not finite
   std::vector<double> at, a, b;     ///< the steps and both curves
 
-  bool needs_signal = false;  ///< asked for by its name: two curves of zeros prove nothing
+  bool needs_signal = false;  ///< requested by name: two curves of zeros prove nothing
 
   double gated() const noexcept { return is_relative ? relative : mean_error; }
   /// Whether both curves are 0 in every step.
@@ -57,7 +57,7 @@ inline double default_threshold(std::string_view key) {
   return 0.02;
 }
 
-/// Names that any row has, in the order in which they first appear.
+/// All metric names in order of first appearance.
 std::vector<std::string> names_of(std::span<const metric_row> rows);
 
 /// `key` over the first `steps` (0: all) of the common steps of A and the reference B, one row per step each. A
@@ -65,10 +65,10 @@ std::vector<std::string> names_of(std::span<const metric_row> rows);
 curve_distance compare_curve(std::span<const metric_row> a, std::span<const metric_row> b, std::string_view key,
                              std::int64_t steps = 0, double threshold = -1, bool is_relative = false);
 
-/// Speed of A beside that of B; NaN where a run does not say.
+/// Speed of A and B; NaN if a run does not log it.
 struct speed_ratio {
   double throughput_a = 0, throughput_b = 0;  ///< mean perf/throughput of the first steps that logged it
-  std::int64_t steps_a = 0, steps_b = 0;      ///< how many those are
+  std::int64_t steps_a = 0, steps_b = 0;      ///< the number of those steps
   double seconds_a = 0, seconds_b = 0;        ///< sum of timing_s/step (or train/time(s)) over the common steps
   double throughput() const noexcept { return throughput_a / throughput_b; }  ///< > 1: A is faster
   double time() const noexcept { return seconds_b / seconds_a; }              ///< > 1: A is faster
@@ -77,8 +77,8 @@ struct speed_ratio {
 /// Compares throughput over the first `steps` rows of each run that logged it, and time over the steps that both have.
 speed_ratio compare_speed(std::span<const metric_row> a, std::span<const metric_row> b, std::int64_t steps = 4);
 
-/// The keys that `asked` means: itself, or with a '*' at its end every metric of both runs that begins so; "*" alone
-/// leaves out wall times, speeds and memory. Throws config_error if there is none.
+/// Expands `asked`: itself, or with a trailing '*' every metric of both runs with that prefix; "*" alone leaves out
+/// wall times, speeds and memory. Throws config_error if nothing matches.
 std::vector<std::string> expand_key(const std::string& asked, std::span<const metric_row> a,
                                     std::span<const metric_row> b);
 

@@ -1,4 +1,4 @@
-// The comparison of two runs for the eye: an aligned table, and a page with both curves of every metric.
+// Output of a two-run comparison: an aligned table, and an HTML page with both curves of every metric.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +16,13 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Names of the two runs, and what was compared.
+/// Names and comparison of the two runs.
 struct run_pair {
   std::string a, b;
   std::vector<curve_distance> curves;
   speed_ratio speed;
 
-  /// Whether no curve is above its threshold, and there is something to compare.
+  /// Whether at least one curve was compared and none is above its threshold.
   bool within() const {
     return std::all_of(curves.begin(), curves.end(), [](const curve_distance& c) { return c.within(); }) &&
            !std::all_of(curves.begin(), curves.end(), [](const curve_distance& c) { return c.silent(); });
@@ -38,7 +38,7 @@ inline std::vector<std::string> distance_head() {
   return {"metric", "steps", "mean error", "relative", "largest, at step", "first above", "threshold", "result"};
 }
 
-/// What the table cannot say: "name: ..." lines.
+/// Remarks below the table: "name: ..." lines.
 std::vector<std::string> distance_remarks(const run_pair& runs);
 
 /// The steps over which throughput is averaged: "first 4 steps", or "first 2 and 4 steps" of A and B.
@@ -48,7 +48,7 @@ inline std::string averaged_steps(const speed_ratio& s) {
   return s.steps_a == 1 ? "first step" : "first " + a + " steps";
 }
 
-/// Throughput and time, as far as the runs say.
+/// Throughput and time, as far as the runs log them.
 std::vector<std::pair<std::string, std::string>> speed_lines(const speed_ratio& s);
 
 }  // namespace detail
@@ -56,7 +56,7 @@ std::vector<std::pair<std::string, std::string>> speed_lines(const speed_ratio& 
 /// The comparison as text.
 std::string run_comparison_table(const run_pair& runs);
 
-/// The comparison as a page that needs nothing from outside; the same runs give the same text.
+/// The comparison as a self-contained HTML page; the same runs give the same text.
 std::string run_comparison_html(const run_pair& runs);
 
 }  // namespace trainer

@@ -23,14 +23,14 @@ namespace trainer {
 
 namespace detail {
 
-/// Reads "0.5", "-3", "nan", "np.float64(0.5)"; empty if it is no number.
+/// Reads "0.5", "-3", "nan", "np.float64(0.5)"; empty if it is not a number.
 std::optional<metrics::number> logged_number(std::string_view text);
 
 }  // namespace detail
 
-/// Reads a line "step:N - name:number - ..." of verl's console or ours. Anything may stand before "step:" (names of
-/// processes, colours). Parts are split at " - ", then at the last ":"; values that are no numbers are dropped. Bytes
-/// of a name that are no UTF-8 become U+FFFD, as metrics.jsonl would have them. Empty if it is no such line.
+/// Reads a line "step:N - name:number - ..." of verl's console or this library's. Any text before "step:" is skipped
+/// (process names, colours). Parts are split at " - ", then at the last ":"; values that are not numbers are dropped.
+/// Bytes of a name that are not UTF-8 become U+FFFD, as in metrics.jsonl. Empty for any other line.
 std::optional<metric_row> parse_console_line(std::string_view line);
 
 /// The rows of a run, one per step in order; if a step occurs several times, its later numbers win. `path` is a
@@ -89,7 +89,7 @@ RLCORE_INLINE std::optional<metric_row> parse_console_line(std::string_view line
       if (part.substr(0, colon) != "step" || !number || !std::holds_alternative<std::int64_t>(*number))
         return std::nullopt;
       row.step = std::get<std::int64_t>(*number);
-    } else if (number && part.substr(0, colon) != "step") {  // as in metrics.jsonl, the step is no metric
+    } else if (number && part.substr(0, colon) != "step") {  // as in metrics.jsonl, the step is not a metric
       row.values.set(text::utf8_lossy(part.substr(0, colon)), *number);
     }
   }

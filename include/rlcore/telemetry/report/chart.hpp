@@ -19,8 +19,8 @@ namespace trainer::html {
 struct axis {
   double low = 0, high = 1, step = 1;
 
-  /// About `count` intervals; `whole` keeps the step an integer. A range without extent is widened. An end that no tick
-  /// is near stays where the data end, with some room.
+  /// About `count` intervals; `whole` keeps the step an integer. A range without extent is widened. An end without a
+  /// nearby tick is placed at the end of the data, with some margin.
   static axis covering(double low, double high, int count, bool whole = false);
 
   std::vector<double> ticks() const;
@@ -29,7 +29,7 @@ struct axis {
   std::string label(double x) const;
 };
 
-/// A step and the number of it.
+/// A step and its value.
 struct point {
   double x = 0, y = 0;
 };
@@ -42,7 +42,7 @@ struct series {
   std::vector<double> low = {}, high = {};
   std::size_t colour = 0;  ///< number of its colour, from 1; 0: its place in the chart
   bool dashed = false;     ///< for the second round through the colours
-  bool behind = false;     ///< thin and pale, without a name: one of several that another curve is the mean of
+  bool behind = false;     ///< thin and pale, without a name: one of several runs behind their mean curve
 };
 
 /// A chart of one or several curves.
@@ -320,8 +320,7 @@ RLCORE_INLINE std::string line_chart(const chart& c) {
     const bool every = s.dots && s.points.size() <= 80;
     const auto finite = [&](std::size_t k) { return k < s.points.size() && std::isfinite(s.points[k].y); };
     for (std::size_t k = 0; k < s.points.size(); ++k)
-      if (finite(k) &&
-          (every || !(finite(k - 1) || finite(k + 1))))  // one without neighbours has no line to be seen by
+      if (finite(k) && (every || !(finite(k - 1) || finite(k + 1))))  // a point without neighbours has no visible line
         out += "<circle class=\"dot f" + number + "\" cx=\"" + coordinate(area.x(s.points[k].x)) + "\" cy=\"" +
                coordinate(area.y(s.points[k].y)) + "\" r=\"3.5\"/>\n";
   }

@@ -1,4 +1,4 @@
-// Which curves share a chart of the report, by the names of their metrics. What no rule names gets a chart of its own.
+// Grouping of curves into report charts by metric name. A metric without a rule gets its own chart.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ struct chart_rule {
   bool from_zero = true;
 };
 
-/// Of supervised and preference runs.
+/// Charts of supervised and preference runs.
 inline constexpr chart_rule loss_charts[] = {
     {"Loss", "mean of the step", {{{"train/*loss"}, {"val/*loss"}, {"eval/*loss"}}}},
     {"Accuracy", "share", {{{"train/*acc"}, {"val/*acc"}, {"eval/*acc"}, {"eval/acc_mean", "evaluation"}}}},
@@ -36,7 +36,7 @@ inline constexpr chart_rule loss_charts[] = {
      {{{"eval/reward_mean", "mean"}, {"eval/reward_std", "deviation"}}},
      false}};
 
-/// Of policies and critics, and of every optimizer.
+/// Charts of policies, critics and optimizers.
 inline constexpr chart_rule policy_charts[] = {
     {"KL divergence",
      "nats per token",
@@ -94,7 +94,7 @@ inline std::string curve_label(std::string_view name, std::string_view title) {
   return said ? label : label + ", " + std::string(back);
 }
 
-/// Metrics that are no curve to look at: times have a chart of their own, counters and extremes need none.
+/// False for metrics without their own curve: times have a chart of their own, counters and extremes need none.
 inline bool is_further_curve(std::string_view name) {
   for (const char* front : {"timing", "perf/", "training/", "val-aux/", "train/time", "train/tokens", "actor/kl_coef"})
     if (name.starts_with(front)) return false;

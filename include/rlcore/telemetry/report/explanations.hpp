@@ -1,4 +1,4 @@
-// Parts of the report in words: what its metrics mean, and answers of the first and the last validation.
+// Text sections of the report: metric definitions, and responses of the first and the last validation.
 #pragma once
 
 #include <cstddef>

@@ -20,7 +20,7 @@ inline constexpr std::size_t colour_count = 12;
 /// The rules that give curve or part number k its colour.
 std::string colour_rules();
 
-/// Everything up to and with the title line and what stands below it.
+/// The page up to and including the title and the line below it.
 std::string page_head(const std::string& title, const std::string& about);
 
 /// One entry per curve or part: colour, name, last value (may be empty).

@@ -25,7 +25,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The facts of a run that a report shows besides its metrics. Pairs are rows of a table, in this order.
+/// The information about a run that a report shows besides its metrics. Pairs are rows of a table, in this order.
 struct run_info {
   std::string name;                                           ///< project/experiment
   std::string model;                                          ///< path or id, size
@@ -53,7 +53,7 @@ class report_writer {
   }
   static std::string pairs(const std::vector<std::pair<std::string, std::string>>& rows);
 
-  /// Those of steps with a validation in the metrics: a run that goes on from a checkpoint has not got to others yet.
+  /// Answers of steps with a validation in the metrics; a resumed run has not reached later ones yet.
   std::string answers() const;
 
   std::string about() const;
@@ -203,7 +203,7 @@ RLCORE_INLINE std::string report_writer::tiles() const {
       from_to(label, name);
     }
   from_to("Response tokens, mean", "response_length/mean");
-  double seconds = 0, tokens = 0, trained = 0;  // without what is no training: validation and checkpoints
+  double seconds = 0, tokens = 0, trained = 0;  // without validation and checkpoints
   for (const metric_row& row : rows_) {
     const double step = row.values.get("timing_s/step"), speed = row.values.get("perf/throughput");
     if (!std::isfinite(step)) continue;

@@ -20,7 +20,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// One answer of a validation and what it was worth.
+/// One validation response and its score.
 struct sample_answer {
   std::int64_t step = 0;  ///< of the validation
   double score = 0;
@@ -48,7 +48,7 @@ inline std::filesystem::path sample_answers_path(const std::filesystem::path& ro
 std::vector<sample_answer> read_sample_answers(const std::filesystem::path& root);
 
 /// Keeps `answers`, all of one validation, as the last ones of `root` beside those of the first validation. Answers of
-/// this or a later step, which a run that goes on from a checkpoint repeats, are replaced. Throws file_error.
+/// this or a later step, which a resumed run repeats, are replaced. Throws file_error.
 void keep_sample_answers(const std::filesystem::path& root, std::vector<sample_answer> answers);
 
 }  // namespace trainer

@@ -32,7 +32,7 @@ value real_arithmetic(std::string_view sign, double a, double b);
 /// a + b and so on. Throws render_error where Python would, and for integers beyond 64 bits.
 value arithmetic(std::string_view sign, const value& a, const value& b, services& run);
 
-/// -x. Throws render_error for what is no number.
+/// -x. Throws render_error unless x is a number.
 inline value negated(const value& x) {
   if (const auto* d = x.as<double>()) return -*d;
   return detail::whole_arithmetic("-", 0, integer_of(x, "-"));

@@ -1,4 +1,4 @@
-// What Jinja has built in, but for filters and methods: attributes, functions, tests.
+// Jinja built-ins except filters and methods: attributes, functions, tests.
 #pragma once
 
 #include <cmath>
@@ -31,7 +31,7 @@ value loop_attribute(const loop_state& loop, std::string_view name);
 
 }  // namespace detail
 
-/// x[key]. Throws render_error for an undefined x; a key that is not there is undefined.
+/// x[key]. Throws render_error for an undefined x; a missing key is undefined.
 value item_of(const value& x, const value& key);
 
 /// x.name: a method before an element, as in Python. Throws render_error for an undefined x.
@@ -45,15 +45,14 @@ namespace detail {
 /// dict(members, name=item, ...).
 dictionary named_members(const call_arguments& a);
 
-/// The time of strftime_now: now, in the zone of this machine; the seconds of SOURCE_DATE_EPOCH, in UTC, where the
-/// environment has them, so that a run can be repeated on another day.
+/// The time of strftime_now: the current local time, or SOURCE_DATE_EPOCH in UTC if it is set, for reproducible runs.
 std::string time_text(const std::string& format);
 
 value range(call_arguments& a, services& run);
 
 }  // namespace detail
 
-/// namespace, dict, range, raise_exception, strftime_now as values; `run` has to outlive them.
+/// namespace, dict, range, raise_exception, strftime_now as values; `run` must outlive them.
 dictionary global_functions(services& run);
 
 /// Whether a value passes, with the test's own arguments.

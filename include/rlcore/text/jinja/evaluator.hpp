@@ -56,7 +56,7 @@ class evaluator : public services {
     scope(const scope&) = delete;
     scope& operator=(const scope&) = delete;
     ~scope() { close(); }
-    /// Goes back to the scope outside.
+    /// Returns to the outer scope.
     void close();
 
    private:
@@ -85,7 +85,7 @@ class evaluator : public services {
     for (scope_names* s = current_; s != nullptr; s = s->parent) s->captured = true;
     return current_;
   }
-  /// Lets go of all variables: a macro holds the scope that holds it.
+  /// Releases all variables: breaks the reference cycle between a macro and its scope.
   void forget_scopes() {
     root_.names.clear();
     for (const auto& names : kept_) names->names.clear();
@@ -93,7 +93,7 @@ class evaluator : public services {
 
   /// The value of a variable.
   value find(std::string_view name) const;
-  /// Sets a variable of the current scope. `name` has to outlive the scope.
+  /// Sets a variable of the current scope. `name` must outlive the scope.
   void set(std::string_view name, value item) {
     for (auto& [known, old] : current_->names)
       if (known == name) return static_cast<void>(old = std::move(item));

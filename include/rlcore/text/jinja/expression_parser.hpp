@@ -26,7 +26,7 @@ class expression_parser {
   /// How high the tree of an expression may be, and how deep brackets may be nested.
   static constexpr std::size_t most_height = 500, most_depth = 100;
 
-  /// Reads from `words`, which has to outlive this.
+  /// Reads from `words`, which must outlive this.
   explicit expression_parser(word_stream& words) : words_(words) {}
 
   /// One expression; `may_choose`: whether `a if b else c` is allowed, which a for tag's list is not.

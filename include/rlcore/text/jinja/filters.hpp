@@ -1,4 +1,4 @@
-// The filters behind `|`.
+// Jinja filters.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 RLCORE_BEGIN
 namespace text::jinja {
 
-/// What a filter makes of a value.
+/// The result of a filter.
 using filter_function = value (*)(const value&, call_arguments&, services&);
 
 namespace detail {
@@ -29,7 +29,7 @@ inline bool flag(const call_arguments& a, std::size_t i, std::string_view name, 
   return found == nullptr ? otherwise : found->truth();
 }
 
-/// What sorting and comparing without regard to case looks at.
+/// The key of case-insensitive sorting and comparison.
 inline value without_case(const value& v, bool case_sensitive) {
   return !case_sensitive && v.text() ? value(change_case(*v.text(), false)) : v;
 }
@@ -105,7 +105,7 @@ inline value map(const value& v, call_arguments& a, services& run) {
   return out;
 }
 
-/// list.sort without regard to case unless asked for.
+/// list.sort, case-insensitive by default.
 inline value::list sorted(value::list items, const value* attribute, bool reverse, bool case_sensitive) {
   std::vector<std::pair<value, value>> keyed;
   for (value& item : items)

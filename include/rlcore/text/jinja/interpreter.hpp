@@ -1,4 +1,4 @@
-// Runs a parsed template.
+// Jinja interpreter: runs a parsed template.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace text::jinja {
 /// Executes the statements of a template.
 class interpreter final : public evaluator {
  public:
-  /// `variables` and what a call of the list `watched` visits; both have to outlive this.
+  /// Renders with `variables` and records the visits of the list `watched`; both must outlive this.
   interpreter(const dictionary& variables, const value& watched) : watched_(watched.items()) {
     for (auto& [name, function] : global_functions(*this).entries) set(keep(name), std::move(function));
     for (const auto& [name, item] : variables.entries) set(name, item);
@@ -53,7 +53,7 @@ class interpreter final : public evaluator {
     *out_ += text;
   }
 
-  /// What a body writes, in a scope of its own.
+  /// The output of a body, in its own scope.
   value captured(const block& body);
 
   void assign(const std::vector<std::string>& names, value item);
@@ -61,7 +61,7 @@ class interpreter final : public evaluator {
 
   flow loop(const statement& s);
 
-  /// Notes what a loop wrote for an element of the watched list.
+  /// Records the output of a loop for an element of the watched list.
   void watch(const value& item, std::size_t begin);
 
   void define(const statement& s) {

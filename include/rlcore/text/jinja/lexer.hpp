@@ -1,4 +1,4 @@
-// A template cut into text and the words of its tags, with the white space rules of transformers' environment.
+// Jinja lexer with the white space rules of transformers' environment.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 RLCORE_BEGIN
 namespace text::jinja {
 
-/// Kinds of words.
+/// Token kinds.
 enum class word_kind : std::uint8_t {
   data,
   open_tag,
@@ -66,12 +66,12 @@ class lexer {
   /// tag's opening.
   void data(std::size_t end, char kind);
 
-  /// Moves behind a closing mark of `size` bytes, and what it takes of the text that follows.
+  /// Moves past a closing mark of `size` bytes and the white space that it strips.
   void close(std::size_t size, bool all_space, bool line_end);
 
   void comment();
 
-  /// {% raw %}...{% endraw %}; false if something else stands here, behind {%.
+  /// {% raw %}...{% endraw %}; false if {% starts another tag.
   bool raw();
 
   /// The words of a tag or of an output up to its closing mark, which cannot stand inside brackets.

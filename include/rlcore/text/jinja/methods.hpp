@@ -16,7 +16,7 @@
 RLCORE_BEGIN
 namespace text::jinja {
 
-/// What a method makes of its object.
+/// The result of a method.
 using method_function = value (*)(const value&, call_arguments&, services&);
 
 namespace detail {
@@ -115,7 +115,7 @@ inline bool has_method(const value& x, std::string_view name) {
   const auto* table = methods_of(x);
   return table != nullptr && table->contains(name);
 }
-/// A method that is not called: true, and nothing else of use.
+/// A method that is not called: only its truth value is defined.
 inline value method_value(std::string_view name) {
   return std::make_shared<const callable>(callable{std::string(name), nullptr});
 }

@@ -33,9 +33,10 @@ class program {
     tree_ = std::move(parsed);
   }
 
-  /// Whether a name, an attribute or a string of the tags is this word: what is never mentioned is never read.
+  /// Does a name, an attribute or a string of the tags equal this word? Variables that are never mentioned are never
+  /// read.
   bool mentions(std::string_view word) const { return tree_->words.contains(word); }
-  /// Whether {% generation %} says what the assistant writes.
+  /// Does the template mark the assistant's text with {% generation %}?
   bool marks_generation() const noexcept { return tree_->marks_generation; }
 
   /// The text for the variables; `watched` is a list of dicts among them whose visits by loops are noted. Throws

@@ -55,7 +55,7 @@ std::vector<std::string> split_from_end(std::string_view s, std::string_view sep
 /// str.replace(from, to, most); most < 0: every one.
 std::string replace(std::string_view s, std::string_view from, std::string_view to, std::int64_t most);
 
-/// The positions that Python's slice [start:stop:step] of `size` elements takes, in order; null: left out.
+/// The indices selected by Python's slice [start:stop:step] of `size` elements, in order; null: omitted.
 std::vector<std::size_t> slice_positions(std::size_t size, const std::int64_t* start, const std::int64_t* stop,
                                          std::int64_t step);
 

@@ -1,4 +1,4 @@
-// What a template wrote, and where.
+// Result of rendering a template.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct byte_range {
   std::size_t begin = 0, end = 0;
 };
 
-/// What a loop wrote while it visited one element of the watched list.
+/// The output of a loop for one element of the watched list.
 struct visit {
   std::size_t element = 0;
   byte_range bytes;
@@ -24,8 +24,8 @@ struct visit {
 /// A rendered template.
 struct rendering {
   std::string text;
-  std::vector<byte_range> generated;  ///< what stood between {% generation %} and {% endgeneration %}
-  std::vector<visit> visits;          ///< of the elements of the watched list, those that wrote something
+  std::vector<byte_range> generated;  ///< text between {% generation %} and {% endgeneration %}
+  std::vector<visit> visits;          ///< visits of the watched list with output
 };
 
 }  // namespace text::jinja

@@ -1,4 +1,4 @@
-// What filters, tests, methods and functions need of the interpreter, and what they share.
+// Interpreter interface and helpers for filters, tests, methods and functions.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 RLCORE_BEGIN
 namespace text::jinja {
 
-/// The interpreter, as functions see it.
+/// The interpreter interface of functions.
 class services {
  public:
   virtual ~services() = default;
@@ -23,7 +23,7 @@ class services {
   virtual value apply_filter(const std::string& name, const value& in, call_arguments& arguments) = 0;
   /// Whether `in` passes a test.
   virtual bool passes(const std::string& name, const value& in, call_arguments& arguments) = 0;
-  /// Counts `bytes` of work or of memory. Throws render_error when a template has taken more than it may.
+  /// Counts `bytes` of work or of memory. Throws render_error if a template exceeds its limit.
   virtual void charge(std::size_t bytes) = 0;
 };
 

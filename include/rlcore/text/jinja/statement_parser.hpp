@@ -1,4 +1,4 @@
-// The tags of a template.
+// Jinja statement parser.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@ namespace text::jinja {
 /// Reads a whole template: if, for, set, macro, with, generation, break and continue.
 class statement_parser {
  public:
-  /// How deep tags may be nested.
+  /// The maximum nesting depth of tags.
   static constexpr std::size_t most_depth = 100;
 
-  /// `words` are those of a lexer and have to outlive this.
+  /// `words` come from a lexer and must outlive this.
   explicit statement_parser(const std::vector<word>& words) : words_(words), expressions_(words_) {}
 
   /// The template. Throws format_error "line N: ...".

@@ -17,10 +17,10 @@
 RLCORE_BEGIN
 namespace text::jinja {
 
-/// A place in the words of a template.
+/// A cursor in the token stream of a template.
 class word_stream {
  public:
-  /// `words` ends with one of the kind end and has to outlive this.
+  /// `words` ends with a word of kind end and must outlive this.
   explicit word_stream(const std::vector<word>& words) : words_(words) {}
 
   const word& current() const noexcept { return words_[next_]; }
@@ -69,7 +69,7 @@ class word_stream {
   std::size_t next_ = 0;
 };
 
-/// What an expression does with its parts.
+/// Expression kinds.
 enum class operation : std::uint8_t {
   constant,
   name,
@@ -107,7 +107,7 @@ struct expression {
   std::size_t height = 1;               ///< of the tree below, so that it can be limited
 };
 
-/// What a tag does.
+/// Statement kinds.
 enum class action : std::uint8_t {
   data,        ///< text between tags
   output,      ///< {{ parts[0] }}
@@ -116,17 +116,17 @@ enum class action : std::uint8_t {
   assign,      ///< set names = parts[0]; "ns.x" is an attribute of a namespace
   capture,     ///< set names[0] and filters parts[0]: bodies[0] as text
   macro,       ///< names[0] with the arguments names[1...] and defaults for the last of them
-  generation,  ///< what the assistant wrote: bodies[0]
+  generation,  ///< the assistant's text: bodies[0]
   scope,       ///< with names = parts: bodies[0]
   leave,       ///< break
   proceed      ///< continue
 };
 
 struct statement;
-/// What stands between two tags.
+/// The statements between two tags.
 using block = std::vector<statement>;
 
-/// One tag with what belongs to it, or text.
+/// One statement: a tag with its parts, or text.
 struct statement {
   action kind = action::data;
   int line = 0;

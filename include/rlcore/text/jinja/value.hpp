@@ -21,7 +21,7 @@
 RLCORE_BEGIN
 namespace text::jinja {
 
-/// What stops a template that runs: an operation that Python would refuse, raise_exception, a limit.
+/// A rendering error: an operation that Python rejects, raise_exception, or a limit.
 struct render_error : data_error {
   using data_error::data_error;
 };
@@ -35,11 +35,11 @@ struct undefined {
   std::string name;
 };
 
-/// Where a loop stands: the variable `loop`.
+/// The state of a loop: the variable `loop`.
 struct loop_state {
   std::shared_ptr<const std::vector<value>> items;
   std::size_t index = 0;       ///< from 0
-  std::vector<value> changed;  ///< what loop.changed() saw last
+  std::vector<value> changed;  ///< last arguments of loop.changed()
 };
 
 /// A macro or a function that templates may call.
@@ -76,7 +76,7 @@ class value {
   value(std::string_view x) : value(std::string(x)) {}
   value(const char* x) : value(std::string(x)) {}
   template <class T>
-  value(T*) = delete;  // which would be a bool
+  value(T*) = delete;  // would convert to bool
   /// Throws render_error for a list that is nested too deep, as the next one does.
   value(list x) : level_(level_around(x)), weight_(weight_of(x)), held_(std::make_shared<const list>(std::move(x))) {}
   value(dictionary x);
@@ -179,7 +179,7 @@ struct dictionary {
   }
 };
 
-/// The arguments of a call, and what the function may ask of them.
+/// The arguments of a call, with checked access.
 struct call_arguments {
   std::string_view callee;
   std::vector<value> positional;
@@ -187,7 +187,7 @@ struct call_arguments {
 
   /// The argument number `i` or the one called `name`, or nullptr.
   const value* find(std::size_t i, std::string_view name) const noexcept;
-  /// The same, for one that has to be there. Throws render_error.
+  /// The same for a required argument. Throws render_error.
   const value& get(std::size_t i, std::string_view name) const {
     if (const value* found = find(i, name)) return *found;
     throw render_error(std::string(callee) + "() lacks the argument '" + std::string(name) + "'");

@@ -29,20 +29,20 @@ void append_repr(std::string& out, std::string_view s);
 
 }  // namespace detail
 
-/// Appends repr(v). Throws render_error for what has no repr that two runs share.
+/// Appends repr(v). Throws render_error for values without a reproducible repr.
 void append_repr(std::string& out, const value& v);
 
-/// str(v): what {{ v }} writes.
+/// str(v): the output of {{ v }}.
 std::string to_text(const value& v);
 
-/// How json.dumps writes.
+/// Options of json.dumps.
 struct json_style {
   bool ascii = false, sorted = false;  ///< ensure_ascii, sort_keys
   int indent = -1;                     ///< < 0: one line
   std::string item = ", ", key = ": ";
 };
 
-/// Appends json.dumps(v). Throws render_error for what is no JSON.
+/// Appends json.dumps(v). Throws render_error for values that are not JSON.
 void append_json(std::string& out, const value& v, const json_style& style, int level = 0);
 
 /// a == b of Python: 1 == 1.0 == True, dicts in any order.

@@ -1,5 +1,5 @@
-// A whole evaluation from a command line: problems or stored responses, sampling, judging, the table.
-// trainers.hpp declares it.
+// Runs an evaluation from a command line: problems or stored responses, sampling, judging, the table. trainers.hpp
+// declares it.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +50,7 @@ inline std::vector<rollout::response> gather_responses(parallel::any_communicato
   return responses;
 }
 
-/// Says if the responses to `problems` of a round may not fit into the share of memory of one of `sharing` ranks.
+/// Warns if the responses to `problems` of a round may not fit into one rank's share of memory, of `sharing` ranks.
 inline void warn_about_memory(std::size_t problems, std::int64_t n, std::int64_t response, int sharing) {
   auto host = available_memory();
   if (host) *host /= static_cast<std::size_t>(sharing);
@@ -104,8 +104,7 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
 
 }  // namespace detail
 
-/// Throws config_error for settings that do not go together, std::invalid_argument if there is neither a device nor a
-/// stored response.
+/// Throws config_error for incompatible settings, std::invalid_argument without a device and stored responses.
 template <class Device>
 void evaluate(Device* device, const options& opt, parallel::any_communicator* ranks) {
   evaluate_with(opt, [&](const detail::judge& judge, evaluation_summary& summary,

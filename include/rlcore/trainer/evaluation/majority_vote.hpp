@@ -1,4 +1,4 @@
-// The value of a majority vote among k of N samples: the exact expectation of what a bootstrap estimates.
+// Majority vote (maj@k) among k of N samples: the exact expectation of the bootstrap estimate.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ std::vector<vote_class> vote_classes(std::span<const double> values, std::span<c
 std::pair<double, double> winner_with(std::span<const vote_class> classes, double samples, std::size_t draws,
                                       std::size_t most);
 
-/// The same moments estimated by 1000 draws of our own.
+/// The same moments estimated by 1000 random draws.
 std::pair<double, double> sampled_votes(std::span<const double> values, std::span<const std::int32_t> answers,
                                         std::size_t draws);
 

@@ -1,4 +1,4 @@
-// Which rows of a validation set are the same problem.
+// Groups the rows of a validation set by problem.
 #pragma once
 
 #include <cstddef>

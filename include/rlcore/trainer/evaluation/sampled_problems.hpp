@@ -1,4 +1,4 @@
-// The problems of an evaluation, how they are answered, and what becomes of the answers.
+// Sampled evaluation: problems, sampling settings, judging and logging of responses.
 #pragma once
 
 #include <fmt/format.h>
@@ -51,7 +51,7 @@ struct judge {
   verify::rule_settings settings;
 
   explicit judge(const options& opt);
-  /// Throws data_error for a source that nothing judges.
+  /// Throws data_error for a source without a rule.
   void check(const std::string& source) const {
     if (!rule) verify::scorer_of(source, settings.version);
   }
@@ -113,7 +113,7 @@ struct response_judge {
                   std::optional<generation_log>& log) const;
 };
 
-/// What is evaluated: the problems of a command line, and the folder whose tokenizer and template make them prompts.
+/// The evaluated problems of a command line, and the folder with the tokenizer and chat template of their prompts.
 struct evaluated_problems {
   std::filesystem::path folder;
   nn::config config;
@@ -123,7 +123,7 @@ struct evaluated_problems {
 
   evaluated_problems(const options& opt, const judge& rule);
 
-  /// Says what is asked.
+  /// Prints the problems.
   void introduce(std::int64_t n) const {
     say("problems %zu, %lld response%s each%s\n", prompts.size(), static_cast<long long>(n), n == 1 ? "" : "s",
         image_text(prompts.images).c_str());

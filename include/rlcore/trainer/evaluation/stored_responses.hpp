@@ -1,4 +1,4 @@
-// Responses that were sampled before: by evaluate, by a trainer (trainer.rollout_data_dir), or by somebody else.
+// Reads stored responses: from evaluate, from a trainer (trainer.rollout_data_dir), or from external tools.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// One response with what it takes to judge it.
+/// One response with the inputs of its rule.
 struct stored_response {
   std::string source, truth, prompt, text;
   std::uint64_t problem = 0;  ///< equal prompts of one source are one problem
@@ -58,7 +58,7 @@ RLCORE_INLINE std::vector<stored_response> read_stored_responses(const std::vect
       const data::row& r = rows[i];
       const std::string where = data::row_text(file, i);
       const data::row* texts = detail::first_of(r, {"response", "responses", "output", "completion"});
-      if (texts == nullptr) data::column(r, "response", where);  // says what is there
+      if (texts == nullptr) data::column(r, "response", where);  // reports the columns present
       const data::row* truth = detail::first_of(r, {"ground_truth", "gts", "gold_answer", "answer"});
       if (truth == nullptr && r.contains("reward_model") && r["reward_model"].is_object())
         truth = detail::first_of(r["reward_model"], {"ground_truth"});

@@ -1,4 +1,4 @@
-// What an evaluation found, per data source: accuracies with their standard error, and why answers count as wrong.
+// Evaluation summary per data source: accuracies with standard errors, and reasons for wrong answers.
 #pragma once
 
 #include <fmt/format.h>
@@ -36,7 +36,7 @@ double pass_at(std::int64_t n, std::int64_t c, std::int64_t k);
 struct source_summary {
   std::string source;
   std::size_t problems = 0, responses = 0;
-  std::int64_t n = 0;                                 ///< responses of the problem that has most
+  std::int64_t n = 0;                                 ///< largest number of responses to a problem
   double mean = 0, error = 0;                         ///< accuracy, and its standard error over the problems
   std::vector<std::pair<std::int64_t, double>> pass;  ///< pass@k for k = 1, 2, 4, ..., n
   double best = 0, majority = 0;                      ///< of n samples drawn with replacement (verl's best@n and maj@n)
@@ -78,7 +78,7 @@ class evaluation_summary {
   std::vector<collected> all_;
 };
 
-/// The table that evaluate prints: numbers in percent, aligned. A column that says nothing is left out.
+/// The table that evaluate prints: numbers in percent, aligned. Empty columns are left out.
 std::string summary_table(const std::vector<source_summary>& sources);
 
 /// result.json: shares, not percent.

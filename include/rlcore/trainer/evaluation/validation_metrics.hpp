@@ -31,8 +31,8 @@ std::pair<double, double> worst_of(std::span<const double> sorted, std::int64_t 
 /// statistic is taken per group, then averaged over the prompts of a data source.
 class validation_scores {
  public:
-  /// `field` is what was measured: "reward", or "acc" where the reward function reports an accuracy. Where a source has
-  /// any answers, samples without one vote together for "no answer".
+  /// `field` is the measured quantity: "reward", or "acc" if the reward function reports an accuracy. Where a source
+  /// has any answers, samples without one vote together for "no answer".
   void add(std::string_view source, std::uint64_t prompt, double score, std::string_view field = "reward",
            const std::optional<std::string>& answer = std::nullopt);
   /// The reward, the accuracy where the rule has one, and the vote of a response.
@@ -41,7 +41,7 @@ class validation_scores {
     if (v.acc) add(source, prompt, *v.acc ? 1.0 : 0.0, "acc", v.pred);
   }
 
-  /// Sets val-core/<source>/<field>/<name>, and val-aux/... for what verl counts as less: means over prompts. Core are
+  /// Sets val-core/<source>/<field>/<name>, and val-aux/... for verl's auxiliary metrics: means over prompts. Core are
   /// mean@N, best@N and maj@N, N the most samples of a prompt, of acc, or of the reward of a source without acc.
   void write(metrics& out) const;
 

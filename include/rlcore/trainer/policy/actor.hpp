@@ -1,4 +1,4 @@
-// The policy that is trained, and the engine that samples from it.
+// Actor: the trained policy and its rollout engine.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace trainer {
 template <class Device>
 struct actor : trainable_model<Device> {
   rollout::engine<Device> engine;
-  const data::prompt_dataset* prompts = nullptr;  ///< whose pictures the trajectories show; null: there are none
+  const data::prompt_dataset* prompts = nullptr;  ///< source of the images; null: none
   buffer<float, Device> kept_ref;                 ///< log-probs of the reference of a step, see keep_reference()
 
   /// A model of the shape `config`, trained as `s` says; load its weights next. Null `world`: there is one rank.
@@ -43,7 +43,8 @@ struct actor : trainable_model<Device> {
 
 /// Log-probs of every response token under `model`, written to `field` of each trajectory; entropies to `entropy`, if
 /// it is given. At most `max_rows` rows (0: no limit) and, except for a longer one, `max_tokens` tokens (0: no limit)
-/// go through the model together. Pictures are those of `prompts`. A call for all ranks that share the model's weights.
+/// go through the model together. Images are those of `prompts`. Collective over all ranks that share the model's
+/// weights.
 template <class Device>
 void score_trajectories(nn::causal_lm<Device>& model, nn::workspace<Device>& space, std::span<trajectory> rows,
                         float temperature, std::int64_t max_rows, std::int64_t max_tokens,

@@ -1,4 +1,4 @@
-// The responses of a run against the memory of its machines.
+// Checks that the responses of a run fit into memory.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Throws config_error if the responses of a step, or of a validation, or the pictures of one prompt cannot be in the
+/// Throws config_error if the responses of a step, or of a validation, or the images of one prompt cannot be in the
 /// memory of this machine, which its `ranks` share; warns in `plan` if they, or those of a micro-batch, may not fit.
 void check_memory(batch_plan& plan, const policy_settings& s, const nn::config& model,
                   const data::prompt_dataset& train, const data::prompt_dataset& val, const team& ranks);

@@ -1,4 +1,4 @@
-// From prompts to trajectories: rollout, KL in the reward, advantages.
+// Collects trajectories: rollout, KL in the reward, advantages.
 #pragma once
 
 #include <cstddef>

@@ -34,7 +34,7 @@ namespace trainer {
 template <class Device>
 struct critic : trainable_model<Device> {
   critic_settings settings;
-  const data::prompt_dataset* prompts = nullptr;  ///< whose pictures the trajectories show; null: there are none
+  const data::prompt_dataset* prompts = nullptr;  ///< source of the images; null: none
 
   /// A score model of the shape `config`; `seed` is of a score head that the loaded folder does not have. Null `world`:
   /// there is one rank.
@@ -52,7 +52,7 @@ struct critic : trainable_model<Device> {
                                 world),
         settings(s) {}
 
-  /// Sets trajectory::value. All ranks that share the weights have to call it.
+  /// Sets trajectory::value. Collective over all ranks that share the weights.
   void values(std::span<trajectory> batch) {
     packed_trajectories packed;
     std::vector<float> value;
@@ -119,7 +119,7 @@ struct critic : trainable_model<Device> {
     return config;
   }
 
-  /// What the loss of a micro-batch reads besides the values that a pass computes.
+  /// Inputs of a micro-batch's loss besides the values of the pass.
   struct value_rows {
     packed_trajectories packed;
     std::vector<float> old_value, target;

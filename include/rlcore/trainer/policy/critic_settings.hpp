@@ -1,4 +1,4 @@
-// critic.*: what the value model needs to know, read once from the command line.
+// Critic settings (critic.*), read once from the command line.
 #pragma once
 
 #include <algorithm>
@@ -33,14 +33,14 @@ struct critic_settings {
   std::optional<nn::lora_settings> lora = {};
   bool freeze_vision_tower = false;
 
-  /// Updates of a step with so many trajectories.
+  /// The number of updates of a step with `trajectories` trajectories.
   std::int64_t updates(std::int64_t trajectories) const noexcept {
     return (trajectories + mini_trajectories - 1) / mini_trajectories * epochs_per_step;
   }
 };
 
-/// Nothing if the run has no critic: critic.enable, and if that is null, whether the advantages read values. Throws
-/// config_error if they do and critic.enable is False.
+/// Empty if the run has no critic: decided by critic.enable, and if that is null, by whether the advantages read
+/// values. Throws config_error if they do and critic.enable is False.
 std::optional<critic_settings> read_critic_settings(const options& opt, const batch_plan& plan, bool reads_values);
 
 }  // namespace trainer

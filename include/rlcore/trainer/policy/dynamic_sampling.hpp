@@ -19,10 +19,10 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// By what the answers of a group may differ: algorithm.filter_groups.metric.
+/// The metric by which the answers of a group may differ: algorithm.filter_groups.metric.
 enum class group_metric {
   acc,              ///< accuracy; the score where the reward function reports none
-  score,            ///< what the reward function gave
+  score,            ///< score of the reward function
   seq_reward,       ///< with the penalty of the reward manager
   seq_final_reward  ///< and with the KL in the reward
 };
@@ -41,7 +41,7 @@ group_metric group_metric_of(const std::string& name);
 /// The number by which a group's answers are compared.
 double value_of(const trajectory& t, group_metric metric) noexcept;
 
-/// What the sampled groups were like. A group of one counts as neither.
+/// Counts of sampled groups. A group of one counts as neither.
 struct group_counts {
   std::int64_t groups = 0, kept = 0;
   std::int64_t all_right = 0, all_wrong = 0;  ///< the same accuracy throughout, above 0 or not
@@ -70,7 +70,7 @@ group_counts keep_differing_groups(std::vector<trajectory>&& round, std::int64_t
 /// The first `count` of `ready`; the rest stays there.
 std::vector<trajectory> take_first(std::vector<trajectory>& ready, std::int64_t count);
 
-/// Why a step that has had `rounds` and found `ready` groups gets no further round, or nothing.
+/// The reason why a step with `rounds` rounds and `ready` groups gets no further round, or empty.
 std::string limit_of_rounds(const dynamic_sampling_settings& filter, const batch_plan& plan, std::int64_t rounds,
                             std::int64_t ready);
 

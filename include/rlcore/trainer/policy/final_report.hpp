@@ -1,4 +1,4 @@
-// What is said and written when a policy run has ended.
+// Final report of a policy run.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What the report says about the run besides its metrics.
+/// The information in the report besides metrics.
 run_info describe_run(const options& opt, const batch_plan& plan, const std::string& device, const std::string& model);
 
 /// "validation  openai/gsm8k/reward/mean@1  0.160 -> 0.970": the first and the last of each core metric.

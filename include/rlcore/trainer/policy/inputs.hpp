@@ -1,4 +1,4 @@
-// What a policy run reads before there is a model: tokenizer, prompts, rewards, and the plan of its batches.
+// Inputs of a policy run: tokenizer, prompts, rewards, and the batch plan.
 #pragma once
 
 #include <fmt/format.h>
@@ -45,7 +45,7 @@ struct policy_inputs {
 
 namespace detail {
 
-/// The split that is read of a folder: OpenRLHF's flag says so if `data_flag` named the folder, else it is `usual`.
+/// The split to read from a folder: set by OpenRLHF's flag if `data_flag` named the folder, else `usual`.
 inline std::string split_of_folders(const options& opt, const char* data_flag, const char* split_flag,
                                     const char* usual) {
   const bool by_flag = opt.known().find(data_flag) != nullptr && opt.is_set(data_flag);
@@ -57,7 +57,7 @@ inline std::string split_of_folders(const options& opt, const char* data_flag, c
 void find_policy_files(const options& opt, policy_settings& s);
 
 /// The config of the policy in `folder`. Throws format_error for a score model, for fewer tokens than the tokenizer has
-/// and for other tokens of pictures; config_error for too few positions.
+/// and for other tokens of images; config_error for too few positions.
 nn::config policy_config(const std::filesystem::path& folder, const policy_settings& s,
                          const text::tokenizer& tokenizer);
 
@@ -67,7 +67,6 @@ std::vector<std::int32_t> end_tokens(const std::filesystem::path& folder, const 
 
 }  // namespace detail
 
-/// See open.hpp.
 template <class Device>
 std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options& opt, const team& ranks,
                                                   reward_source* custom_rewards) {
@@ -114,7 +113,7 @@ RLCORE_BEGIN
 namespace trainer::detail {
 
 RLCORE_INLINE void find_policy_files(const options& opt, policy_settings& s) {
-  if (s.model_path == "~/models/deepseek-llm-7b-chat")  // verl's default, which nobody means
+  if (s.model_path == "~/models/deepseek-llm-7b-chat")  // verl's default, never intended
     throw config_error(
         "actor_rollout_ref.model.path is not given; expected a model folder or id (--help lists the keys)");
   if (s.train_files.empty()) throw config_error("data.train_files is empty; expected a file with training rows");

@@ -1,4 +1,4 @@
-// The models of a policy run: the policy, what samples from it, the reference, the critic.
+// Models of a policy run: policy, rollout model, reference, critic.
 #pragma once
 
 #include <fmt/format.h>
@@ -50,7 +50,7 @@ std::size_t rollout_cache_bytes(const Device& device, const policy_settings& s, 
   return bytes;
 }
 
-/// The policy as groups of ranks sample from it. Throws config_error, naming the key, unless it can be cut so.
+/// The policy as sampled by groups of ranks. Throws config_error, naming the key, if it cannot be partitioned this way.
 template <class Device>
 void open_rollout(std::optional<rollout_model<Device>>& to, actor<Device>& policy, const detail::asked_size& asked,
                   std::int64_t bucket_megabytes) {
@@ -78,12 +78,12 @@ inline nn::config critic_config(const std::filesystem::path& folder, const nn::c
   return config;
 }
 
-/// Made from what a command line says; load() gives them their weights.
+/// Created from a command line; load() loads the weights.
 template <class Device>
 class policy_models {
  public:
   actor<Device> policy;
-  std::optional<rollout_model<Device>> rollout;  ///< samples instead of the policy where ranks form groups for it
+  std::optional<rollout_model<Device>> rollout;  ///< samples instead of the policy if ranks form rollout groups
   std::optional<frozen_model<Device>> frozen;    ///< the reference; with LoRA the policy without its adapters is one
   std::optional<critic<Device>> value_model;     ///< if the advantages read values, or critic.enable
   std::string description, device_description;   ///< one line each
@@ -98,12 +98,12 @@ class policy_models {
   /// The model whose log-probs a KL compares with, or nullptr; with LoRA `policy.model`, adapters off.
   nn::causal_lm<Device>* reference() { return !needs_reference_ ? nullptr : frozen ? &frozen->model : &policy.model; }
 
-  /// Whether the reference's log-probs stay on the device between the pass that computes them and the updates: nobody
-  /// on the host reads them, and no other rank trains on these rows.
+  /// Whether the reference's log-probs stay on the device between the pass that computes them and the updates: the host
+  /// does not read them, and no remote rank trains on these rows.
   bool reference_stays() const { return reference_stays_ && loss_stays_on_device(policy); }
 
-  /// Loads what a checkpoint will not bring: everything if the run does not `continue`, else the reference, and the
-  /// bases of adapters.
+  /// Loads the weights that a checkpoint does not contain: everything unless the run `continues`, else the reference
+  /// and the bases of adapters.
   void load(const policy_inputs& in, bool continues);
 
  private:
@@ -125,7 +125,7 @@ class policy_models {
     return s;
   }
 
-  /// Says what is trained where, and the plan of the batches.
+  /// Prints models, devices and the batch plan.
   void describe(Device& device, const policy_inputs& in, const team& ranks) {
     const nn::config& c = in.config;
     description = fmt::format("{}: {}, {} layers, hidden {}, {}", in.model_folder.string(), nn::name_of(c.model),
@@ -188,7 +188,6 @@ void policy_models<Device>::load(const policy_inputs& in, bool continues) {
   if (value_model && (!continues || value_model->settings.lora)) value_model->load(value_folder_);
 }
 
-/// See open.hpp.
 template <class Device>
 std::shared_ptr<policy_models<Device>> open_policy_models(Device& device, const options& opt, policy_inputs& in,
                                                           const any_algorithm& algorithm, const team& ranks) {

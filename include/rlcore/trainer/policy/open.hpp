@@ -1,4 +1,4 @@
-// What a policy recipe opens, declared: it needs to see neither what is behind these pointers nor how it is read.
+// Declarations of what a policy recipe opens: inputs and models behind pointers.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class team;
 
 /// Tokenizer, prompts, rewards, and the plan of the batches: inputs.hpp.
 struct policy_inputs;
-/// The policy, what samples from it, the reference, the critic: models.hpp.
+/// Policy, rollout model, reference, critic: models.hpp.
 template <class Device>
 class policy_models;
 
@@ -25,12 +25,12 @@ class policy_models;
 /// read_algorithm.hpp defines it.
 any_estimator read_estimator(const options& opt);
 
-/// The policy loss that actor_rollout_ref.actor.* names, with its KL and entropy. Throws config_error.
+/// The policy loss set by actor_rollout_ref.actor.*, with its KL and entropy. Throws config_error.
 /// read_algorithm.hpp defines it.
 any_policy_loss read_loss(const options& opt);
 
-/// Opens everything, says what it found, and plans the batches. `custom_rewards` replaces the rewards that `opt` names.
-/// Throws rlcore::error for everything that can be known now. inputs.hpp defines it.
+/// Opens everything, prints a summary, and plans the batches. `custom_rewards` replaces the rewards set by `opt`.
+/// Throws rlcore::error for every error detectable now. inputs.hpp defines it.
 template <class Device>
 std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options& opt, const team& ranks,
                                                   reward_source* custom_rewards = nullptr);

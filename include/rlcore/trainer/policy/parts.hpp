@@ -1,4 +1,4 @@
-// The parts of a policy recipe, in the order in which it takes them. With RLCORE_COMPILED this is their declarations:
+// The parts of a policy recipe, in the order of use. With RLCORE_COMPILED this is their declarations:
 // the CMake target rlcore::trainers has them compiled for any_device, and a recipe that links it compiles in seconds.
 // Without it, and for another device, the headers that define them are included.
 #pragma once

@@ -1,4 +1,4 @@
-// The pictures of prompts against the memory of a machine: patches, and what the tower holds of them.
+// Memory check of prompt images: patches and vision tower activations.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,23 +19,23 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// A training pass of so many sequences.
+/// A training pass over `rows` sequences.
 struct picture_pass {
   nn::vision_config tower;
   nn::tower_keeps keeps = nn::tower_keeps::inputs;
   std::int64_t rows = 1;
 };
 
-/// Bytes of pictures of so many tokens in a pass: their patches, and the values of the tower.
+/// Bytes of images of `tokens` tokens in a pass: patches and values of the tower.
 inline double picture_bytes(const nn::vision_config& tower, double tokens, nn::tower_keeps keeps) {
   const double patches = tokens * static_cast<double>(tower.merged() * tower.patch());
   return sizeof(float) * (patches + nn::vision_values(tower, tokens, keeps));
 }
 
-/// The most tokens of pictures of a prompt.
+/// The most tokens of images of a prompt.
 double most_picture_tokens(const data::prompt_dataset& prompts, const nn::vision_config& tower);
 
-/// Throws config_error with the numbers if the pictures of one prompt do not fit in `available` bytes even in a pass
+/// Throws config_error with the numbers if the images of one prompt do not fit in `available` bytes even in a pass
 /// without gradient. Returns a warning if those of a training pass may not fit, else "". Without `available` there is
 /// no limit.
 std::string check_picture_memory(const data::prompt_dataset& prompts, const picture_pass& pass,

@@ -21,8 +21,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Reads the prompts of all files, or of their first `most` rows; unless `quiet`, says how many there are and how many
-/// were left out as too long. Pictures are read as `images` says: by default rows with pictures are refused.
+/// Reads the prompts of all files, or of their first `most` rows; unless `quiet`, prints their number and the number
+/// left out as too long. `images` sets how images are read: by default rows with images are rejected.
 data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
                                   const text::tokenizer& tokenizer, const text::chat_template& chat,
                                   const reward_source& rewards, const char* name, bool quiet = false,
@@ -39,7 +39,7 @@ inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, 
 /// order.
 std::string data_text(const data::prompt_dataset& prompts);
 
-/// How many prompts are equal to an earlier one: published sets hold some problems dozens of times.
+/// The number of prompts equal to an earlier one: published sets hold some problems dozens of times.
 std::size_t count_copies(const data::prompt_dataset& prompts);
 
 }  // namespace trainer

@@ -1,4 +1,4 @@
-// Which random numbers a policy run uses for what.
+// Random number streams of a policy run.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Purposes of the run's seed; numbers of one never meet those of another.
+/// Purposes of the run's seed; their streams never overlap.
 enum class stream : std::uint32_t { rollout = 1, validation, mini_batches, selection, greedy, critic_mini_batches };
 
 /// The random numbers for a purpose in the step or round `number`.

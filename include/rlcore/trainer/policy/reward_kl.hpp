@@ -1,4 +1,4 @@
-// The KL to the reference as part of a step's rewards.
+// KL penalty in the rewards of a step (use_kl_in_reward).
 #pragma once
 
 #include <iterator>

@@ -1,4 +1,4 @@
-// The policy as it samples: cut in tensor parallel groups of its own, filled from the layout in which it is trained.
+// Rollout model: the policy in separate tensor parallel groups, filled from the training layout.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ namespace trainer {
 template <class Device>
 class rollout_model {
  public:
-  /// Made by all ranks of the policy's world together; `size` divides their number; `bucket` values come in, and go
-  /// out, at a time. Throws config_error unless the model can be cut so.
+  /// Made by all ranks of the policy's world together; `size` divides their number; `bucket` values are received, and
+  /// sent, at a time. Throws config_error if the model cannot be partitioned this way.
   rollout_model(trainable_model<Device>& policy, int size, std::size_t bucket = std::size_t{1} << 24)
       : policy_(&policy),
         bucket_(bucket),
@@ -43,12 +43,12 @@ class rollout_model {
   int rank() const { return ranks_->rank(); }
   /// Without weights, unless a rollout_weights lives.
   const nn::causal_lm<Device>& model() const noexcept { return model_; }
-  /// What fill() moves.
+  /// The transfers of fill().
   const parallel::reshard_plan& plan() const noexcept { return weight_sync_.plan(); }
-  /// What the group sent while it sampled.
+  /// The group's communicator, with the traffic of sampling.
   const parallel::any_communicator& ranks() const noexcept { return *ranks_; }
 
-  /// The weights of training as they are now; no memory for any. All ranks of the world call fill() together.
+  /// fill() copies the current training weights; drop() frees them. All ranks of the world call fill() together.
   void fill() {
     model_.gain_weights();
     weight_sync_.run(*policy_, model_, bucket_);
@@ -65,7 +65,7 @@ class rollout_model {
   weight_sync<Device> weight_sync_;
 };
 
-/// While it lives the model samples.
+/// Holds the rollout weights for its lifetime.
 template <class Device>
 class rollout_weights {
  public:

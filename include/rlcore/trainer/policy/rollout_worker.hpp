@@ -32,7 +32,7 @@ namespace trainer {
 template <class Device>
 class rollout_worker {
  public:
-  /// Everything has to outlive it. With `stored` responses, these are taken instead of sampling.
+  /// All arguments must outlive this object. `stored` responses replace sampling.
   rollout_worker(policy_inputs& in, policy_models<Device>& models, const team& ranks, progress& bar,
                  const replay* stored = nullptr)
       : in_(in), models_(models), ranks_(ranks.world()), bar_(bar), stored_(stored) {
@@ -79,7 +79,7 @@ class rollout_worker {
     return round;
   }
 
-  /// Sets what the estimator declares, and what the models of the run give: greedy scores, squared probabilities,
+  /// Sets the estimator's declared inputs and the outputs of the run's models: greedy scores, squared probabilities,
   /// log-probs of the reference, values of the critic.
   void provide(advantage_input inputs, std::vector<trajectory>& batch, std::int64_t step, stages& time) {
     if (contains(inputs, advantage_input::greedy_scores)) score_greedy_answers(batch, step, time);
@@ -211,7 +211,7 @@ class rollout_worker {
           models_.policy.engine, model, models_.policy.space, prompts, rows, samples, settings, key,
           [&](std::size_t done) {
             bar_.phase(phase, done, shard.size());
-            // Several ranks would wait for each other: they finish the step.
+            // Several ranks finish the step, since they would wait for each other.
             if (asked_to_stop() != 0 && ranks_.all().size() == 1 && &prompts == &in_.train)
               throw sampling_interrupted();
           },

@@ -1,4 +1,4 @@
-// A policy run between its steps: the parts of one step, as a recipe calls them.
+// Policy run: the parts of one training step, as called by a recipe.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ class policy_run {
   virtual std::int64_t step() const noexcept = 0;
   /// The random numbers of this step for that purpose.
   virtual random_key key(stream purpose) const = 0;
-  /// Why the run ended before its last step; empty if it did not.
+  /// The reason why the run ended before its last step; empty otherwise.
   virtual const std::string& stopped() const noexcept = 0;
   /// The last validation reward, if there was a validation.
   virtual std::optional<double> validated() const noexcept = 0;
@@ -59,11 +59,11 @@ class policy_run {
   virtual bool next_step() = 0;
 
   /// Fills `batch`. False if dynamic sampling finds no more groups, or a signal ends sampling: the run has ended before
-  /// its last step, the last complete one is saved, and to go on from it gives the bits of a run that never stopped.
+  /// its last step, the last complete one is saved, and resuming from it is bit-identical to an uninterrupted run.
   virtual bool sample() = 0;
-  /// Sets in `batch` what the estimator declares as `inputs`, and what reference and critic say of it.
+  /// Sets in `batch` the estimator's declared `inputs`, reference log-probs and critic values.
   virtual void provide(advantage_input inputs) = 0;
-  /// The algorithm's advantages of `batch`, after the KL has been paid in the rewards if it is to be.
+  /// The algorithm's advantages of `batch`, after the optional KL penalty on the rewards.
   virtual void advantages(const any_algorithm& algorithm) = 0;
 
   /// All updates of the critic in this step; nothing without a critic.
@@ -74,12 +74,12 @@ class policy_run {
   /// Stores the responses, validates and saves when it is time, and logs the step.
   virtual void finish_step() = 0;
 
-  /// Says where everything is, and writes report.html.
+  /// Writes report.html, and prints the locations of all files.
   virtual void finish() = 0;
 };
 
-/// Loads the models, or continues from the checkpoint that `opt` names; opens metrics.jsonl. Everything has to outlive
-/// the run. Throws rlcore::error. run_of.hpp defines it.
+/// Loads the models, or resumes from the checkpoint set by `opt`; opens metrics.jsonl. All arguments must outlive the
+/// run. Throws rlcore::error. run_of.hpp defines it.
 template <class Device>
 std::unique_ptr<policy_run> open_policy_run(const options& opt, policy_inputs& in, policy_models<Device>& models,
                                             const team& ranks);

@@ -1,4 +1,4 @@
-// How a policy run keeps its place between its steps, and what each part of a step does.
+// Implementation of the policy run: state between steps, and the parts of a step.
 #pragma once
 
 #include <algorithm>
@@ -62,7 +62,7 @@ class policy_run_of final : public policy_run {
  private:
   static constexpr const char* report_name = "report.html";
 
-  /// A page of the steps so far: long runs are looked at while they go on.
+  /// Writes the report of the steps so far, for monitoring long runs.
   void write_current_report() {
     reported_ = std::chrono::steady_clock::now();
     if (!settings().report || !ranks_.first()) return;
@@ -70,7 +70,7 @@ class policy_run_of final : public policy_run {
                  describe_run(opt_, in_.plan, models_.device_description, models_.description), log_->rows());
   }
 
-  /// Saves the last complete step and says how to go on. Returns false.
+  /// Saves the last complete step and prints how to resume. Returns false.
   bool stop_for_signal() {
     stopped_ = std::string(name_of_stop()) + " after step " + std::to_string(state_.step);
     if (state_.step > 0)
@@ -88,8 +88,8 @@ class policy_run_of final : public policy_run {
     return due(settings().save_freq) || (!settings().export_path.empty() && due(in_.plan.total_steps));
   }
 
-  /// Where the run starts. The command line gives a fixed coefficient of the KL in the reward; an adaptive one goes on
-  /// from its saved value.
+  /// Where the run starts. The command line gives a fixed coefficient of the KL in the reward; an adaptive one
+  /// continues from its saved value.
   void resume() {
     const reward_kl_settings& kl = settings().reward_kl;
     const double configured = kl.enabled ? kl.coefficient : 0;
@@ -104,13 +104,13 @@ class policy_run_of final : public policy_run {
   }
   critic<Device>* critic_or_null() { return models_.value_model ? &*models_.value_model : nullptr; }
 
-  /// Fills `batch` with what the step trains on. With dynamic sampling it may set stopped_ instead.
+  /// Fills `batch` with the step's trajectories. With dynamic sampling it may set stopped_ instead.
   void collect() {
     const policy_settings& s = settings();
     numbers.set("timing_s/old_log_prob", 0.0);
     group_counts seen;
     if (stored_) {
-      // What dynamic sampling had dropped is not stored; what it had kept for later waits here as it did then.
+      // Groups dropped by dynamic sampling are not stored; groups kept for later are restored here.
       for (trajectory& t : worker_.sample_round(state_.step, ++state_.rounds, time))
         state_.surplus.push_back(std::move(t));
       if (std::ssize(state_.surplus) < in_.plan.trajectories_per_step)
@@ -129,7 +129,7 @@ class policy_run_of final : public policy_run {
     if (s.recompute_old_log_prob || stored_) compare_rollout(batch, numbers);
   }
 
-  /// Rounds of sampling until a step's groups are found whose answers differ (DAPO). False where there are no more.
+  /// Rounds of sampling until a step's groups are found whose answers differ (DAPO). False if none are left.
   bool collect_differing_groups(group_counts& seen) {
     const policy_settings& s = settings();
     const dynamic_sampling_settings& filter = s.dynamic_sampling;
@@ -196,7 +196,7 @@ class policy_run_of final : public policy_run {
   progress bar_;
   rollout_worker<Device> worker_;
   run_state state_, before_;  ///< now, and before the step
-  std::string stopped_;       ///< why there is no further step
+  std::string stopped_;       ///< reason for stopping
   std::optional<double> validated_;
   signal_watch watch_;
   std::chrono::steady_clock::time_point begin_, reported_;
@@ -235,7 +235,7 @@ bool policy_run_of<Device>::next_step() {
   const policy_settings& s = settings();
   if (!started_) {
     if (!from_ && ranks_.first()) std::filesystem::remove(sample_answers_path(s.root));  // of an earlier run
-    // A run that continues has validated where it stopped, if it was to.
+    // A resumed run has already validated at its checkpoint.
     if (in_.has_validation() && s.val_before_train && (state_.step == 0 || s.val_only)) {
       validated_ = worker_.validation(state_.step, numbers, time);
       log_->write(state_.step, numbers);
@@ -360,7 +360,6 @@ void policy_run_of<Device>::finish() {
     export_model(checkpoint::step_folder(root, *last) / "actor", checkpoint::expand_home(settings().export_path));
 }
 
-/// See run.hpp.
 template <class Device>
 std::unique_ptr<policy_run> open_policy_run(const options& opt, policy_inputs& in, policy_models<Device>& models,
                                             const team& ranks) {

@@ -1,4 +1,4 @@
-// What the policy loop needs to know, read once from the command line and checked before any work starts.
+// Policy training settings, read once from the command line and checked before any work starts.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct reward_kl_settings {
   kl_kind kind = kl_kind::k1;
 };
 
-/// What the command line says of a policy run; read_settings() fills it in.
+/// Settings of a policy run; filled by read_settings().
 struct policy_settings {
   // data
   std::vector<std::string> train_files, val_files;
@@ -90,7 +90,7 @@ struct policy_settings {
 /// verl's spelling of a KL estimator, without a trailing '+'; the registry has refused every other word.
 kl_kind kl_kind_of(const std::string& name);
 
-/// The aggregation that `key` names, e.g. critic.loss_agg_mode; `length` is what seq-mean-token-sum-norm divides by.
+/// The aggregation that `key` names, e.g. critic.loss_agg_mode; `length` is the divisor of seq-mean-token-sum-norm.
 inline any_aggregation read_aggregation(const options& opt, const std::string& key, double length) {
   const aggregation_settings settings{length, read_verl_version(opt)};
   return aggregation_words::visit(key, opt.get<std::string>(key), [&](auto row) { return row.compose(settings); });
@@ -268,7 +268,7 @@ RLCORE_INLINE void read_rollout_settings(policy_settings& s, const options& opt)
   s.recompute_old_log_prob = opt.get<bool>("rlcore.recompute_old_log_prob");
   if (opt.get<std::string>("rlcore.rollout_weights") == "int8") {
     s.rollout_weights = weight_format::int8;
-    s.recompute_old_log_prob = true;  // the recorded ones are another model's
+    s.recompute_old_log_prob = true;  // the recorded ones belong to a different model
   }
   s.sampling = {static_cast<float>(opt.get<double>(rollout + "temperature")), opt.get<std::int64_t>(rollout + "top_k"),
                 static_cast<float>(opt.get<double>(rollout + "top_p")),

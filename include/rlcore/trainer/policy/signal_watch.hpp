@@ -1,4 +1,4 @@
-// Says once that a run has nothing to learn from, and why that may be.
+// Warns once if a run has no learning signal, with likely causes.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Looks at every step. Where the scores of each group are equal, group-relative advantages are 0; without groups
+/// Looks at every step. If the scores within each group are equal, group-relative advantages are 0; without groups
 /// (rollout.n=1) the same holds where all scores of the step are.
 class signal_watch {
  public:

@@ -1,4 +1,4 @@
-// Saving and resuming a policy run: verl's folders and names, our formats, all or nothing.
+// Checkpoints of a policy run: save and resume, atomic; verl's folders and names, this library's formats.
 //
 //   global_step_N/data.json                   position in the data
 //   global_step_N/surplus.cbor                groups sampled for the next step (dynamic sampling), if there are any
@@ -27,8 +27,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What a resumed run needs besides weights and moments. Data order and random numbers are functions of (seed, step)
-/// and (seed, round), so these are all there is to remember of them.
+/// State of a resumed run besides weights and moments. Data order and random numbers are functions of (seed, step)
+/// and (seed, round), so this is their complete state.
 struct run_state {
   std::int64_t step = 0, optimizer_steps = 0, skipped_updates = 0;
   std::int64_t rounds = 0;          ///< of sampling so far; without dynamic sampling one in each step
@@ -51,7 +51,7 @@ inline void delete_old_critics(const std::filesystem::path& root, std::int64_t n
 }
 
 /// Writes global_step_{state.step} below `root`, then the tracker, then deletes all but the newest `keep` (0: all
-/// stay). Whatever fails, older checkpoints stay intact. All `ranks` have to call it.
+/// stay). Older checkpoints stay intact on failure. Collective over all `ranks`.
 template <class Device>
 void save_state(const std::filesystem::path& root, actor<Device>& a, critic<Device>* value_model,
                 const std::filesystem::path& tokenizer_folder, const run_state& state, std::int64_t keep,

@@ -1,4 +1,4 @@
-// The numbers of a step, under verl's names (docs/metrics.md).
+// Step metrics under verl's names (docs/metrics.md).
 #pragma once
 
 #include <algorithm>

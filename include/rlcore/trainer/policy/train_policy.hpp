@@ -1,4 +1,4 @@
-// A whole policy run from a command line, with any algorithm. trainers.hpp declares it.
+// Runs policy training from a command line, with any algorithm. trainers.hpp declares it.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Opens and checks everything, says what will happen, trains, and writes the report: the recipe of
-/// examples/grpo_trainer.cpp as a function.
+/// Opens and checks everything, prints the plan, trains, and writes the report: the recipe of examples/grpo_trainer.cpp
+/// as a function.
 template <class Device>
 std::optional<double> train_policy(Device& device, const options& opt, const any_algorithm& algorithm, bool quiet,
                                    reward_source* custom_rewards, parallel::any_communicator* world) {

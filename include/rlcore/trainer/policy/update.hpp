@@ -47,13 +47,13 @@ std::vector<double> update_rates(double highest, const optim::schedule& schedule
 /// Fisher-Yates, addressed by the epoch.
 void shuffle_rows(std::vector<const trajectory*>& rows, random_key key, std::int64_t epoch);
 
-/// What the loss of a micro-batch reads besides what the pass computes, packed row after row.
+/// Inputs of a micro-batch's loss besides the outputs of the pass, packed row after row.
 class micro_fields {
  public:
   /// Takes the fields of these rows; log-probs of the reference that stay on a device lie in `kept_ref`.
   void assign(std::span<const trajectory* const> mini, std::span<const std::uint32_t> rows,
               const data::prompt_dataset* prompts, const float* kept_ref);
-  /// The rows, without what the pass computes.
+  /// The rows, without the outputs of the pass.
   policy_rows rows() const;
   /// Log-probs of the reference that are on a device, in the order of the rows.
   std::span<const device_run> kept() const noexcept { return kept_; }
@@ -78,8 +78,8 @@ class micro_fields {
 };
 
 /// Adds the gradient of the loss over `mini` to a.gradient(). The denominators are counted over all of `mini` before
-/// its first backward pass, so neither the micro-batches nor their sizes show in the result. Of several ranks each adds
-/// what is its own; all return the report of all.
+/// its first backward pass, so the result does not depend on the micro-batches or their sizes. Each rank adds its own
+/// part; all return the report over all ranks.
 template <class Device, policy_algorithm Algorithm>
 policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, std::span<const trajectory* const> mini,
                                   const update_plan& plan) {

@@ -29,13 +29,13 @@ inline std::vector<std::uint32_t> every_row(const data::prompt_dataset& prompts)
   return rows;
 }
 
-/// The best and the worst two of `batch` by score, by row where scores are equal: what a report shows of a validation.
+/// The best and the worst two of `batch` by score, ties by row: the validation answers shown in a report.
 std::vector<sample_answer> best_and_worst(const std::vector<trajectory>& batch, std::int64_t step,
                                           const text::tokenizer& tokenizer, const data::prompt_dataset& prompts);
 
 /// Scores answers to `prompts` with `rewards` and adds val-core/* and val-aux/* per data source and problem
 /// (problems_of). Returns the mean score over all answers. With `ranks` each rank brings a part of the answers, and all
-/// return the same. `shown` gets the best and the worst of them, as of `step`.
+/// return the same. `shown` receives the best and the worst of them, with step number `step`.
 double score_validation(std::vector<trajectory> batch, const text::tokenizer& tokenizer,
                         const data::prompt_dataset& prompts, reward_source& rewards, metrics& out,
                         parallel::any_communicator* ranks = nullptr, std::int64_t step = 0,

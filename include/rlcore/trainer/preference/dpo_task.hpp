@@ -55,7 +55,6 @@ class dpo_task {
 
   std::size_t train_size() const noexcept { return train_.rows.size(); }
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
-  /// See supervised_task.
   std::string data_text() const { return trainer::data_text(train_.rows); }
 
   /// Sets train/loss, train/acc and the rewards of chosen and rejected answers; with nll_loss_coef also train/nll_loss.
@@ -181,7 +180,6 @@ class dpo_task {
   pair_set train_, eval_;
 };
 
-/// See open.hpp.
 template <class Device>
 std::shared_ptr<dpo_task<Device>> make_task(Device&, const dpo_task_settings& settings,
                                             preference_rows<preference_pair> train,

@@ -46,7 +46,6 @@ class kto_task {
 
   std::size_t train_size() const noexcept { return train_.rows.size(); }
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
-  /// See supervised_task.
   std::string data_text() const { return trainer::data_text(train_.rows); }
 
   /// Estimates the step's KL from mismatched rows, then adds the gradient; sets train/kto_loss, train/kl and the mean
@@ -173,8 +172,8 @@ class kto_task {
     if (pairs > 0) m.set("eval/pair_acc", static_cast<double>(right) / static_cast<double>(pairs));
   }
 
-  /// Prompts with the answers of the next rows, under the policy and the reference. An answer of which max_len leaves
-  /// no token counts with a ratio of 0.
+  /// Prompts with the answers of the next rows, under the policy and the reference. An answer without tokens within
+  /// max_len counts with a ratio of 0.
   mismatched_kl mismatch(const row_set& set, trainable_model<Device>& model, std::span<const std::uint32_t> rows) {
     shown_answers batch;
     std::vector<float> logp, ref;
@@ -221,7 +220,6 @@ class kto_task {
   row_set train_, eval_;
 };
 
-/// See open.hpp.
 template <class Device>
 std::shared_ptr<kto_task<Device>> make_task(Device&, const kto_task_settings& settings, const row_rules& rules,
                                             preference_rows<unpaired_row> train, preference_rows<unpaired_row> held_out,

@@ -1,4 +1,4 @@
-// The model that DPO and KTO compare with.
+// Loads the reference model of DPO and KTO.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,12 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The model that load_reference() gives.
+/// The result of load_reference().
 template <class Device>
 struct loaded_reference : frozen_model<Device> {
   using frozen_model<Device>::frozen_model;
 };
 
-/// See open.hpp.
 template <class Device>
 std::shared_ptr<loaded_reference<Device>> load_reference(Device& device, const options& opt, const base_model& base,
                                                          const team& ranks) {

@@ -1,4 +1,4 @@
-// What a recipe of judged answers opens, declared: it needs to see neither the models nor how files are read.
+// Declarations of what a preference recipe opens: rows, models and tasks.
 #pragma once
 
 #include <filesystem>
@@ -56,7 +56,7 @@ row_sets<judged_row> open_steps(const options& opt, const step_columns& keys, co
 /// The tokens of the columns' words in the vocabulary of `base`. Throws config_error: a word that is not one token,
 /// repeated reward tokens.
 step_tokens find_step_tokens(const base_model& base, const step_columns& keys);
-/// Says which rows there are. Throws data_error if none of the training rows can be used.
+/// Prints the row counts. Throws data_error if no training row is usable.
 template <class Row>
 void announce_rows(const options& opt, const preference_rows<Row>& train, const preference_rows<Row>& held_out);
 /// The path of rlcore.eval_scores, empty for none.
@@ -68,7 +68,7 @@ template <class Device>
 std::shared_ptr<loaded_reference<Device>> load_reference(Device& device, const options& opt, const base_model& base,
                                                          const team& ranks);
 
-/// DPO and IPO: dpo_task.hpp. `reference` has to outlive the task, here and below.
+/// DPO and IPO: dpo_task.hpp. `reference` must outlive the task, here and below.
 template <class Device>
 std::shared_ptr<dpo_task<Device>> make_task(Device& device, const dpo_task_settings& settings,
                                             preference_rows<preference_pair> train,

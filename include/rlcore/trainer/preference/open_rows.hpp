@@ -30,7 +30,6 @@ row_sets<Row> open_sets(const options& opt, Read&& read) {
 
 }  // namespace detail
 
-/// See open.hpp.
 template <class Row>
 void announce_rows(const options& opt, const preference_rows<Row>& train, const preference_rows<Row>& held_out) {
   train.require_some(opt.get<std::string>("dataset"));

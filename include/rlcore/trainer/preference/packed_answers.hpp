@@ -1,4 +1,4 @@
-// Prompts with answers as the model sees them, and the log-probs of the answers' tokens.
+// Packed prompts and answers, and the log-probs of the answers' tokens.
 #pragma once
 
 #include <algorithm>

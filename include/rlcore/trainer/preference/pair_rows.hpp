@@ -31,7 +31,7 @@ pair_conversations read_conversations(const data::row& from, const pair_columns&
                                       const std::string& where);
 
 /// Prompt and both answers of one row as text. `needs_prompt`: the prompt is told apart from the answers, and has all
-/// pictures. Paths of pictures start in `folder`.
+/// images. Paths of images start in `folder`.
 std::pair<prompt_and_answer, std::string> pair_text(const data::row& from, const pair_columns& keys,
                                                     const row_rules& rules, bool needs_prompt, const std::string& where,
                                                     const std::filesystem::path& folder);

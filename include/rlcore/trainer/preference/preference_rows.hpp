@@ -1,4 +1,4 @@
-// Rows of a data set as tokens, and what became of those that are not among them.
+// Tokenized rows of a preference data set, and counts of dropped rows.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,11 @@ struct preference_rows {
   std::size_t long_prompts = 0;  ///< left out: the prompt alone has max_len - 2 tokens or more
   std::size_t nothing_left = 0;  ///< left out: within max_len there is no token of the answer, or no labelled step
   std::size_t truncated = 0;     ///< kept, but cut at max_len
-  std::string pictures = {};     ///< how many have pictures, for summary(): image_text()
-  std::shared_ptr<data::image_cache> cache{};  ///< makes the patches of their pictures
+  std::string pictures = {};     ///< how many have images, for summary(): image_text()
+  std::shared_ptr<data::image_cache> cache{};  ///< makes the patches of their images
 
   std::size_t size() const noexcept { return rows.size(); }
-  /// Row i of those that are left.
+  /// Row i of the kept rows.
   const Row& operator[](std::size_t i) const { return rows[i]; }
 
   /// The first `count` rows, as a set of its own.

@@ -39,7 +39,6 @@ class prm_task {
 
   std::size_t train_size() const noexcept { return train_.rows.size(); }
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
-  /// See supervised_task.
   std::string data_text() const { return trainer::data_text(train_.rows); }
 
   /// Sets train/prm_loss and train/acc, the share of steps whose label is the most likely token.
@@ -121,7 +120,7 @@ class prm_task {
     return static_cast<double>(steps);
   }
 
-  /// Tokens behind the last step are not fed, unless the row has pictures.
+  /// Tokens behind the last step are not fed, unless the row has images.
   static std::int64_t tokens_of(const judged_row& row) {
     return row.images.empty() ? row.steps.back() + 1 : std::ssize(row.tokens);
   }
@@ -217,7 +216,6 @@ class prm_task {
   nn::targets targets_;
 };
 
-/// See open.hpp.
 template <class Device>
 std::shared_ptr<prm_task<Device>> make_task(Device&, const prm_task_settings& settings,
                                             preference_rows<judged_row> train, preference_rows<judged_row> held_out) {

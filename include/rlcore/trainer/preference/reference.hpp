@@ -1,4 +1,4 @@
-// The frozen model that preferences are measured against.
+// Reference model of preference training.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class reference_model {
     if (frozen_ != nullptr) return score_answers(*frozen_, model.space, rows, out);
     model.with_base([&] { score_answers(model.model, model.space, rows, out); });
   }
-  /// Where its weights come from, if ranks have shards of them.
+  /// The source of its weights, if they are sharded.
   nn::unit_source* units() const noexcept { return frozen_ != nullptr ? frozen_->units() : nullptr; }
 
  private:
@@ -99,8 +99,7 @@ class reference_log_probs {
   std::vector<float> values_;
 };
 
-/// The answers of a data set, for learn_answers() and judge_answers(): what they cost, how they are packed, and the
-/// reference's log-probs of them.
+/// The answers of a data set, for learn_answers() and judge_answers(): their cost, packing, and reference log-probs.
 template <class Set>
 concept answer_set = requires(Set& set, std::uint32_t row, std::span<const std::uint32_t> rows, shown_answers& to) {
   { set.tokens_of(row) } -> std::convertible_to<std::int64_t>;

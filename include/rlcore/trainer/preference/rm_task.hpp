@@ -60,7 +60,6 @@ class rm_task {
 
   std::size_t train_size() const noexcept { return train_.rows.size(); }
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
-  /// See supervised_task.
   std::string data_text() const { return trainer::data_text(train_.rows); }
 
   /// Sets train/loss, train/acc, the share of pairs whose chosen answer has the higher reward, and the mean rewards.
@@ -200,7 +199,6 @@ class rm_task {
   std::vector<std::int32_t> last_;
 };
 
-/// See open.hpp.
 template <class Device>
 std::shared_ptr<rm_task<Device>> make_task(Device&, const rm_task_settings& settings,
                                            preference_rows<preference_pair> train,

@@ -1,4 +1,4 @@
-// From the columns of a preference data set to text and tokens: OpenRLHF's rules.
+// Converts preference data columns to text and tokens by OpenRLHF's rules.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct row_rules {
   std::optional<text::chat_template> chat{};    ///< --apply_chat_template
   std::optional<std::string> input_template{};  ///< --input_template, one {} in it
   std::size_t max_len = 512;                    ///< --max_len, in tokens
-  data::image_settings images{};                ///< of rows with pictures
+  data::image_settings images{};                ///< of rows with images
 
   /// The end of every sequence. Throws format_error if the tokenizer names none.
   std::int32_t eos() const {
@@ -36,7 +36,7 @@ struct row_rules {
     throw format_error("the tokenizer names no eos_token (tokenizer_config.json)");
   }
 
-  /// The tokens that the model reads of a text with the places of the pictures `shown`. Throws data_error with `where`
+  /// The tokens of a text with placeholders for the images `shown`. Throws data_error with `where`
   /// unless there is one place for each.
   std::vector<std::int32_t> tokens(std::string_view text, std::span<const data::image_pointer> shown,
                                    const std::string& where) const {
@@ -44,7 +44,7 @@ struct row_rules {
     data::check_image_tokens(ids, shown.size(), images, where);
     return data::expand_image_tokens(std::move(ids), shown, images);
   }
-  /// At most max_len of them, from the start; sets `cut` if there were more. Throws data_error where a picture would be
+  /// At most max_len of them, from the start; sets `cut` if there were more. Throws data_error if an image would be
   /// cut.
   std::vector<std::int32_t> head(std::string_view text, bool& cut, std::span<const data::image_pointer> shown = {},
                                  const std::string& where = "a text") const;
@@ -62,14 +62,14 @@ std::string fill_template(std::string_view form, std::string_view x);
 void check_template(std::string_view form);
 
 /// A column as messages: a list of {role, content}; a text is one message of `role`. Contents may have parts if the
-/// model reads pictures. Throws data_error.
+/// model reads images. Throws data_error.
 std::vector<text::message> message_column(const data::row& from, const std::string& key, const char* role,
                                           const row_rules& rules, const std::string& where);
 
 /// A column as text, for rows without chat template. Throws data_error.
 const std::string& text_column(const data::row& from, const std::string& key, const std::string& where);
 
-/// Throws data_error with `where` unless all pictures of a row stand in the prompt: answers are words.
+/// Throws data_error with `where` unless all images of a row stand in the prompt: answers are words.
 void check_answer_is_words(std::span<const text::message> prompt, std::size_t pictures, const std::string& where);
 
 /// Splits the rendered conversation after its prompt. Throws data_error if it does not begin with the prompt.

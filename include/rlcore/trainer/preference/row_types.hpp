@@ -15,10 +15,10 @@ struct image_file;
 }
 namespace trainer {
 
-/// The pictures of a row, in the order of their places.
+/// The images of a row, in the order of their places.
 using row_images = std::vector<std::shared_ptr<const data::image_file>>;
 
-/// What a prompt and its answer are as text: the answer begins where the prompt ends.
+/// Text of a prompt and its answer: the answer begins where the prompt ends.
 struct prompt_and_answer {
   std::string prompt, answer;
   row_images images{};  ///< of the prompt
@@ -39,7 +39,7 @@ struct pair_columns {
 
 /// One answer as tokens.
 struct unpaired_row {
-  prompt_and_answer text;  ///< kept: a step also scores prompts with the answers of other rows; has the pictures
+  prompt_and_answer text;  ///< kept: mismatched rows pair prompts with other answers; has the images
   std::vector<std::int32_t> tokens;
   std::size_t prompt_length = 0;
   bool desirable = false;

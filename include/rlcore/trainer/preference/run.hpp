@@ -1,4 +1,4 @@
-// What DPO, KTO, reward and process reward runs have in common before and after the supervised loop.
+// Shared setup and export of DPO, KTO, reward and process reward runs.
 #pragma once
 
 #include <filesystem>
@@ -34,7 +34,7 @@ inline std::optional<data::blend> open_evaluation_rows(const options& opt) {
   return data::open_blend({.datasets = *name, .split = opt.get<std::string>("eval_split")});
 }
 
-/// --apply_chat_template, --tokenizer_chat_template, --input_template, --max_len, and how pictures are read. Throws
+/// --apply_chat_template, --tokenizer_chat_template, --input_template, --max_len, and how images are read. Throws
 /// config_error if a given max_len is more than the model's positions; the default is lowered to them.
 row_rules read_row_rules(const options& opt, const base_model& base);
 

@@ -1,4 +1,4 @@
-// From OpenRLHF's flags to what the supervised loop and the trained model take.
+// Converts OpenRLHF's flags to settings of the supervised loop and the trained model.
 #pragma once
 
 #include <cstddef>

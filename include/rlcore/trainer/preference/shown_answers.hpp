@@ -1,4 +1,4 @@
-// Prompts with answers as the model sees them, and the pictures of the prompts.
+// Packed prompts and answers with the prompts' images.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// packed_answers whose prompts may have pictures.
+/// packed_answers whose prompts may have images.
 struct shown_answers : packed_answers {
   shown_pictures pictures;
 
-  /// What a pass reads.
+  /// The input of a pass.
   nn::input input() const noexcept { return pictures.with(inputs); }
 
   void clear() { packed_answers::clear(), pictures.clear(); }
-  /// Appends a row of prompt and answer; `cache` makes the patches of its pictures.
+  /// Appends a row of prompt and answer; `cache` makes the patches of its images.
   void push_back(std::span<const std::int32_t> tokens, std::size_t prompt_length,
                  std::span<const data::image_pointer> images, data::image_cache* cache) {
     packed_answers::push_back(tokens, prompt_length);

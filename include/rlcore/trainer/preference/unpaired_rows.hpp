@@ -24,7 +24,7 @@ namespace trainer {
 /// 1 or true is desirable, 0 or false is not.
 bool read_label(const data::row& from, const std::string& key, const std::string& where);
 
-/// Prompt and answer of a row as text. Its pictures are all in the prompt; their paths start in `folder`.
+/// Prompt and answer of a row as text. Its images are all in the prompt; their paths start in `folder`.
 prompt_and_answer unpaired_text(const data::row& from, const unpaired_columns& keys, const row_rules& rules,
                                 const std::string& where, const std::filesystem::path& folder);
 

@@ -1,4 +1,4 @@
-// Which rows a supervised run learns, as a text that settings.json keeps.
+// Fingerprint text of a supervised run's rows, stored in settings.json.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// What a recipe of supervised training opens, and its steps, declared: it needs to see neither the models nor the loop.
+// Declarations of what a supervised recipe opens, and of its training loop.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ class options;
 class team;
 /// A Hugging Face folder without its weights: base_model.hpp.
 struct base_model;
-/// Examples of what an assistant should write, and how they are trained on: sft_work.hpp.
+/// SFT examples and training settings: sft_work.hpp.
 struct sft_work;
 template <class Device, class Objective>
 class sft_task;
@@ -25,10 +25,10 @@ std::shared_ptr<const base_model> open_pretrained(const options& opt);
 /// The examples of the command line of either system. Throws rlcore::error.
 std::shared_ptr<sft_work> open_sft(const options& opt, const base_model& base);
 
-/// rlcore.show_mask: prints the first examples with what is learnt of them.
+/// rlcore.show_mask: prints the first examples with their loss masks.
 void show_masks(const sft_work& work, const base_model& base);
 
-/// The task of learning `work`, whose rows it takes. `Objective`: what a learnt token costs.
+/// The SFT task of `work`, taking its rows. `Objective`: the loss per trained token.
 template <class Objective, class Device>
 std::shared_ptr<sft_task<Device, Objective>> make_sft_task(Device& device, sft_work& work);
 

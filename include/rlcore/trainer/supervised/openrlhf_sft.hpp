@@ -17,7 +17,7 @@ namespace trainer {
 inline bool speaks_openrlhf(const options& opt) { return opt.known().find("pretrain") != nullptr; }
 
 /// The key of the model to start from: pretrain, or model.partial_pretrain. Throws config_error if the latter is not
-/// given, since nobody means verl's default.
+/// given, since verl's default is never intended.
 inline std::string sft_model_key(const options& opt) {
   if (speaks_openrlhf(opt)) return "pretrain";
   if (!opt.is_set("model.partial_pretrain"))

@@ -1,4 +1,4 @@
-// How many of what in a supervised run, and which rows make which step.
+// Plan of a supervised run: counts, and the rows of each step.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A supervised run between its steps: where it stands, what it evaluates, logs and saves.
+// Supervised run: state between steps, evaluation, logging, checkpoints.
 #pragma once
 
 #include <fmt/format.h>
@@ -60,8 +60,8 @@ class supervised_run {
   trainable_model<Device> model;
   metrics numbers;  ///< of the step, to be logged
 
-  /// Makes the model, says what will happen, and loads `base`, or the run's last checkpoint if `settings` say so. `opt`
-  /// gives the notes to print and the command line for the report. Everything has to outlive the run. Throws
+  /// Makes the model, prints the plan, and loads `base`, or the run's last checkpoint if `settings` say so. `opt`
+  /// gives the notes to print and the command line for the report. Everything must outlive the run. Throws
   /// rlcore::error for everything that can be known by then.
   supervised_run(Device& device, const options& opt, const supervised_settings& settings,
                  const training_settings& training, const base_model& base, Task& task, const team& ranks);
@@ -97,13 +97,13 @@ class supervised_run {
     bar_.phase("evaluation", 0, 0);
     time_("testing", [&] { task_.evaluate(model, numbers); });
   }
-  /// Says what is trained where, and the plan of the batches.
+  /// Prints models, devices and the batch plan.
   void describe(Device& device, const training_settings& training);
   /// Continues from the run's last checkpoint if the settings say so.
   void resume(const training_settings& training);
-  /// Saves the last complete step and says how to go on. Returns false.
+  /// Saves the last complete step and prints how to resume. Returns false.
   bool stop_for_signal();
-  /// A page of the steps so far: long runs are looked at while they go on.
+  /// Writes the report of the steps so far, for monitoring long runs.
   void write_current_report();
 
   const options& opt_;
@@ -121,7 +121,7 @@ class supervised_run {
   std::optional<logger> log_;
   std::string model_text_, device_text_;  ///< of the report
   stages time_;
-  std::string stopped_;  ///< why there is no further step
+  std::string stopped_;  ///< reason for stopping
   std::chrono::steady_clock::time_point begin_, reported_;
   bool started_ = false;
   stop_signals signals_;
@@ -180,7 +180,7 @@ void supervised_run<Device, Task>::resume(const training_settings& training) {
   if (from_) check_run_settings(root_, opt_, data_text());
   if (!from_.notice.empty()) say("note: %s\n", from_.notice.c_str());
   state_ = {.train_rows = plan_.train_rows, .rows_per_step = plan_.rows_per_step, .seed = settings_.seed};
-  if (!from_ || training.lora) model.load(base_.folder);  // with LoRA a checkpoint goes on from its base
+  if (!from_ || training.lora) model.load(base_.folder);  // LoRA checkpoints need their base
   if (!from_) return;
   state_ = load_supervised(from_.folder, model, task_, state_);
   say("%s", resumed_text(opt_, state_.step, plan_.total_steps, from_.folder.string()).c_str());

@@ -1,4 +1,4 @@
-// What the supervised loop needs to know, whatever the task.
+// Task-independent settings of the supervised loop.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ enum class metric_style {
   openrlhf  ///< train/lr
 };
 
-/// What the loop is told, by verl's keys or by OpenRLHF's flags.
+/// Settings of the loop, from verl's keys or OpenRLHF's flags.
 struct supervised_settings {
   std::string name = "sft/run";  ///< project/experiment, for the report
   // order of the rows

@@ -22,7 +22,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Everything that sft_trainer is told.
+/// All settings of sft_trainer.
 struct sft_run_settings {
   supervised_settings run;
   training_settings training;

@@ -1,4 +1,4 @@
-// Supervised fine-tuning: the likelihood of what the assistant wrote.
+// Supervised fine-tuning (SFT) task: likelihood of the assistant's tokens.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// Examples as the model reads them: rows one after the other without padding, and one target for each prediction that
-/// counts. Tokens after a row's last target are not fed, unless the row has pictures. A row is thus the same whatever
+/// counts. Tokens after a row's last target are not fed, unless the row has images. A row is thus the same whatever
 /// it is packed with.
 struct packed_examples {
   ragged<std::int32_t> tokens;
@@ -38,7 +38,7 @@ struct packed_examples {
   nn::targets targets;
   std::vector<std::int32_t> offsets{0};  ///< of each example in `targets`
 
-  /// What a pass reads.
+  /// The input of a pass.
   nn::input input() const noexcept { return pictures.with(tokens); }
 
   void clear() {
@@ -46,7 +46,7 @@ struct packed_examples {
     targets.row.clear(), targets.token.clear();
     offsets.assign(1, 0);
   }
-  /// Appends an example; `cache` makes the patches of its pictures.
+  /// Appends an example; `cache` makes the patches of its images.
   void push_back(const data::sft_example& e, data::image_cache* cache = nullptr) {
     const auto start = static_cast<std::int32_t>(tokens.size());
     std::size_t fed = 0;
@@ -69,7 +69,7 @@ class sft_task {
  public:
   /// At most `rows_per_pass` rows (0: no limit) and `tokens_per_pass` tokens (0: no limit) go through the model
   /// together; a single longer row goes alone. No result depends on either. `eval_name` names the evaluation's metric,
-  /// `cache` makes the patches of pictures.
+  /// `cache` makes the patches of images.
   sft_task(std::vector<data::sft_example> train, std::vector<data::sft_example> eval, std::int64_t rows_per_pass,
            std::string eval_name = "val/loss", std::int64_t tokens_per_pass = 0, Objective objective = {},
            std::shared_ptr<data::image_cache> cache = {})
@@ -83,7 +83,6 @@ class sft_task {
 
   std::size_t train_size() const noexcept { return train_.size(); }
   std::size_t eval_size() const noexcept { return eval_.size(); }
-  /// See supervised_task.
   std::string data_text() const { return trainer::data_text(train_); }
   const std::vector<data::sft_example>& train() const noexcept { return train_; }
 

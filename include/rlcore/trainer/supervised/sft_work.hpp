@@ -33,7 +33,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Says what there is, and throws data_error for a row with more tokens than the model has positions.
+/// Prints the counts, and throws data_error for a row with more tokens than the model has positions.
 std::vector<data::sft_example> checked_rows(data::sft_rows rows, const base_model& base, const char* name,
                                             const std::string& from);
 
@@ -50,12 +50,12 @@ inline std::vector<data::sft_example> open_sft_rows(const std::vector<std::strin
 std::vector<data::sft_example> open_sft_rows(const data::blend& rows, const data::sft_settings& settings,
                                              const base_model& base, const text::chat_template* chat, const char* name);
 
-/// What is trained on. The settings of the run are read where it begins: train_supervised().
+/// The training data. The run's settings are read by train_supervised().
 struct sft_work {
   std::vector<data::sft_example> train, eval;
   std::int64_t rows_per_pass = 0, show_mask = 0;
   std::string eval_name = "val/loss";
-  std::shared_ptr<data::image_cache> cache = {};  ///< of the rows' pictures
+  std::shared_ptr<data::image_cache> cache = {};  ///< of the rows' images
 };
 
 /// The command line of verl.
@@ -64,7 +64,6 @@ sft_work open_verl_sft(const options& opt, const base_model& base);
 /// The command line of OpenRLHF.
 sft_work open_openrlhf_sft(const options& opt, const base_model& base);
 
-/// See open.hpp.
 template <class Objective, class Device>
 std::shared_ptr<sft_task<Device, Objective>> make_sft_task(Device&, sft_work& work) {
   return std::make_shared<sft_task<Device, Objective>>(std::move(work.train), std::move(work.eval), work.rows_per_pass,

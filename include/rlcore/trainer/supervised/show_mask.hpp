@@ -1,4 +1,4 @@
-// What is learnt of a row, for the eye.
+// Prints the loss mask of a row.
 #pragma once
 
 #include <cstddef>

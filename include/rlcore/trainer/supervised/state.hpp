@@ -1,4 +1,4 @@
-// Saving and resuming a supervised run: verl's folders and names, our formats, all or nothing.
+// Checkpoints of a supervised run: save and resume, atomic; verl's folders and names, this library's formats.
 //
 //   global_step_N/huggingface/    full weights (LoRA merged), config, tokenizer: loads in transformers
 //   global_step_N/...             the other files of trainable_model::save(): optimizer state, adapter
@@ -21,14 +21,14 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What a resumed run needs besides the trained model. The order of the rows is a function of these and the step.
+/// State of a resumed run besides the trained model. The order of the rows is a function of these and the step.
 struct supervised_state {
   std::int64_t step = 0, skipped_updates = 0, train_rows = 0, rows_per_step = 0;
   std::uint64_t seed = 0;
 };
 
 /// Writes global_step_{state.step} below `root`, then the tracker, then deletes all but the newest `keep` checkpoints
-/// (0: keeps all). Older checkpoints stay intact whatever fails. All ranks of the model have to call it.
+/// (0: keeps all). Older checkpoints stay intact on failure. Collective over all ranks of the model.
 template <class Device, class Task>
 void save_supervised(const std::filesystem::path& root, trainable_model<Device>& model, const Task& task,
                      const std::filesystem::path& tokenizer_folder, const supervised_state& state, std::int64_t keep) {

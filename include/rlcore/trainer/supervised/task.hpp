@@ -1,4 +1,4 @@
-// What supervised training asks of a task: rows, the gradient of one optimizer step, an evaluation.
+// Supervised task concept: rows, the gradient of one optimizer step, an evaluation.
 //
 //   struct my_task {
 //     std::size_t train_size() const;                          // rows of the training set

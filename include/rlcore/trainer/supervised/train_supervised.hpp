@@ -18,7 +18,6 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// See open.hpp.
 template <class Device, class Task>
 void train_supervised(Device& device, const options& opt, const base_model& base, Task& task, const team& ranks,
                       const std::vector<std::string>& shown) {

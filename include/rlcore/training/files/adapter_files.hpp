@@ -1,4 +1,4 @@
-// The adapters of a checkpoint: lora_adapter/ as PEFT writes it, and their shards if several ranks saved them.
+// LoRA adapter files of a checkpoint: lora_adapter/ in PEFT's format, or shards if several ranks saved them.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace trainer {
 
 inline constexpr const char* adapter_name = "lora_adapter";
 
-/// What `values` are: those of the adapters of a model named `base_name`.
+/// Saves `values`, those of the adapters of a model named `base_name`.
 inline void save_adapter(const std::filesystem::path& folder, const nn::config& model, const nn::lora_settings& lora,
                          const std::string& base_name, std::span<const nn::parameter> parameters,
                          std::span<const float> values) {
@@ -61,8 +61,8 @@ struct adapter_base {
   const std::string& fingerprint;
 };
 
-/// Whether the checkpoint and this run train the same adapters of the same base, or both none. Which modules a model
-/// that reads pictures has adapted is compared when their weights are read (checkpoint::load_adapter).
+/// Checks that the checkpoint and this run train the same adapters of the same base, or both none. The adapted modules
+/// of a vision-language model are compared when their weights are read (checkpoint::load_adapter).
 inline void check_adapter(const std::filesystem::path& folder, const checkpoint::json_file& extra,
                           const nn::lora_settings* lora, const adapter_base& base) {
   const bool there = checkpoint::is_adapter(folder / adapter_name);

@@ -1,4 +1,4 @@
-// The files of rows that a command line names.
+// Checks the data files named on the command line.
 #pragma once
 
 #include <filesystem>
@@ -12,9 +12,9 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Calls check(path) for every file that `key` lists, so that a missing file is noticed before the first one
-/// is read, also where data.*_max_samples makes the last ones unnecessary. An error begins with the key. `check` is
-/// data::check_table, or data::check_readable where the extension does not matter.
+/// Calls check(path) for every file that `key` lists, so that a missing file is reported before the first one is read,
+/// even if data.*_max_samples makes it unnecessary. An error begins with the key. `check` is data::check_table, or
+/// data::check_readable where the extension does not matter.
 template <class Check>
 void check_data_files(const options& opt, const std::string& key, Check&& check) {
   for (const std::string& file : opt.list(key)) {

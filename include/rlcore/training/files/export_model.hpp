@@ -1,4 +1,4 @@
-// The trained model of a checkpoint, copied to where the next program reads it.
+// Exports the trained model of a checkpoint to a folder.
 #pragma once
 
 #include <fcntl.h>
@@ -14,8 +14,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Throws config_error, which begins with `name`, unless the folder `to` can be written, or made where it is missing:
-/// better before the training than after it.
+/// Throws config_error, which begins with `name`, unless the folder `to` is writable or can be created; called before
+/// training.
 void check_export(const std::string& name, const std::filesystem::path& to);
 
 /// Copies `from`/huggingface to `to`, and an adapter to `to`/lora_adapter: a folder for transformers and for

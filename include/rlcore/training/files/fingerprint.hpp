@@ -1,4 +1,4 @@
-// Whether two models have the same weights, or two runs the same data, in 16 hexadecimal digits.
+// Fingerprints (16 hexadecimal digits) of weights and data, to compare models and runs.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ class fingerprint {
   std::uint64_t hash_ = 0x9e3779b97f4a7c15u;
 };
 
-/// All weights in order, but for the head of a score model.
+/// Fingerprint of all weights in order, except the head of a score model.
 template <class Device>
 std::string weights_fingerprint(const nn::causal_lm<Device>& model) {
   constexpr std::size_t piece = std::size_t{1} << 20;
@@ -71,8 +71,8 @@ std::string weights_fingerprint(const nn::causal_lm<Device>& model) {
   return hash.text();
 }
 
-/// The weights in a folder by a sample, which is quick however large they are: names, sizes, and the first numbers of
-/// each tensor. Throws format_error, file_error.
+/// Fingerprint of the weights in a folder from a sample, fast for any size: names, sizes, and the first numbers of each
+/// tensor. Throws format_error, file_error.
 inline std::string sampled_fingerprint(const std::filesystem::path& folder) {
   constexpr std::size_t numbers = 256;
   const checkpoint::tensor_folder weights(folder);

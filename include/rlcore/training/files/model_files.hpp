@@ -1,4 +1,4 @@
-// A model's folder and an optimizer's moments on the disk.
+// Reads and writes model folders (Hugging Face format) and optimizer moments.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ std::vector<float> to_host(Device& device, const buffer<float, Device>& values) 
   return host;
 }
 
-/// The weights of `folder`, read to where they stay if the host sees the device's memory; a score model may come from a
-/// causal one, its head is then initialised from `seed`.
+/// Loads the weights of `folder`, directly into place if the host can access the device's memory; a score model may be
+/// loaded from a causal one, its head is then initialised from `seed`.
 template <class Device>
 void load_model(nn::causal_lm<Device>& model, const std::filesystem::path& folder, std::uint64_t seed = 1) {
   const bool new_head = model.settings().output == nn::model_output::score &&
@@ -43,8 +43,8 @@ void load_model(nn::causal_lm<Device>& model, const std::filesystem::path& folde
   if (new_head) model.initialize_score(seed);
 }
 
-/// load_model() for a model of weights_in::packed that multiplies in `format`, without one the device's. Calls
-/// seen(first, values) for all that it reads, in any order and from several threads.
+/// load_model() for a model of weights_in::packed that multiplies in `format`, by default the device's. Calls
+/// seen(first, values) for all values read, in any order and from several threads.
 template <class Device, class Seen>
 void load_packed(nn::causal_lm<Device>& model, const std::filesystem::path& folder, std::optional<weight_format> format,
                  Seen&& seen) {
@@ -56,7 +56,7 @@ void load_packed(nn::causal_lm<Device>& model, const std::filesystem::path& fold
              });
 }
 
-/// What a model's folder has besides weights: config, and the tokenizer files of `tokenizer_folder`.
+/// Saves the files of a model's folder besides weights: config, and the tokenizer files of `tokenizer_folder`.
 template <class Device>
 void save_config(const std::filesystem::path& folder, const nn::causal_lm<Device>& model,
                  const std::filesystem::path& tokenizer_folder) {
@@ -65,7 +65,7 @@ void save_config(const std::filesystem::path& folder, const nn::causal_lm<Device
   text::copy_files(tokenizer_folder, folder);
 }
 
-/// A folder that transformers loads: weights in F32, config, and the tokenizer files of `tokenizer_folder`.
+/// Saves a folder that transformers can load: weights in F32, config, and the tokenizer files of `tokenizer_folder`.
 template <class Device>
 void save_model(const std::filesystem::path& folder, const nn::causal_lm<Device>& model,
                 const std::filesystem::path& tokenizer_folder) {

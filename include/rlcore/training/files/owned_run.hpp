@@ -1,4 +1,4 @@
-// The elements of tensors that an optimizer holds.
+// Parts of tensors held by an optimizer.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Elements of one tensor that an optimizer holds: from `moments` on in the optimizer, from `weights` on in the model's
-/// flat weights.
+/// Elements of one tensor held by an optimizer: at offset `moments` in the optimizer, at offset `weights` in the
+/// model's flat weights.
 struct owned_run {
   checkpoint::shard_piece piece;
   std::size_t weights = 0, moments = 0;
 };
 
-/// The parts of `parameters` that `pieces` of their flat vector hold.
+/// The parts of `parameters` inside `pieces` of their flat vector.
 inline std::vector<owned_run> owned_runs(std::span<const nn::parameter> parameters,
                                          std::span<const optim::adamw_piece> pieces) {
   std::vector<owned_run> runs;
@@ -44,7 +44,7 @@ void exempt_norms_and_biases(optim::adamw<Device>& optimizer, std::span<const nn
     if (r.piece.shape.size() == 1) optimizer.exempt(r.moments, r.moments + r.piece.size());
 }
 
-/// Takes the parameters whose names start with `prefix` out of the steps of an optimizer of these pieces.
+/// Freezes the parameters whose names start with `prefix` in an optimizer of these pieces.
 template <class Device>
 void freeze_parameters(optim::adamw<Device>& optimizer, std::span<const nn::parameter> parameters,
                        std::span<const optim::adamw_piece> pieces, std::string_view prefix) {

@@ -1,4 +1,4 @@
-// The folder of a run: one run at a time, and settings.json, the settings that its numbers depend on.
+// Run folder: lock for one run at a time, and settings.json with the settings that determine its numbers.
 #pragma once
 
 #include <filesystem>
@@ -27,15 +27,15 @@ inline constexpr const char* run_settings_name = "settings.json";
 /// The keys that change the numbers of a run, and their values as text.
 nlohmann::ordered_json numeric_settings(const options& opt);
 
-/// The keys that name models, each with the sampled_fingerprint() of the weights. A model that cannot be read is left
-/// out: whoever needs it says why.
+/// The keys that name models, each with the sampled_fingerprint() of the weights. An unreadable model is left out; its
+/// loader reports the error.
 nlohmann::ordered_json model_fingerprints(const options& opt);
 
-/// Writes the settings of a run that begins in `root`. `data` is a text that says which rows it trains on; empty: not
-/// recorded. Throws file_error.
+/// Writes the settings of a run that begins in `root`. `data` describes the training rows; empty: not recorded. Throws
+/// file_error.
 void write_run_settings(const std::filesystem::path& root, const options& opt, const std::string& data = {});
 
-/// Takes `root` for the run of `opt`, if this rank writes its files. Throws config_error if another run has it;
+/// Locks `root` for the run of `opt`, if this rank writes its files. Throws config_error if another run holds the lock;
 /// file_error.
 inline checkpoint::folder_lock lock_run(const std::filesystem::path& root, const options& opt, bool writes) {
   if (!writes) return {};
@@ -50,15 +50,15 @@ struct setting_change {
   std::string name, then, here;
 };
 
-/// The members of `now` that are another text in `before`.
+/// The members of `now` with a different text in `before`.
 std::vector<setting_change> changes_of(const nlohmann::json& before, const nlohmann::ordered_json& now,
                                        const options& opt);
 
 }  // namespace detail
 
 /// Throws config_error if the run that `opt` continues in `root` began with other values of settings that change its
-/// numbers, with other weights of a model, or with other `data`: it names them and the ways out. Keys that either side
-/// does not know are not compared, nor is what was not recorded; a folder without the file is an older run's.
+/// numbers, with other weights of a model, or with other `data`: the message names them and the remedies. Keys unknown
+/// to either side and unrecorded values are not compared; a folder without the file belongs to an older run.
 void check_run_settings(const std::filesystem::path& root, const options& opt, const std::string& data = {});
 
 }  // namespace trainer
@@ -130,7 +130,7 @@ RLCORE_INLINE void check_run_settings(const std::filesystem::path& root, const o
     for (const auto& change : detail::changes_of(*models, model_fingerprints(opt), opt))
       add(change.name + " was a model with other weights");
   const auto text = [&](const char* name) { return file.root().value(name, std::string()); };
-  if (changed.empty() && !data.empty() && !text("data").empty() && text("data") != data)  // a key may have changed both
+  if (changed.empty() && !data.empty() && !text("data").empty() && text("data") != data)  // or a changed key
     changed = "the training data were " + text("data") + ", and are " + data;
   if (changed.empty()) return;
   const bool flags = uses_openrlhf_flags(opt);

@@ -1,4 +1,4 @@
-// A checkpoint of a model in training that one rank writes.
+// Saves a training checkpoint from one rank.
 #pragma once
 
 #include <filesystem>
@@ -18,14 +18,14 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What a checkpoint shows of a model in training.
+/// The training state that a checkpoint saves.
 template <class Device>
 struct trained_state {
   const nn::causal_lm<Device>& model;
   const nn::lora<Device>* adapter = nullptr;  ///< null: all weights are trained
   const optim::adamw<Device>& optimizer;
   const std::string& base_name;                   ///< what adapter folders call the base
-  const std::filesystem::path& tokenizer_folder;  ///< whose files go beside the weights
+  const std::filesystem::path& tokenizer_folder;  ///< its files are saved beside the weights
   const nlohmann::ordered_json& extra;            ///< extra_state.json
   bool save_whole = false;                        ///< several ranks write the weights of huggingface/ too
 };
@@ -37,7 +37,7 @@ inline void save_settings(const std::filesystem::path& folder, const nlohmann::o
   checkpoint::write_file_atomically(folder / "fsdp_config.json", text::json_text(fsdp, 2) + "\n");
 }
 
-/// Writes the files of trainable_model.hpp from a rank that holds everything.
+/// Writes the files listed in trainable_model.hpp from a rank that holds everything.
 template <class Device>
 void save_by_one(const std::filesystem::path& folder, const trained_state<Device>& state) {
   Device& device = state.model.device();

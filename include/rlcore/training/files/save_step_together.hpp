@@ -1,4 +1,4 @@
-// A checkpoint that several ranks write.
+// Saves a checkpoint step from one or several ranks.
 #pragma once
 
 #include <cstdint>

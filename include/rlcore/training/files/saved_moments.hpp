@@ -1,4 +1,4 @@
-// The moments of a checkpoint.
+// Reads optimizer moments from a checkpoint.
 #pragma once
 
 #include <cstddef>

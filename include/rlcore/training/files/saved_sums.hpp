@@ -1,4 +1,4 @@
-// How the gradients of a checkpoint's run were added up.
+// Gradient summation settings stored in a checkpoint.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The settings that decide the bits of a run's sums, besides its rows; extra_state.json holds them as "sums".
+/// The settings that determine the bits of a run's sums, besides its rows; extra_state.json holds them as "sums".
 inline nlohmann::ordered_json settings_of_sums(const parallel::parallel_settings& s, int tp_reduce_chunks) {
   return {{"gradient_leaves", s.leaves},
           {"reduction", parallel::reduction_names[static_cast<std::size_t>(s.reduction)]},

@@ -1,4 +1,4 @@
-// The memory that the system can give to this process now.
+// Available memory of this process (MemAvailable, cgroup limits).
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Values as bytes, to travel between ranks of one build.
+// Serializes values to bytes for transfer between ranks of the same build.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +57,7 @@ class byte_writer {
 /// Takes them out again in the same order. Throws std::logic_error where the bytes end too early.
 class byte_reader {
  public:
-  /// The bytes have to outlive this.
+  /// The bytes must outlive this object.
   explicit byte_reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   bool done() const noexcept { return bytes_.empty(); }

@@ -1,4 +1,4 @@
-// The cores that the ranks of a machine have.
+// CPU cores available to the ranks of a machine.
 #pragma once
 
 #include <unistd.h>
@@ -18,7 +18,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The number of cores that `process` may run on (0: this process). Returns 0 if the system does not say.
+/// The number of cores that `process` may run on (0: this process). Returns 0 if the system does not report it.
 int cores_of(pid_t process);
 
 /// `mine` counts the cores of this process, `machine` those of all ranks of this machine together. Under mpirun the

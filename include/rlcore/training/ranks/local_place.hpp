@@ -1,4 +1,4 @@
-// Which ranks are on one machine.
+// Local rank: place of a rank among those of its machine.
 #pragma once
 
 #include <unistd.h>

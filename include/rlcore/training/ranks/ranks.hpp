@@ -1,4 +1,4 @@
-// Starts the ranks that a command line or mpirun asks for, each with a device.
+// Launches ranks (threads, or processes under mpirun), each with a device.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace trainer {
 inline std::unique_ptr<any_device> open_device(const options& opt, local_place place) {
   if (place.size == 1) return open_device(opt);
   device_settings s = place_device(read_device(opt), place);
-  if (parallel::ranks_of_environment() > 1) {  // a file for each process
+  if (parallel::ranks_of_environment() > 1) {  // one file per process
     const char* asked = std::getenv("RLCORE_NPU_TRACE");
     if (s.trace.empty() && asked != nullptr) s.trace = asked;
     if (!s.trace.empty()) s.trace += "." + std::to_string(parallel::rank_of_environment());
@@ -33,7 +33,7 @@ inline std::unique_ptr<any_device> open_device(const options& opt, local_place p
 }
 
 /// Calls f(device, ranks) on every rank of this process and returns when all are done; rethrows the first exception.
-/// Only the first rank prints. Throws config_error if ranks have devices or losses with other bits, and, before
+/// Only the first rank prints. Throws config_error if devices or losses of ranks differ in their bits, and, before
 /// anything starts, if the command line does not fit the number of ranks.
 inline void on_ranks(const options& opt, const std::function<void(any_device&, parallel::any_communicator&)>& f) {
   const int started = parallel::ranks_of_environment(), threads = thread_ranks(opt, started);

@@ -1,4 +1,4 @@
-// Ranks that train one model have one arithmetic: else what they share would drift apart, silently.
+// Checks that all ranks compute bit-identical results; otherwise replicated weights would silently diverge.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What a rank's bits follow from: equal hashes, equal bits. The name is for people.
+/// Fingerprint of a rank's arithmetic: equal hashes mean equal bits. The name is for messages.
 struct arithmetic {
   std::uint64_t hash = 0;
   std::string name;
@@ -27,7 +27,7 @@ struct arithmetic {
 namespace detail {
 
 RLCORE_ALGORITHM_BEGIN
-struct loops {};  // its full name holds the namespace of the instruction set that losses are compiled for
+struct loops {};  // its full name contains the namespace of the losses' instruction set
 RLCORE_ALGORITHM_END
 
 /// FNV-1a.
@@ -40,7 +40,7 @@ inline std::uint64_t hash_of(std::string_view text, std::uint64_t h = 0xcbf29ce4
   return h;
 }
 
-/// A forward and a backward pass of little, through the kernels whose sums and functions a set might take otherwise.
+/// A small forward and backward pass through the kernels whose sums and functions may differ between instruction sets.
 template <device Device>
 class probe {
  public:
@@ -57,7 +57,7 @@ class probe {
     see(dx);
     d_.linear_backward_weight(dweight.data(), y.data(), x.data(), t, out, in, true);
     see(dweight);
-    d_.scale(x.data(), 0x1p-127f, t * in);  // subnormal products: one instruction for two of bf16 takes them for 0
+    d_.scale(x.data(), 0x1p-127f, t * in);  // subnormal products: a bf16 dot-product instruction flushes them to 0
     d_.linear_forward(normed.data(), x.data(), packed.data(), format, nullptr, t, out, in);
     see(normed);
     const norm_arguments norm{out, 1, out, gain.data(), 1e-6};
@@ -94,7 +94,7 @@ class probe {
   std::uint64_t hash() const { return hash_; }
 
  private:
-  /// n numbers in [-1, 1), of integers.
+  /// n numbers in [-1, 1), derived from integers.
   buffer<float, Device> values(extent_t n) {
     std::vector<float> x(static_cast<std::size_t>(n));
     for (float& each : x) {
@@ -126,10 +126,10 @@ template <device Device>
 arithmetic arithmetic_of(Device& d) {
   arithmetic result;
   result.name = describe(d);
-  result.name = result.name.substr(0, result.name.rfind("), ") + 1);  // without the threads, which change no bit
+  result.name = result.name.substr(0, result.name.rfind("), ") + 1);  // without the thread count, which changes no bit
   bool probed = Device::host_readable;
   if constexpr (requires { d.host_memory(); }) probed = d.host_memory();
-  // NPUs of the ranks have different numbers; the kind stands behind the number.
+  // NPUs of ranks have different numbers; the kind follows the number.
   result.hash =
       probed ? detail::probe<Device>(d).hash() : detail::hash_of(result.name.substr(result.name.find('(') + 1));
   result.hash = detail::hash_of(typeid(detail::loops).name(), result.hash);

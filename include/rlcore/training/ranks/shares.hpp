@@ -1,4 +1,4 @@
-// Rows that ranks share, as trainers name them.
+// Row ranges shared among ranks.
 #pragma once
 
 #include "rlcore/parallel/row_shares.hpp"

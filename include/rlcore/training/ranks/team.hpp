@@ -1,4 +1,4 @@
-// The ranks of a run, as a trainer sees them.
+// Process groups of a run, as used by trainers.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace trainer {
 /// The ranks that share the work of a run, with their process groups; many runs have one rank.
 class team {
  public:
-  /// Uses `ranks`, or this rank alone if null. `opt` says how they share the work. Throws config_error for bad
+  /// Uses `ranks`, or this rank alone if null. `opt` sets how they share the work. Throws config_error for bad
   /// settings, and for several ranks in a program without on_ranks().
   team(const options& opt, parallel::any_communicator* ranks)
       : ranks_(ranks != nullptr ? *ranks : alone(opt)), world_(ranks_, read_parallel(opt, ranks_.size())) {
@@ -45,7 +45,7 @@ class team {
   /// The smallest `number` of all ranks.
   std::size_t least(std::size_t number) const;
 
-  /// Throws file_error on every rank unless all have read the same `number` from `folder`, which they should share.
+  /// Throws file_error on every rank unless all ranks have read the same `number` from `folder`, a shared folder.
   void agree(std::int64_t number, const std::string& name, const std::filesystem::path& folder) const;
 
  private:

@@ -1,4 +1,4 @@
-// The squares of a sharded gradient, added in an order that does not depend on the shards.
+// Gradient norm of a sharded gradient: squares summed in an order independent of the sharding.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ std::vector<double> gathered_squares(Device& device, const parallel::shard_layou
 /// Adds up gathered_squares(), unit by unit from the first.
 class squares_in_order {
  public:
-  /// For `sums` as gathered_squares() returns them; both arguments have to outlive this.
+  /// `sums` is the result of gathered_squares(); both arguments must outlive this object.
   squares_in_order(const parallel::shard_layout& layout, std::span<const double> sums) : layout_(&layout), sums_(sums) {
     std::size_t at = 0;
     for (std::size_t r = 0; r < layout.ranks(); ++r) {
@@ -46,7 +46,7 @@ class squares_in_order {
     }
   }
 
-  /// Adds the blocks of unit u to `total`, shard after shard. Units have to come in order.
+  /// Adds the blocks of unit u to `total`, shard after shard. Units must be added in order.
   void add_unit(std::size_t u, double& total) {
     for (std::size_t r = 0; r < layout_->ranks(); ++r)
       for (std::size_t b = layout_->blocks_of(u, r); b > 0; --b) total += sums_[at_[r]++];
@@ -58,7 +58,7 @@ class squares_in_order {
   std::vector<std::size_t> at_;
 };
 
-/// The squares of experts that ranks divide.
+/// The squares of distributed experts.
 class expert_squares {
  public:
   expert_squares() = default;
@@ -66,9 +66,9 @@ class expert_squares {
   expert_squares& operator=(const expert_squares&) = delete;
   virtual ~expert_squares() = default;
 
-  /// Adds the squares of the experts that belong to unit u of the other parameters, in order.
+  /// Adds the squares of the experts that belong to unit u of the non-expert parameters, in order.
   virtual void add_unit(std::size_t u, double& total) = 0;
-  /// Adds the squares of all experts, where the other squares have no block order either.
+  /// Adds the squares of all experts, if the non-expert squares have no block order either.
   virtual void add_all(double& total) = 0;
 };
 

@@ -1,4 +1,4 @@
-// Which gradients a tensor parallel rank adds to the global norm.
+// Gradient ranges that a tensor parallel rank adds to the global norm.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Ranges of the flat parameters: what other ranks do not have, and on the first what all have.
+/// Ranges of the flat parameters that only this rank holds, and on the first rank also those held by all.
 inline std::vector<parallel::value_range> counted_ranges(std::span<const nn::parameter> parameters, int tensor_rank) {
   std::vector<parallel::value_range> ranges;
   for (const nn::parameter& p : parameters)

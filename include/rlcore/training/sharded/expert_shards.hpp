@@ -1,4 +1,4 @@
-// Experts that ranks divide: their weights, gradients and moments.
+// Expert shards under expert parallelism: weights, gradients and moments.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +21,17 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Each rank of world.expert() holds its own experts and all other parameters. It receives rows from all these ranks,
-/// so it has the gradients of its experts for the leaves of all of them. Ranks with the same experts add these
-/// gradients up in the shards of world.place_in_experts(). Scoring passes, and a gathering of full parameters, collect
-/// the experts of all ranks.
+/// Each rank of world.expert() holds its own experts and all non-expert parameters. It receives rows from all these
+/// ranks, so it has the gradients of its experts for the leaves of all of them. Ranks with the same experts sum these
+/// gradients in the shards of world.place_in_experts(). Scoring passes, and a gathering of full parameters, collect the
+/// experts of all ranks.
 template <class Device>
 class expert_shards final : public gathered_layers<Device>, public expert_squares {
  public:
   /// The parameters of this rank: first those that all ranks have, then its experts, layer after layer.
   nn::causal_lm<Device> part;
 
-  /// `whole` is in units. Throws config_error for a model without experts or with fewer of them than ranks.
+  /// `whole` is in units. Throws config_error for a model without experts or with fewer experts than ranks.
   expert_shards(nn::causal_lm<Device>& whole, parallel::world& w)
       : gathered_layers<Device>(whole, false),
         part(whole.device(), whole.settings(),
@@ -58,7 +58,7 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
     return part.parameters().first(n);
   }
   parallel::gradient_sums<Device>& sums() noexcept { return sums_; }
-  /// The expert values in this rank's optimizer. They follow the `before` values of the other parameters.
+  /// The expert values in this rank's optimizer. They follow the `before` values of the non-expert parameters.
   std::size_t shard_size() const { return sums_.shard_size(); }
   /// Where the experts' values lie in the optimizer and in this rank's weights, behind `before` other values.
   std::vector<optim::adamw_piece> pieces(std::size_t before) const {
@@ -76,7 +76,7 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
     return owned_runs(part.parameters(), {&everything, 1});
   }
 
-  /// Hands over the gradients of a round's leaves: the experts' to sums(), the others to `shared`. `has_leaf` is true
+  /// Hands over the gradients of a round's leaves: expert gradients to sums(), the rest to `shared`. `has_leaf` is true
   /// if this rank has a leaf in the round. The gradients are 0 afterwards.
   void take(std::size_t round, nn::gradients<Device>& g, bool has_leaf, parallel::gradient_sums<Device>& shared) {
     const float* gradient = collect_gradients(g);
@@ -84,7 +84,7 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
     sums_.copy(round, sources_);
     g.zero();
   }
-  /// The same for ranks that add up the gradients of all their leaves.
+  /// The same for ranks that sum the gradients of all their leaves.
   void take_sums(nn::gradients<Device>& g, parallel::gradient_sums<Device>& shared) {
     const float* gradient = collect_gradients(g);
     shared.copy_sums({&gradient, 1});
@@ -119,8 +119,8 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
     for (std::size_t l = 0; l < sums_.layout().units(); ++l)
       for (squares_in_order& of_rank : in_order_) of_rank.add_unit(l, total);
   }
-  /// Takes the step of the experts, after `optimizer` has taken it for the `before` values of the other parameters.
-  /// This rank holds `shard` of the gradient.
+  /// Takes the step of the experts, after `optimizer` has taken it for the `before` values of the non-expert
+  /// parameters. This rank holds `shard` of the gradient.
   void step(optim::adamw<Device>& optimizer, std::size_t before, const float* shard, double lr, float scale) {
     float* const weights = part.weights().data();
     optimizer.step_further(pieces(before), weights, {shard, before}, lr, scale);
@@ -137,7 +137,7 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
       ends.push_back(static_cast<std::size_t>(l) * experts * expert_size_);
     return {std::move(ends), world_->place().expert_shard_size(), begins};
   }
-  /// Of unit u, or -1.
+  /// The sparse layer of unit u, or -1.
   std::int64_t sparse_layer(std::size_t u) const { return u == 0 || u > sparse_.size() ? -1 : sparse_[u - 1]; }
   const float* collect_gradients(nn::gradients<Device>& g) {
     g.collect_experts();
@@ -176,7 +176,7 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
     const auto [at, size] = own_experts();
     this->copy(to + part.shared_size() + static_cast<std::size_t>(layer) * size, unit + shared.size() + at, size);
   }
-  /// This rank's experts among all of a layer: from which value on, and how many.
+  /// This rank's experts within a layer: first value and count.
   std::pair<std::size_t, std::size_t> own_experts() const {
     const auto rank = static_cast<std::size_t>(world_->expert().rank());
     return {std::accumulate(counts_.begin(), counts_.begin() + static_cast<std::ptrdiff_t>(rank), std::size_t{0}),
@@ -186,11 +186,11 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
   parallel::world* world_;
   std::int64_t experts_;
   std::size_t expert_size_;
-  parallel::shard_layout shared_;  // units of the other parameters
+  parallel::shard_layout shared_;  // units of the non-expert parameters
   parallel::gradient_sums<Device> sums_;
   shard_gather<Device> gather_;
   std::vector<parallel::shard_layout> layouts_;  // of the experts of each rank
-  std::vector<std::size_t> counts_;              // of its values in a layer
+  std::vector<std::size_t> counts_;              // values per layer of each rank
   std::vector<std::int64_t> sparse_;             // number of a layer among those with experts, or -1
   std::vector<double> squares_;
   std::vector<squares_in_order> in_order_;

@@ -1,4 +1,4 @@
-// Weights that ranks hold in parts. A pass collects them unit by unit; gather_full_params() collects all of them.
+// Sharded weights, gathered unit by unit in a pass; gather_full_params() gathers all of them.
 #pragma once
 
 #include <algorithm>
@@ -16,15 +16,15 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Holds the units of a model that are whole at the moment: at most two layers and the embedding, unless layers stay
-/// from forward to backward. A derived class holds the parts of the ranks.
+/// Holds the currently gathered units of a model: at most two layers and the embedding, unless layers stay from forward
+/// to backward. A derived class holds the ranks' parts.
 template <class Device>
 class gathered_layers : public nn::unit_source {
  public:
   gathered_layers(const gathered_layers&) = delete;
   gathered_layers& operator=(const gathered_layers&) = delete;
 
-  /// Collects the unit from the ranks and packs its matrices, each unless that is done already.
+  /// Gathers the unit from the ranks and packs its matrices, unless already done.
   nn::unit_view enter(std::size_t u, bool packed) override {
     place& p = places_[u];
     Device& device = model_->device();
@@ -46,7 +46,7 @@ class gathered_layers : public nn::unit_source {
     }
     return {weights, {f, p.packed.data(), offsets_.data()}};
   }
-  /// Keeps the unit's memory for the units that follow.
+  /// Releases the unit; its memory is reused by later units.
   void leave(std::size_t u) override {
     place& p = places_[u];
     if (std::exchange(p.whole, false)) floats_.push_back(std::move(p.values));
@@ -56,7 +56,7 @@ class gathered_layers : public nn::unit_source {
   void pause(std::size_t u) override {
     if (!keep_) leave(u);
   }
-  /// The maximum over the ranks that collect together.
+  /// The maximum over the ranks of the gather group.
   std::size_t most_passes(std::size_t passes) override {
     std::vector<std::size_t> counts(static_cast<std::size_t>(ranks().size()));
     ranks().all_gather(std::span<const std::size_t>(&passes, 1), std::span(counts));
@@ -69,7 +69,7 @@ class gathered_layers : public nn::unit_source {
   }
 
   bool gathered() const noexcept { return full_params_ > 0; }
-  /// The first begin collects everything into the model's own weights. After the last end this rank keeps only its
+  /// The first begin gathers all weights into the model. After the last end this rank keeps only its
   /// part.
   void begin_full_params() {
     if (full_params_++ > 0) return;
@@ -102,11 +102,11 @@ class gathered_layers : public nn::unit_source {
     model.set_units(this);
   }
 
-  /// The ranks that collect together.
+  /// The ranks of the gather group.
   virtual parallel::any_communicator& ranks() = 0;
   /// Fills the memory of a unit.
   virtual void collect(std::size_t u, float* unit) = 0;
-  /// Takes back this rank's part of what collect() filled.
+  /// Stores this rank's part of a unit filled by collect().
   virtual void keep(std::size_t u, const float* unit) = 0;
 
   nn::causal_lm<Device>& model() const noexcept { return *model_; }
@@ -146,12 +146,12 @@ class gathered_layers : public nn::unit_source {
   buffer<float, Device> columns_;  // of a chunk of a matrix
 };
 
-/// While one of these lives, the model of `units` has its full weights. Ranks may change them if all make the same
-/// change. Null: the model has its weights anyway.
+/// While an object lives, the model of `units` has its full weights. Ranks may change them if all make the same change.
+/// Null: the model always has its weights.
 template <class Device>
 class full_params {
  public:
-  /// Collects all weights, unless another one that lives has done so.
+  /// Gathers all weights, unless a live object has already done so.
   explicit full_params(gathered_layers<Device>* units) : units_(units) {
     if (units_) units_->begin_full_params();
   }

@@ -1,4 +1,4 @@
-// The squares of a gradient in the blocks of its layout, from which a norm can be put together that shows no shards.
+// Block-wise squares of a gradient, for a norm that is independent of the sharding.
 #pragma once
 
 #include <cstddef>

@@ -17,8 +17,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// As load_model() for what a rank owns: the `size` values of a shard that `runs` fill. Nobody has more than that at a
-/// time. Throws file_error or format_error naming the tensor.
+/// Like load_model() for a rank's shard: the `size` values that `runs` fill. Peak memory is the shard. Throws
+/// file_error or format_error naming the tensor.
 template <class Device>
 std::vector<float> read_own_weights(const nn::causal_lm<Device>& model, const std::filesystem::path& folder,
                                     std::uint64_t seed, std::span<const owned_run> runs, std::size_t size) {

@@ -1,4 +1,4 @@
-// A checkpoint of a model in training that several ranks write.
+// Saves a training checkpoint from several ranks.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// A flat vector that ranks hold in shards: who owns which values, and how to gather them.
+// Gathers a flat vector that is sharded over ranks.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ inline std::vector<optim::adamw_piece> pieces_of(const parallel::shard_layout& l
 template <class Device>
 class shard_gather {
  public:
-  /// For shards of this layout; device and ranks have to outlive it.
+  /// For shards of this layout; device and ranks must outlive this object.
   shard_gather(Device& device, parallel::any_communicator& ranks, parallel::shard_layout layout)
       : device_(&device), ranks_(&ranks), layout_(std::move(layout)) {}
 

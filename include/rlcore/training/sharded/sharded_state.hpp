@@ -1,4 +1,4 @@
-// A trained model's share of weights and moments as pieces of tensors, on the disk and back.
+// Sharded checkpoints: saves and loads a rank's weights and moments as pieces of tensors.
 //
 //   huggingface/     config, tokenizer; the weights too if they are asked for
 //   shards/          weights (with LoRA: adapter), exp_avg and exp_avg_sq of what is trained, in pieces of all ranks
@@ -41,7 +41,7 @@ void save_runs(parallel::any_communicator& ranks, const std::filesystem::path& f
 }
 
 /// Writes the safetensors of <folder>/huggingface from the shards in `shards`. Rank 0 writes them block by block and
-/// broadcasts after every `beat` bytes, so that no other rank waits longer than that takes.
+/// broadcasts after every `beat` bytes, so that no rank waits longer than for one beat.
 inline void save_weights_of_shards(parallel::any_communicator& ranks, const std::filesystem::path& folder,
                                    const std::filesystem::path& shards, std::uint64_t beat = std::uint64_t{1} << 30) {
   int more = 1;
@@ -61,8 +61,8 @@ inline void save_weights_of_shards(parallel::any_communicator& ranks, const std:
   ranks.broadcast(std::span<int>(&more, 1), 0);
 }
 
-/// Writes frozen weights as the safetensors of <folder>/huggingface. Every rank has all of them or its rectangles. They
-/// pass through shards, which rank 0 deletes afterwards.
+/// Writes frozen weights as the safetensors of <folder>/huggingface. Every rank holds all of them or its rectangles.
+/// They are staged as shards, which rank 0 deletes afterwards.
 template <class Device>
 void save_whole_weights(parallel::any_communicator& ranks, const std::filesystem::path& folder,
                         std::span<const nn::parameter> parameters, Device& device, const float* weights) {
@@ -79,7 +79,7 @@ void save_whole_weights(parallel::any_communicator& ranks, const std::filesystem
 }
 
 /// Reads the weights of `runs` into their places among the moments, from a checkpoint of any number of ranks. The
-/// checkpoint has to contain all `parameters`. Throws file_error or format_error naming the tensor.
+/// checkpoint must contain all `parameters`. Throws file_error or format_error naming the tensor.
 inline void read_weights(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
                          std::span<const owned_run> runs, std::span<float> values) {
   const checkpoint::tensor_folder from(folder / "huggingface");

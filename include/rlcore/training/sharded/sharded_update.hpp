@@ -1,4 +1,4 @@
-// What ranks do together in an optimizer step: they sum gradients, compute the norm and share the weights.
+// Sharded optimizer step: sums gradients over ranks, computes the norm, gathers the updated weights.
 #pragma once
 
 #include <algorithm>
@@ -18,12 +18,12 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Works on a flat vector of parameters. With zero 1 or more this rank's optimizer holds only its shard.
+/// Operates on a flat vector of parameters. With ZeRO 1 or more this rank's optimizer holds only its shard.
 template <class Device>
 class sharded_update {
  public:
   /// `counted` holds the ranges that this rank adds to the norm when ranks share tensors (counted_ranges.hpp).
-  /// `restarts` lists where the blocks of a unit begin anew.
+  /// `restarts` lists the positions where the blocks of a unit restart.
   sharded_update(Device& device, parallel::world& w, std::vector<std::size_t> unit_ends,
                  std::vector<parallel::value_range> counted = {}, std::span<const std::size_t> restarts = {})
       : device_(&device),
@@ -41,13 +41,13 @@ class sharded_update {
   std::size_t shard_size() const { return sums_.shard_size(); }
 
   /// The norm of the whole gradient; this rank holds `shard`. With tp_reduce_chunks the norm is rounded to float,
-  /// because tensor parallel ranks add up their squares in another order than one rank.
+  /// because tensor parallel ranks sum their squares in a different order than one rank.
   double norm(const float* shard, expert_squares* experts = nullptr) {
     const double exact = std::sqrt(sum_of_squares(shard, experts));
     return world_->settings().tp_reduce_chunks > 0 ? static_cast<double>(static_cast<float>(exact)) : exact;
   }
   /// The sum of the squares of the whole gradient; this rank holds `shard`. Blocks are summed in double and added in
-  /// their order, whichever rank owns them. `experts` adds the squares of divided experts.
+  /// block order, independent of their owner. `experts` adds the squares of distributed experts.
   double sum_of_squares(const float* shard, expert_squares* experts = nullptr) {
     if (world_->tensor().size() > 1) return sum_of_squares_of_parts(shard, experts);
     const std::vector<double> sums = gathered_squares(*device_, layout(), rank(), shard, world_->shards());

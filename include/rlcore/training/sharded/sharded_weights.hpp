@@ -1,4 +1,4 @@
-// The weights of a model in shards (zero 3).
+// Sharded weights of a model (ZeRO 3).
 #pragma once
 
 #include <cstddef>

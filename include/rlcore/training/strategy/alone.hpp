@@ -1,4 +1,4 @@
-// The strategy of one rank.
+// Single-rank training strategy.
 #pragma once
 
 #include <cmath>
@@ -29,7 +29,7 @@
 RLCORE_BEGIN
 namespace strategy {
 
-/// All of the model, its gradient and its moments (training_strategy.hpp).
+/// Holds all of the model, its gradient and its moments (training_strategy.hpp).
 template <class Device>
 class alone::share {
  public:
@@ -54,11 +54,11 @@ class alone::share {
   buffer<float, Device>& weights() noexcept { return adapter_ ? adapter_->values() : model_->weights(); }
   std::size_t optimizer_size() const noexcept { return layout_.size(); }
   std::vector<optim::adamw_piece> pieces() const { return {{0, layout_.size(), 0}}; }
-  /// Nothing: passes ask nobody.
+  /// No-op: passes are local.
   static void join(nn::workspace<Device>&, trainer::step_gradient<Device>&) noexcept {}
-  /// Nothing has to be gathered.
+  /// No-op: nothing to gather.
   struct full_params {
-    ~full_params() {}  // a variable of this type is used by being there
+    ~full_params() {}  // avoids unused-variable warnings
   };
   full_params gather_full_params() const noexcept { return {}; }
 
@@ -82,12 +82,12 @@ class alone::share {
     sum_.begin();
     dealt_ = false;
   }
-  /// Every pass of every leaf; f(rows) counts.
+  /// Calls f(rows), which counts, for every pass of every leaf.
   template <class F, class Idle>
   void count_passes(const trainer::leaf_plan& plan, nn::router_counts&, F&& f, Idle&&) const {
     for (std::size_t leaf = 0; leaf < plan.leaves(); ++leaf) plan.for_each_pass(leaf, f);
   }
-  /// Every pass of every leaf; f(rows) adds to `gradient`, which is 0 after each leaf.
+  /// Calls f(rows), which adds to `gradient`, for every pass of every leaf; `gradient` is 0 after each leaf.
   template <class F>
   void micro_batches(const trainer::leaf_plan& plan, trainer::step_gradient<Device>& gradient, bool, F&& f) {
     if (std::exchange(dealt_, true)) throw std::logic_error("rlcore: for_micro_batches: once in an optimizer step");
@@ -99,7 +99,7 @@ class alone::share {
         gradient.hand_over(sum_, leaf);
     }
   }
-  /// Ends the sum. Returns the norm, whose squares are added in the order of several ranks.
+  /// Completes the sum. Returns the norm, with squares added in the same order as on several ranks.
   double reduce(trainer::step_gradient<Device>& gradient) {
     if (!dealt_) gradient.hand_over(sum_, 0);
     total_ = sum_.finish();
@@ -120,7 +120,7 @@ class alone::share {
   bool dealt_ = false;
 };
 
-/// Nothing beside the model.
+/// A frozen model on one rank: no extra state.
 template <class Device>
 class alone::frozen {
  public:
@@ -128,7 +128,7 @@ class alone::frozen {
   static nn::causal_lm<Device> make_model(const alone&, Device& device, const nn::config& config) {
     return nn::causal_lm<Device>(device, config);
   }
-  /// `model` has to outlive this.
+  /// `model` must outlive this object.
   frozen(const alone&, nn::causal_lm<Device>& model) : model_(&model) {}
   /// All weights of the folder.
   void load(const std::filesystem::path& folder, std::uint64_t seed) { trainer::load_model(*model_, folder, seed); }

@@ -1,4 +1,4 @@
-// The strategy of several ranks.
+// Multi-rank training strategy.
 #pragma once
 
 #include <algorithm>
@@ -32,13 +32,13 @@
 #include "rlcore/training/strategy/values.hpp"
 
 RLCORE_BEGIN
-/// What parallel_settings leave to one rank of a world (training_strategy.hpp). The kind of held_values is chosen once;
-/// what differs between kinds is behind its virtual hooks.
+/// One rank's share of a model in training under parallel_settings (training_strategy.hpp). The kind of held_values is
+/// chosen once; its virtual hooks implement the differences.
 template <class Device>
 class any_strategy::share {
  public:
-  /// The rank's tensors. There is no memory for weights that are gathered when passes need them; adapters have a whole
-  /// base. Throws config_error for ranks that the model cannot be cut for.
+  /// The rank's tensors. Weights that passes gather on demand have no memory; adapters have a whole base. Throws
+  /// config_error if the model cannot be partitioned for these ranks.
   static nn::causal_lm<Device> make_model(const any_strategy& strategy, Device& device, const nn::config& config,
                                           bool adapters) {
     parallel::world* const w = strategy.world();
@@ -75,7 +75,7 @@ class any_strategy::share {
     for (const optim::adamw_piece& p : values_->further_pieces(update_.shard_size())) pieces.push_back(p);
     return pieces;
   }
-  /// Throws config_error for a context group that the attention or the device cannot work in.
+  /// Throws config_error if the attention or the device does not support the context group.
   void join(nn::workspace<Device>& space, trainer::step_gradient<Device>& gradient) {
     space.context = {&world_->context(), settings().how_context};
     nn::check_context(model_->device(), model_->blocks().front().self_attention.shape, space.context);
@@ -89,9 +89,9 @@ class any_strategy::share {
     return trainer::has_shards(world_) && values_->gathered() ? values_->place_of({}) : nullptr;
   }
 
-  /// What this rank holds of the weights in the folder.
+  /// Loads this rank's part of the weights in the folder.
   void load(const std::filesystem::path& folder, std::uint64_t seed) { values_->load(folder, seed); }
-  /// What this rank holds of the trained values in a checkpoint of any number of ranks.
+  /// This rank's trained values, from a checkpoint of any number of ranks.
   std::vector<float> read(const std::filesystem::path& folder) const { return values_->read(folder, runs()); }
   /// Writes the checkpoint together with all ranks.
   void save(const std::filesystem::path& folder, const trainer::trained_state<Device>& state) const {
@@ -101,7 +101,7 @@ class any_strategy::share {
   }
 
   void begin_update() { dealt_ = false; }
-  /// The rank with most passes sets their number in a round. Counts are summed over all ranks.
+  /// The rank with the most passes sets their number in a round. Counts are summed over all ranks.
   template <class F, class Idle>
   void count_passes(const trainer::leaf_plan& plan, nn::router_counts& counts, F&& f, Idle&& idle) {
     const parallel::leaf_schedule& schedule = update_.sums().schedule();
@@ -116,7 +116,7 @@ class any_strategy::share {
     std::fill(counts.values.begin(), counts.values.end(), 0);
     for (std::size_t i = 0; i < gathered.size(); ++i) counts.values[i % size] += gathered[i];
   }
-  /// Round by round of the schedule of leaves.
+  /// Runs the schedule of leaves round by round.
   template <class F>
   void micro_batches(const trainer::leaf_plan& plan, trainer::step_gradient<Device>& gradient, bool recompute, F&& f) {
     if (std::exchange(dealt_, true)) throw std::logic_error("rlcore: for_micro_batches: once in an optimizer step");
@@ -126,7 +126,7 @@ class any_strategy::share {
     for (std::size_t n = 0; n < sums.schedule().rounds(); ++n)
       values_->run(round_of(plan, n, recompute), gradient, sums, std::ref(f));
   }
-  /// Sums over ranks what ranks have summed over leaves. What one rank has added up in `gradient` stays there.
+  /// Sums the ranks' leaf sums over ranks. A single rank's sum stays in `gradient`.
   double reduce(trainer::step_gradient<Device>& gradient) {
     if (strategy_.size() == 1 && !update_.sums().by_leaf()) {
       gradient.with([&](auto& g) { sum_ = g.data(); });
@@ -172,18 +172,18 @@ class any_strategy::share {
   bool dealt_ = false;
 };
 
-/// What parallel_settings leave to one rank of a world.
+/// One rank's share of a frozen model under parallel_settings.
 template <class Device>
 class any_strategy::frozen {
  public:
-  /// The rank's tensors, without memory for weights that are gathered when passes need them.
+  /// The rank's tensors, without memory for weights that passes gather on demand.
   static nn::causal_lm<Device> make_model(const any_strategy& strategy, Device& device, const nn::config& config) {
     parallel::world* const w = strategy.world();
     return nn::causal_lm<Device>(
         device, trainer::config_of(config, w), trainer::part_of(w),
         trainer::has_shards(w) || trainer::divides_experts(w) ? nn::weights_in::units : nn::weights_in::memory);
   }
-  /// `model` has to outlive this.
+  /// `model` must outlive this object.
   frozen(any_strategy strategy, nn::causal_lm<Device>& model)
       : strategy_(std::move(strategy)),
         model_(&model),
@@ -193,7 +193,7 @@ class any_strategy::frozen {
     if (trainer::divides_experts(w)) experts_ = std::make_unique<trainer::expert_shards<Device>>(model, *w);
     model.set_tensor_group(&tensor_);
   }
-  /// What this rank holds of the weights in the folder.
+  /// Loads this rank's part of the weights in the folder.
   void load(const std::filesystem::path& folder, std::uint64_t seed) {
     if (layers_) return layers_->load(folder, seed);
     if (experts_) return experts_->load(folder, seed);

@@ -1,4 +1,4 @@
-// The gradient of an optimizer step: of leaves, and of the weights or the adapters.
+// Gradient accumulation of an optimizer step: sum over leaves, for full weights or LoRA adapters.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace trainer {
 template <class Device>
 class leaf_sum {
  public:
-  /// Sums vectors of `size` values along the tree over `leaves` leaves. `device` has to outlive this.
+  /// Sums vectors of `size` values along the tree over `leaves` leaves. `device` must outlive this.
   leaf_sum(Device& device, std::size_t size, std::size_t leaves) : device_(&device), size_(size), tree_(leaves) {}
 
   /// Takes back the memory of the last sum.
@@ -63,12 +63,12 @@ class leaf_sum {
   std::vector<buffer<float, Device>> idle_;
 };
 
-/// One of the two kinds of gradients, behind the functions that they share.
+/// The gradient of the weights or of the adapters, behind a common interface.
 template <class Device>
 class step_gradient {
  public:
-  /// Of `adapter`, or if it is null of all weights of `model`; both have to outlive this. `lazy`: takes memory when a
-  /// pass needs it.
+  /// The gradient of `adapter`, or of all weights of `model` if it is null; both must outlive this object. `lazy`:
+  /// allocates memory when a pass needs it.
   step_gradient(const nn::causal_lm<Device>& model, const nn::lora<Device>* adapter, bool lazy) {
     if (adapter)
       of_adapters_.emplace(model, *adapter);
@@ -96,7 +96,7 @@ class step_gradient {
   void balance(std::vector<float> slopes) {
     with([&](auto& g) { g.balance(std::move(slopes)); });
   }
-  /// Moves what was accumulated to sums.take(leaf, buffer), which leaves memory for what comes next, or none. The
+  /// Moves the accumulated gradient to sums.take(leaf, buffer), which leaves memory for the next leaf, or none. The
   /// gradient is 0 afterwards.
   template <class Sums>
   void hand_over(Sums& sums, std::size_t leaf) {

@@ -1,4 +1,4 @@
-// What a strategy does in training: the hooks of one optimizer step, per layer and collective.
+// Training strategy concept: the hooks of one optimizer step, per layer and collective.
 #pragma once
 
 #include <concepts>
@@ -21,14 +21,14 @@
 
 RLCORE_BEGIN
 
-/// A strategy that trains models on `Device`. Its share<Device> is what a rank holds of a model in training. With LoRA
-/// there is an adapter, and "trained values" are those of the adapter.
+/// A strategy that trains models on `Device`. Its share<Device> is the part of a model in training that a rank holds.
+/// With LoRA there is an adapter, and "trained values" are those of the adapter.
 ///
 /// Before training:
 /// - make_model(strategy, device, config, adapters): the model, with or without memory for all weights.
 /// - share(strategy, model, adapter): memory of this rank besides; adapter may be null.
 /// - passing(): the model that training passes use. gathers_layers(): do passes gather its layers one by one?
-/// - join(space, gradient): what passes need to know of other ranks. It is called once.
+/// - join(space, gradient): connects passes with the group's ranks. It is called once.
 /// - parameters(), weights(): the trained values that this rank holds. pieces(), optimizer_size(): those of its
 ///   optimizer, and where they lie among the parameters.
 /// - load(folder, seed): the weights of the model from a Hugging Face folder.
@@ -45,7 +45,7 @@ RLCORE_BEGIN
 /// - step(optimizer, lr, scale): updates the trained values, everywhere.
 ///
 /// Besides:
-/// - gather_full_params(): while what it returns lives, model.weights() are whole.
+/// - gather_full_params(): while the returned object lives, model.weights() are whole.
 /// - save(folder, state), read(folder): the files of a checkpoint, and the trained values of one.
 template <class Strategy, class Device>
 concept training_strategy = parallel_strategy<Strategy> &&

@@ -1,4 +1,4 @@
-// The values of a model on a rank: whole, in shards, or of some experts.
+// The parameter values that a rank holds: whole, sharded, or with some of the experts.
 #pragma once
 
 #include <cstddef>
@@ -33,14 +33,14 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// A round of an optimizer step, in which every data parallel rank has one leaf at most.
+/// A round of an optimizer step: every data parallel rank has at most one leaf.
 struct leaf_round {
   const leaf_plan& plan;
   std::size_t number = 0;
   std::size_t leaf = 0;    ///< of this rank, or leaf_schedule::none
   bool recompute = false;  ///< in backward passes
 
-  /// Has this rank rows in the round?
+  /// Whether this rank has rows in the round.
   bool has_rows() const { return leaf != parallel::leaf_schedule::none && !plan.empty(leaf); }
   /// f(rows) for each pass of this rank; returns their number.
   std::size_t run(const std::function<void(std::span<const std::uint32_t>)>& f) const {
@@ -50,12 +50,12 @@ struct leaf_round {
   }
 };
 
-/// The three ways of ranks to hold a model in training: all of it (whole_values), a shard of it (sharded_values), or
-/// all of it but experts of others (expert_values). Hooks are called by all ranks together, in the order of a step.
+/// The three ways to hold a model in training: all of it (whole_values), a shard (sharded_values), or everything but
+/// remote experts (expert_values). Hooks are called by all ranks together, in the order of a step.
 template <class Device>
 class held_values {
  public:
-  /// What a leaf's pass calls.
+  /// Callback of a leaf's pass.
   using pass_function = std::function<void(std::span<const std::uint32_t>)>;
 
   held_values() = default;
@@ -71,13 +71,13 @@ class held_values {
   virtual std::span<const nn::parameter> shared_parameters() const { return parameters(); }
   /// The memory of this rank's values.
   virtual buffer<float, Device>& weights() = 0;
-  /// Where those of a run are.
+  /// Address of the values of a run.
   virtual const float* place_of(const owned_run& run) = 0;
-  /// What collects full weights; null if they are here.
+  /// The gatherer of full weights; null if this rank holds them.
   virtual gathered_layers<Device>* gathered() { return nullptr; }
   /// The number of values that the optimizer holds behind those of shared_parameters().
   virtual std::size_t further_size() const { return 0; }
-  /// Their pieces, behind `before` others.
+  /// Their pieces, after `before` other values.
   virtual std::vector<optim::adamw_piece> further_pieces(std::size_t before) const {
     static_cast<void>(before);
     return {};
@@ -97,21 +97,21 @@ class held_values {
   /// Makes the passes of a round and sums their gradients.
   virtual void run(const leaf_round& round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums,
                    const pass_function& f) = 0;
-  /// Sums what run() has left in `gradient`.
+  /// Sums the remaining `gradient` of run().
   virtual void end_rounds(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) = 0;
   /// The norm of the whole gradient; this rank holds `sum` of the shared one.
   virtual double norm(sharded_update<Device>& update, const float* sum) { return update.norm(sum); }
-  /// Takes the step, and hands on what other ranks need of it.
+  /// Takes the step, and shares the result with the ranks that need it.
   virtual void step(optim::adamw<Device>& optimizer, sharded_update<Device>& update, const float* sum, double lr,
                     float scale) = 0;
 };
 
-/// With ZeRO 1 or more a rank's optimizer updates its shard, and the ranks gather what they have updated. Tensor
-/// parallel ranks have all of their own part.
+/// With ZeRO 1 or more a rank's optimizer updates its shard, and the ranks gather the updated values. Each tensor
+/// parallel rank holds its whole part.
 template <class Device>
 class whole_values final : public held_values<Device> {
  public:
-  /// Null `adapter`: all weights are trained. Both have to outlive this.
+  /// Null `adapter`: all weights are trained. Both must outlive this object.
   whole_values(nn::causal_lm<Device>& model, nn::lora<Device>* adapter) : model_(&model), adapter_(adapter) {}
 
   const nn::causal_lm<Device>& passing() const override { return *model_; }
@@ -159,12 +159,12 @@ class whole_values final : public held_values<Device> {
   nn::lora<Device>* adapter_;
 };
 
-/// Passes gather the weights layer by layer, and gradients go to their owners as soon as a layer or a leaf has them.
-/// Expert parallel ranks have shards of all experts, and compute their own.
+/// Passes gather the weights layer by layer, and send gradients to their owners as soon as a layer or a leaf is
+/// complete. Expert parallel ranks hold shards of all experts, and compute their own.
 template <class Device>
 class sharded_values final : public held_values<Device> {
  public:
-  /// `model` is in units; both have to outlive this.
+  /// `model` is in units; both must outlive this object.
   sharded_values(nn::causal_lm<Device>& model, parallel::world& w)
       : model_(&model), world_(&w), layers_(model, w, !w.settings().reshard_after_forward) {}
 
@@ -190,7 +190,8 @@ class sharded_values final : public held_values<Device> {
     return values;
   }
 
-  /// With one pass in the round at most, gradients go to their owners layer by layer, else when a leaf is complete.
+  /// With at most one pass in the round, gradients are sent to their owners layer by layer, otherwise per completed
+  /// leaf.
   void run(const leaf_round& round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums,
            const typename held_values<Device>::pass_function& f) override {
     nn::gradients<Device>& g = gradient.of_weights();
@@ -221,7 +222,7 @@ class sharded_values final : public held_values<Device> {
 template <class Device>
 class expert_values final : public held_values<Device> {
  public:
-  /// `model` is in units; both have to outlive this.
+  /// `model` is in units; both must outlive this object.
   expert_values(nn::causal_lm<Device>& model, parallel::world& w) : model_(&model), world_(&w), experts_(model, w) {}
 
   const nn::causal_lm<Device>& passing() const override { return experts_.part; }
@@ -239,7 +240,7 @@ class expert_values final : public held_values<Device> {
     model_->set_tensor_group(&group);
     experts_.part.set_tensor_group(&group);
   }
-  /// Gradients of other ranks' experts have memory only where leaves are taken one by one.
+  /// Gradients of remote experts have memory only if leaves are taken one by one.
   void join(nn::workspace<Device>& space, step_gradient<Device>& gradient, bool by_leaf) override {
     passes_.emplace(*world_, experts_.part, space, gradient.of_weights(), !by_leaf);
   }
@@ -252,7 +253,7 @@ class expert_values final : public held_values<Device> {
   }
 
   void begin(const std::vector<bool>& present) override { experts_.sums().begin(present); }
-  /// Ranks whose leaf has fewer passes compute their experts for the rows of others.
+  /// Ranks with fewer passes still compute their experts for remote rows.
   void run(const leaf_round& round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums,
            const typename held_values<Device>::pass_function& f) override {
     const std::size_t most = round.plan.most_passes(sums.schedule(), round.number);

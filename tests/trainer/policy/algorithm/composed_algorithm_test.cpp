@@ -14,6 +14,7 @@
 #include "rlcore/objective/algorithm/ppo.hpp"
 #include "rlcore/objective/algorithm/reinforce.hpp"
 #include "rlcore/objective/algorithm/reinforce_plus_plus.hpp"
+#include "rlcore/objective/algorithm/rloo.hpp"
 #include "rlcore/objective/piece/combine/reweighted.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/divergence/kl.hpp"

@@ -11,7 +11,7 @@
 RLCORE_BEGIN
 namespace trainer::keys {
 
-/// algorithm.adv_estimator with this default: trainers differ in it.
+/// algorithm.adv_estimator with a trainer-specific default.
 constexpr key estimator_by_default(std::string_view name) noexcept {
   return {"algorithm.adv_estimator",      text, name, honoured, "advantage estimator; gae trains a critic",
           words(estimator_words::choices)};

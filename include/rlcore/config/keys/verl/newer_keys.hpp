@@ -1,10 +1,10 @@
-// Keys of newer versions of verl: other spellings, what is refused, what changes nothing here.
+// Keys of newer versions of verl: aliases, rejected keys and keys without effect.
 //
-// Keys of verl (August 2025) that this program knows but does not use: names and defaults, so that nobody is told that
-// a correct key is misspelt.
+// Keys of verl (August 2025) that this program knows but does not use: names and defaults, so that correct keys are not
+// reported as misspelt.
 //
-// Keys that verl has got since August 2025, up to 0.9.1. New names of other keys are honoured; the rest has no meaning
-// on this device, or is refused.
+// Keys added to verl after August 2025, up to 0.9.1. New names of existing keys are honoured; the rest has no effect on
+// this device, or is rejected.
 #pragma once
 
 #include "rlcore/config/key.hpp"

@@ -1,4 +1,4 @@
-// The keys of sft_trainer: verl's fsdp_sft_trainer (state of August 2025), some that came later, and our own.
+// The keys of sft_trainer: verl's fsdp_sft_trainer (state of August 2025), some later keys, and this library's own.
 #pragma once
 
 #include "rlcore/config/key.hpp"

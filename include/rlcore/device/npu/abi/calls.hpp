@@ -1,6 +1,6 @@
-// Ascend's functions as tables of typed pointers. The four lists *.inc are the only place where a function is named:
-// the tables, the loader, the emulator's conformance, the tracer and the check against the vendor's headers are
-// generated from them.
+// Function tables of AscendCL, aclnn and HCCL. The four lists *.inc are the only place where a function is named: the
+// tables, the loader, the emulator's conformance, the tracer and the check against the vendor's headers are generated
+// from them.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// The two functions of an operator: `plan` checks the arguments on the host and says how much workspace the run needs;
+/// The two functions of an operator: `plan` checks the arguments on the host and returns the workspace size of the run;
 /// `run` enqueues, once per executor.
 template <class... Arguments>
 struct operator_call {
@@ -21,7 +21,7 @@ struct operator_call {
   explicit operator bool() const noexcept { return plan != nullptr && run != nullptr; }
 };
 
-// The vocabulary of operators.inc.
+// The argument types of operators.inc.
 using input = const aclTensor*;           ///< a tensor that is read
 using output = aclTensor*;                ///< a tensor that is written
 using scalar = const aclScalar*;          ///< a number
@@ -36,7 +36,7 @@ using text = char*;                       ///< characters, as the vendor declare
 struct runtime_calls {
 #include "rlcore/device/npu/abi/runtime.inc"
 };
-/// The makers and destroyers of the objects that operators take: meta.inc.
+/// The functions that create and destroy operator arguments: meta.inc.
 struct meta_calls {
 #include "rlcore/device/npu/abi/meta.inc"
 };
@@ -52,7 +52,7 @@ struct collective_calls {
 #undef RLCORE_NPU_CALL
 #undef RLCORE_NPU_OPERATOR
 
-/// Everything that rlcore calls. A pointer is null if what provides the table lacks the function.
+/// All functions that rlcore calls. A pointer is null if the provider of the table lacks the function.
 struct calls {
   runtime_calls rt;
   meta_calls nn;

@@ -1,4 +1,4 @@
-// What of rlcore needs a function of Ascend's: the second column of the four lists *.inc.
+// Features of rlcore that need a function of Ascend's: the second column of the four lists *.inc.
 #pragma once
 
 #include <string>
@@ -9,20 +9,20 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// A CANN without what every run needs is refused; what else is missing is an error where it is first called.
+/// A CANN that lacks functions of every_run is refused; any other missing function is an error at its first call.
 enum class feature : unsigned char {
   every_run,    ///< memory, streams, layers, rows and log-probs
   generation,   ///< tokens drawn from logits
   training,     ///< backward passes
   loss,         ///< losses whose arrays stay on the device
-  composition,  ///< where a fused operator is missing or does not take a shape
-  fused,        ///< an operator that compositions stand in for
+  composition,  ///< fallback if a fused operator is missing or does not support a shape
+  fused,        ///< a fused operator with a composed fallback
   collectives,  ///< ranks that HCCL connects
-  optional,     ///< asked if it is there
+  optional,     ///< used if present
   later         ///< nothing calls it yet
 };
 
-/// What needs the function, in the words of a message: "every run", "a rank on HCCL".
+/// The name of the feature in messages: "every run", "a rank on HCCL".
 constexpr std::string_view name_of(feature f) {
   switch (f) {
     case feature::every_run:
@@ -46,7 +46,7 @@ constexpr std::string_view name_of(feature f) {
   }
 }
 
-/// What needs an operator; feature::later for a name that is in no list.
+/// The feature of an operator; feature::later for a name that is in no list.
 constexpr feature feature_of(std::string_view name) {
 #define RLCORE_NPU_OPERATOR(row, need, ...) \
   if (name == #row) return feature::need;
@@ -61,8 +61,7 @@ inline std::string lack_text(std::string_view provider, std::string_view names, 
          " needs";
 }
 
-/// The names of the operators and collectives that a feature needs and the table lacks, with commas; empty if there is
-/// none.
+/// The names of the operators and collectives that a feature needs and the table lacks, comma-separated; empty if none.
 inline std::string missing_functions(const calls& table, feature f) {
   std::string names;
   const auto see = [&](std::string_view name, feature need, bool there) {

@@ -1,6 +1,5 @@
-// The types of Ascend's C interfaces (AscendCL, aclnn, HCCL), as far as rlcore calls them: our own declarations of
-// facts that have not changed from CANN 8.1 to 9.1. tests/device/npu/abi_check compares them with the vendor's headers
-// where those exist.
+// C types of AscendCL, aclnn and HCCL that rlcore uses: our own declarations of facts that have not changed from CANN
+// 8.1 to 9.1. tests/device/npu/abi_check compares them with the vendor's headers where those exist.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +8,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
-/// Everything below the npu device policy: Ascend's interfaces, who provides them, and what owns their objects.
+/// Everything below the npu device policy: Ascend's interfaces, their providers, and owners of their objects.
 namespace ascend {
 
 // Names of functions and opaque objects are the vendor's, so that they can be looked up in its documentation.
@@ -21,13 +20,13 @@ struct aclBoolArray;
 struct aclTensorList;
 struct aclScalarList;
 struct aclOpExecutor;
-using aclError = int;              ///< what a function of the runtime returns; 0 is success
-using aclnnStatus = std::int32_t;  ///< what a function of an operator returns; 0 is success
-using HcclResult = int;            ///< what a function of HCCL returns; 0 is success
+using aclError = int;              ///< status of a runtime function; 0 is success
+using aclnnStatus = std::int32_t;  ///< status of an operator function; 0 is success
+using HcclResult = int;            ///< status of an HCCL function; 0 is success
 using aclrtContext = void*;        ///< a device as a thread uses it
 using aclrtStream = void*;         ///< a queue of tasks
-using aclrtEvent = void*;          ///< a mark in streams
-using HcclComm = void*;            ///< a rank's end of a communicator
+using aclrtEvent = void*;          ///< an event in streams
+using HcclComm = void*;            ///< a rank's handle of a communicator
 
 /// aclDataType.
 enum class data_type : int {
@@ -70,7 +69,7 @@ constexpr std::size_t bytes_of(data_type t) {
       return 0;
   }
 }
-/// Is it float32, float16, bfloat16 or float64?
+/// Whether it is float32, float16, bfloat16 or float64.
 constexpr bool floating(data_type t) {
   return t == data_type::float32 || t == data_type::float16 || t == data_type::bfloat16 || t == data_type::float64;
 }
@@ -121,17 +120,17 @@ enum class copy_kind : int {
 };
 /// aclrtMemAttr.
 enum class memory_kind : int { ddr = 0, hbm = 1 };
-/// aclrtStreamStatus: 0 is done, other than in event_status.
+/// aclrtStreamStatus: 0 is done, unlike in event_status.
 enum class stream_status : int { complete = 0, not_ready = 1 };
 /// aclrtEventRecordedStatus: 1 is done.
 enum class event_status : int { not_ready = 0, complete = 1 };
-/// Bits of the flag of aclrtCreateEventExWithFlag: what the event may be used for.
+/// Bits of the flag of aclrtCreateEventExWithFlag: permitted uses of the event.
 inline constexpr std::uint32_t event_sync = 0x1, event_time_line = 0x8;
 /// Bits of the flag of aclrtCreateStreamWithConfig.
 inline constexpr std::uint32_t stream_fast_launch = 1, stream_fast_sync = 2;
 /// aclrtSetStreamFailureMode.
 enum class failure_mode : std::uint64_t { continue_on_failure = 0, stop_on_failure = 1 };
-/// aclrtFloatOverflowMode; infnan is what A2 and A3 do unless told otherwise.
+/// aclrtFloatOverflowMode; infnan is the default of A2 and A3.
 enum class overflow_mode : int { saturation = 0, infnan = 1 };
 /// aclSysParamOpt.
 enum class system_option : int { deterministic = 0, debug_kernel = 1, strong_consistency = 2 };
@@ -150,10 +149,10 @@ enum class package_name : int {
 struct package_version {
   char version[128], major_version[64], minor_version[64], release_version[64], patch_version[64], reserved[128];
 };
-/// cubeMathType of matrix products: what may happen to float inputs.
+/// cubeMathType of matrix products: permitted conversions of float inputs.
 enum class cube_math : std::int8_t { keep = 0, allow_hf32 = 1, use_float16 = 2, use_hf32 = 3 };
 
-/// HcclDataType: numbered otherwise than data_type.
+/// HcclDataType: numbered differently from data_type.
 enum class hccl_type : int {
   int8 = 0,
   int16 = 1,

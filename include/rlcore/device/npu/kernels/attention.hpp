@@ -1,4 +1,4 @@
-// Causal grouped-query attention over rows of activations or pages of a cache.
+// Grouped-query attention on the NPU, over rows of activations or KV cache pages.
 #pragma once
 
 #include <algorithm>
@@ -13,22 +13,22 @@
 RLCORE_BEGIN
 namespace ascend::kernels {
 
-/// Attention by the fused operators where they take the heads, else composed of products and softmax.
+/// Uses the fused operators if they support the heads, else products and softmax.
 class attention {
  public:
-  /// See the concept device. Throws std::invalid_argument for a segment without pages or without layer_pages.
+  /// device::store_keys_values. Throws std::invalid_argument for a segment without pages or without layer_pages.
   void store_keys_values(context& c, const attention_shape& s, std::span<const attention_segment> segments,
                          float* layer, const float* keys, const float* values, extent_t row);
 
-  /// See the concept device; only the fused operators write statistics. Throws std::invalid_argument for 2^31 elements
-  /// or more.
+  /// device::attention_forward; only the fused operators write statistics. Throws std::invalid_argument for 2^31
+  /// elements or more.
   void forward(context& c, const attention_shape& s, std::span<const attention_segment> segments, const float* q,
                extent_t q_row, float* out, extent_t out_row, float* statistics);
-  /// See the concept device. Throws std::invalid_argument for a segment in pages and for 2^31 elements or more.
+  /// device::attention_backward. Throws std::invalid_argument for a segment in pages and for 2^31 elements or more.
   void backward(context& c, const attention_shape& s, std::span<const attention_segment> segments,
                 std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row, const float* out,
                 const float* dout, extent_t out_row, const float* statistics, float* dq);
-  /// Somebody else has written the range: row numbers that were made from it are made anew.
+  /// The range has been overwritten: recomputes row numbers that depend on it.
   void written(const memory_range& where) noexcept {
     stored_.written(where);
     read_.written(where);

@@ -1,4 +1,4 @@
-// Attention of products and a softmax, for a CANN without the fused operators.
+// Attention composed of matrix products and softmax, for a CANN without the fused operators.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 RLCORE_BEGIN
 namespace ascend::kernels {
 
-/// One segment after the other, with the whole matrix of weights in memory and products of float inputs, whatever the
-/// compute type. The statistics of such a forward are not written: the backward makes the weights again.
+/// One segment at a time, with the whole weight matrix in memory and float products for every compute type. The forward
+/// writes no statistics: the backward recomputes the weights.
 class composed_attention {
  public:
   /// out = softmax(scale q k^T) v of the rows of one run.
@@ -130,7 +130,7 @@ RLCORE_INLINE scratch<float> composed_attention::softmax(context& c, const atten
   const auto z = g.square(scores.data());
   multiply(c, g.rows_of_heads(q, q_row), g.transposed(g.keys.data()), z);
   c.mul(z, s.scale, z);
-  if (s.causal && g.t > 1) {  // key j > first_position + i is none of query i's
+  if (s.causal && g.t > 1) {  // masks key j > first_position + i for query i
     const auto room = c.take<float>(2 * g.t * g.n);
     const auto low = c.rows(room.data(), g.t, g.n), masked = c.rows(room.data() + g.t * g.n, g.t, g.n);
     c.fill(low, -1e30f);

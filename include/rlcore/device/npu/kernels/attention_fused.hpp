@@ -1,4 +1,4 @@
-// Attention of packed sequences by Ascend's fused operators.
+// Flash attention over packed sequences by Ascend's fused operators.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ namespace ascend::kernels {
 /// FlashAttentionVarLenScore and its gradient over a whole run in the layout TND. T is the type of q, k, v and the
 /// weights: bf16, or float for compute types of float.
 ///
-/// The operators' statistics have the shape [rows, heads, 8], each number eight times, but inside a sequence they lie
-/// head after head. They are kept in that order, so a backward needs whole segments of the forward.
+/// The operators' statistics have the shape [rows, heads, 8], each number eight times, but within a sequence they are
+/// ordered by head. They are kept in that order, so a backward needs whole segments of the forward.
 class fused_attention {
  public:
-  /// Do the operators exist and support such heads, at most 256 of at most 768 elements?
+  /// Whether the operators exist and support the heads: at most 256 heads of at most 768 elements.
   static bool takes(const context& c, const attention_shape& s) {
     return s.causal && c.op().aclnnFlashAttentionVarLenScore && c.op().aclnnFlashAttentionUnpaddingScoreGrad &&
            s.heads <= 256 && s.head_dim <= 768;

@@ -1,4 +1,4 @@
-// Segments of attention for one call of an operator, with their keys and values.
+// Attention segments of one operator call, with their keys and values.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace ascend::kernels {
 /// The keys that the last row of a segment attends to; the segment has no others.
 inline extent_t keys_of(const attention_segment& s) { return s.first_position + s.rows; }
 
-/// Segments whose rows follow each other; `query_ends` and `key_ends` are where each one's rows and keys end.
+/// Segments with consecutive rows; `query_ends` and `key_ends` are the ends of each segment's rows and keys.
 struct attention_run {
   std::span<const attention_segment> segments;
   std::size_t first = 0;  ///< number of the first segment in the call
@@ -54,8 +54,8 @@ void for_runs(const context& c, std::span<const attention_segment> segments, F&&
   }
 }
 
-/// f(offset in the run's keys, keys, pointer to keys, pointer to values, row) for stretches of keys without a gap;
-/// place(i) = (keys, values) of segment i of the run.
+/// f(offset in the run's keys, keys, pointer to keys, pointer to values, row) for contiguous ranges of keys; place(i) =
+/// (keys, values) of segment i of the run.
 template <class Place, class F>
 void for_stretches(const attention_run& run, Place&& place, F&& f) {
   extent_t done = 0;
@@ -76,13 +76,13 @@ void for_stretches(const attention_run& run, Place&& place, F&& f) {
 /// first reuse the result.
 class page_rows {
  public:
-  /// With `written` these are only the rows that the segments write, not all keys that they read.
+  /// With `written` only the rows that the segments write, not all keys that they read.
   explicit page_rows(bool written) : written_only_(written) {}
 
   extent_t count() const noexcept { return count_; }
   /// [2 count()] indices.
   const std::int32_t* operator()(context& c, const attention_run& run);
-  /// Somebody else has written the range: row numbers that were made from it are made anew.
+  /// The range has been overwritten: recomputes row numbers that depend on it.
   void written(const memory_range& where) noexcept { kept_.written(where); }
 
  private:
@@ -101,7 +101,7 @@ inline tensor_argument layer_rows(const context& c, const attention_segment& g, 
   return c.table(layer, g.layer_pages * 2 * kv_page, w);
 }
 
-/// The keys, then the values of a run without gaps: [2, keys, kv_heads * head_dim].
+/// The keys, then the values of a run, contiguous: [2, keys, kv_heads * head_dim].
 template <class T>
 scratch<T> gather_keys_values(context& c, page_rows& pages, const attention_shape& s, const attention_run& run) {
   const extent_t w = s.kv_heads * s.head_dim, key_elements = run.keys * w;
@@ -163,7 +163,7 @@ RLCORE_INLINE const std::int32_t* page_rows::operator()(context& c, const attent
   rows_.reset();
   rows_ = c.take<std::int32_t>(2 * count_);
   c.select(c.view(base, {end - base}), c.view(numbers.data(), {2 * count_}), c.view(pages.data(), {2 * count_}));
-  // Not Add's alpha: its kernel for integers goes through float, where rows beyond 2^24 are others.
+  // Not Add's alpha: its integer kernel computes in float, which is inexact for rows beyond 2^24.
   c.run(c.op().aclnnMuls, c.view(pages.data(), {2 * count_}), c.q.scalar(static_cast<std::int64_t>(2 * kv_page)),
         c.view(pages.data(), {2 * count_}));
   c.add_integers(c.view(numbers.data() + 2 * count_, {2 * count_}), c.view(pages.data(), {2 * count_}),

@@ -1,4 +1,4 @@
-// What every kernel of the npu device is given: a queue, what products compute in, and short names for operators.
+// Context of the NPU kernels: a queue, the compute type, and short names for operators.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,12 @@ RLCORE_BEGIN
 /// The kernels of the npu device policy, composed of Ascend's operators.
 namespace ascend::kernels {
 
-using tensor_ref = const tensor_argument&;  ///< a tensor for the time of a call
+using tensor_ref = const tensor_argument&;  ///< a tensor for the duration of a call
 
-/// The longest tensor that one operator is given, and the longest temporary that kernels over logits take.
+/// The largest tensor that is passed to one operator, and the largest temporary of kernels over logits.
 inline constexpr extent_t most_elements = (extent_t{1} << 31) - 1, most_temporary = extent_t{1} << 26;
 
-/// f(first row, rows) for pieces of t rows of at most `most` elements, of w each.
+/// Calls f(first row, rows) for pieces of t rows of w elements, with at most `most` elements per piece.
 template <class F>
 void for_pieces(extent_t t, extent_t w, extent_t most, F&& f) {
   const extent_t piece = std::max<extent_t>(1, most / std::max<extent_t>(1, w));
@@ -33,13 +33,13 @@ void for_pieces(extent_t t, extent_t w, extent_t most, F&& f) {
 }
 
 /// One queue, the type of products, and the allocations of the device. Its functions enqueue one operator each, unless
-/// they say more; they throw what queue::run() throws.
+/// noted; they throw what queue::run() throws.
 struct context {
   queue& q;
   rlcore::compute compute = rlcore::compute::bfloat16;
   allocations memory = {};
 
-  /// Operators and transfers so far: what was made from device memory is still good if there were none since.
+  /// Operators and transfers so far: values derived from device memory are still valid if the count has not changed.
   mutable std::uint64_t operations = 0;
 
   const operator_calls& op() const noexcept { return q.table().op; }
@@ -50,15 +50,15 @@ struct context {
     q.run(operation, std::forward<B>(arguments)...);
   }
   bool rounds() const noexcept { return compute == rlcore::compute::bfloat16; }
-  /// Whether a product of these bf16 matrices may have a float result, which is then not rounded: from CANN 8.5 on. Not
-  /// if the version is unknown; nor before 9.1 for shapes that 8.5 leaves to an older kernel, MatMulV2, of which it is
-  /// not known whether it can.
+  /// Whether a product of these bf16 matrices may have a float result, which is then not rounded: from CANN 8.5 on.
+  /// False if the version is unknown, and before 9.1 for shapes that 8.5 passes to an older kernel, MatMulV2, which may
+  /// not support it.
   bool wide_product(tensor_ref a, tensor_ref b) const noexcept {
     const int cann = q.device().session()->known().cann_version;
     const auto usual = [](extent_t inner) { return inner <= 65535 && (inner >= 128 || inner % 16 == 0); };
     return cann >= 90100 || (cann >= 80500 && usual(a.innermost()) && usual(b.innermost()));
   }
-  /// What a product of float inputs may do with them.
+  /// The permitted conversion of float inputs of products.
   cube_math cube() const noexcept { return compute == rlcore::compute::hf32 ? cube_math::allow_hf32 : cube_math::keep; }
   /// Rows of w elements from p to the end of its allocation.
   template <class T>
@@ -76,7 +76,7 @@ struct context {
   tensor_argument rows(const T* p, extent_t t, extent_t w) const {
     return q.tensor(p, {t, w});
   }
-  /// rows(p, t, w) of memory that is given by its beginning alone. Throws std::invalid_argument if it ends before.
+  /// rows(p, t, w) of memory given only by its start address. Throws std::invalid_argument if it ends before.
   template <class T>
   tensor_argument table(const T* p, extent_t t, extent_t w) const {
     if (rows_from(p, w) < t)
@@ -89,7 +89,7 @@ struct context {
   tensor_argument rows(const T* p, extent_t t, extent_t w, extent_t row) const {
     return q.tensor(p, {t, w}, {row, 1});
   }
-  /// Memory for n elements, for the time of a scope.
+  /// Memory for n elements, for the duration of a scope.
   template <class T>
   scratch<T> take(extent_t n) const {
     return q.take<T>(n);
@@ -125,9 +125,9 @@ struct context {
   void where(tensor_ref condition, tensor_ref a, tensor_ref b, tensor_ref out) const {
     run(op().aclnnSWhere, condition, a, b, out);
   }
-  /// Of other strides, another type, or repeated along dimensions of extent 1.
+  /// Copies between different strides or types, or broadcasts dimensions of extent 1.
   void copy(tensor_ref to, tensor_ref from) const { run(op().aclnnInplaceCopy, to, from); }
-  /// To a tensor without gaps of the same shape.
+  /// Casts to a contiguous tensor of the same shape.
   void cast(tensor_ref from, tensor_ref to) const { run(op().aclnnCast, from, to.type(), to); }
   /// out = the sum of x in float along a dimension, which stays with extent 1 if `keep`.
   void sum(tensor_ref x, std::int64_t dimension, bool keep, tensor_ref out) const {
@@ -161,7 +161,7 @@ struct context {
     convert(view(x, {n}), view(to.data(), {n}));
     return to;
   }
-  /// A copy to a tensor without gaps of the same shape, cast if the types differ.
+  /// Copies to a contiguous tensor of the same shape; casts if the types differ.
   void convert(tensor_ref from, tensor_ref to) const {
     if (from.type() == to.type())
       copy(to, from);

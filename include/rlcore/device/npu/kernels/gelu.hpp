@@ -11,7 +11,7 @@ namespace ascend::kernels {
 
 namespace detail {
 
-/// What both passes begin with, n elements each: |x|, exp(-x^2 / 2), and the tail P(X > |x|), the second times half a
+/// Values that both passes need, n elements each: |x|, exp(-x^2 / 2), and the tail P(X > |x|), the second times half a
 /// polynomial in 1 / (1 + 0.4 |x| / sqrt 2) as in device/cpu/gelu.inc.
 struct normal_tail {
   scratch<float> size, bell, tail;

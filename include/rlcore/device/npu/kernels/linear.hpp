@@ -1,4 +1,4 @@
-// Matrix products.
+// Linear layers on the NPU: packed weights, forward and gradients.
 #pragma once
 
 #include <algorithm>
@@ -42,8 +42,8 @@ class product_gradients {
   /// dx[t,i] (+)= dy[t,o] weight[o,i].
   void of_input(context& c, float* dx, const float* dy, const float* weight, extent_t t, extent_t o, extent_t i,
                 bool accumulate);
-  /// Says that the operators since `before` did not touch the slopes of the last of_weight(): a bias's sum_rows, which
-  /// comes between it and of_input().
+  /// Declares that the operators since `before` did not change the slopes of the last of_weight(): a bias's sum_rows,
+  /// which runs between it and of_input().
   void unchanged_since(const context& c, std::uint64_t before) noexcept {
     if (after_ == before) after_ = c.operations;
   }
@@ -53,12 +53,12 @@ class product_gradients {
            bool accumulate);
   static void multiply(context& c, tensor_ref slopes, tensor_ref values, float* dweight, extent_t o, extent_t i,
                        bool accumulate);
-  /// [1]: where the only group of rows ends.
+  /// [1]: the end of the only group of rows.
   tensor_argument end_of_rows(context& c, extent_t t);
 
   std::optional<scratch<std::int64_t>> end_;
   std::int64_t known_end_ = -1;
-  // dy of the last of_weight(), rounded, and the operators until then: of_input() comes next and wants it too.
+  // Rounded dy of the last of_weight(), and the operator count at that time: the following of_input() reuses it.
   std::optional<scratch<bf16>> kept_;
   const float* slopes_ = nullptr;
   std::uint64_t after_ = 0;

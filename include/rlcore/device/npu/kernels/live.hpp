@@ -1,4 +1,4 @@
-// Which slots of a batch count, how many of each row, and sums over rows.
+// Live-slot masks, live counts per row, and sums over rows.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace ascend::kernels {
 /// dead[n] = whether element k of the mask is 0.
 void dead_elements(const context& c, const mask_elements& mask, const tensor_argument& dead);
 
-/// See the concept loss_device.
+/// live[rows, width] = 1 where the mask is not 0, else 0, see loss_device.
 void live_slots(context& c, float* live, const mask_elements& mask, const std::int32_t* lengths,
                 const std::int32_t* slots, extent_t rows, extent_t width);
 
 /// sums[rows] = the sum of x[rows, width] over each row.
 void row_sums(context& c, float* sums, const float* x, extent_t rows, extent_t width);
 
-/// y[n] = x, whole numbers that an int32 holds.
+/// y[n] = x, integers in the range of int32.
 inline void to_indices(context& c, std::int32_t* y, const float* x, extent_t n) {
   if (n != 0) c.cast(c.view(x, {n}), c.view(y, {n}));
 }

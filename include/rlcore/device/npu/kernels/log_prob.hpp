@@ -1,5 +1,5 @@
 // Log-prob of a target and entropy of softmax(logits / temperature), from whole rows or tiles of columns, and their
-// gradient in place of the logits. All in float.
+// gradient, which overwrites the logits. All in float.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 RLCORE_BEGIN
 namespace ascend::kernels {
 
-/// e^x is 0 below this. x is raised to it, so that 0 times x is 0 for an excluded token too.
+/// e^x is 0 below this. x is clamped to it, so that 0 times x is 0 also for an excluded token.
 inline constexpr float least_log_prob = -110;
 
-/// The place of each row's target in one tile, in [0, w), and whether the target lies in the tile.
+/// The column of each row's target in one tile, in [0, w), and whether the target is in the tile.
 class tile_targets {
  public:
   /// Finds n targets in the tile of the columns [first, first + w).
@@ -34,8 +34,8 @@ class tile_targets {
 };
 
 static_assert(sizeof(log_prob_state) == 6 * sizeof(float));
-/// log_prob_state as this device keeps it: six floats a row, of which 0 .. 3 are the largest z = logits / temperature
-/// so far (at least -FLT_MAX), S = sum e^(z - top), sum e^(z - top) (z - top), and z of the target.
+/// The NPU's layout of log_prob_state: six floats per row; 0 .. 3 are the largest z = logits / temperature so far (at
+/// least -FLT_MAX), S = sum e^(z - top), sum e^(z - top) (z - top), and z of the target.
 struct state_columns {
   tensor_argument top, total, weighted, target;
 
@@ -45,18 +45,18 @@ struct state_columns {
         total(column(c, states + 1, n)),
         weighted(column(c, states + 2, n)),
         target(column(c, states + 3, n)) {}
-  /// One number of n states, [n, 1]: that at p and every sixth behind it.
+  /// One number of n states, [n, 1]: the one at p and every sixth after it.
   static tensor_argument column(const context& c, const float* p, extent_t n) { return c.view(p, {n, 1}, {6, 1}); }
 };
 
-/// The columns [first, first + w); `whole` says that there are no others.
+/// Accumulates the columns [first, first + w); `whole`: these are all columns.
 void accumulate(context& c, float* states, const float* logits, extent_t t, extent_t w, extent_t first,
                 const std::int32_t* targets, float temperature, bool whole);
 
 /// logp = z_target - top - ln S, H = ln S - weighted / S, statistics = {top, ln S}.
 void finish(context& c, const float* states, extent_t t, float* logp, float* entropy, float* statistics);
 
-/// See the concept device: logits [t, vocabulary] in whole rows, logp [t], entropy [t] and statistics [t, 2] or null.
+/// device::log_prob_forward: logits [t, vocabulary] in whole rows, logp [t], entropy [t] and statistics [t, 2] or null.
 inline void log_prob_forward(context& c, const float* logits, extent_t t, extent_t vocabulary,
                              const std::int32_t* targets, float temperature, float* logp, float* entropy,
                              float* statistics) {
@@ -125,7 +125,7 @@ RLCORE_INLINE void accumulate(context& c, float* states, const float* logits, ex
     c.sum(e, 1, true, total);
     c.mul(e, z, e);
     c.sum(e, 1, true, weighted);
-    if (first > 0) {  // what the earlier tiles had, relative to the new top
+    if (first > 0) {  // rescales the sums of earlier tiles to the new top
       c.sub(state.top, top, by);
       c.exp(by, factor);
       c.mul(by, state.total, by);
@@ -179,7 +179,7 @@ RLCORE_INLINE void log_prob_backward(context& c, float* logits, extent_t t, exte
     c.mul(z, b, z);
     c.add(z, a, z);
     c.mul(z, p, z);
-    // The target's term, 0 if it lies in another tile.
+    // The target's term, 0 if the target is in another tile.
     const tile_targets where(c, targets + begin, n, first, w);
     c.cast(where.inside(), b);
     c.mul(b, column(dlogp), b);

@@ -1,4 +1,4 @@
-// What is known of a device's memory from its addresses.
+// Address bookkeeping of device memory: allocations, ranges, cached derived values.
 #pragma once
 
 #include <algorithm>
@@ -21,22 +21,22 @@ struct memory_range {
   std::uintptr_t begin = 0, end = 0;
 
   memory_range() = default;
-  /// The `bytes` bytes from p on.
+  /// The `bytes` bytes at p.
   memory_range(const void* p, std::size_t bytes) : begin(reinterpret_cast<std::uintptr_t>(p)), end(begin + bytes) {}
   std::size_t bytes() const noexcept { return end - begin; }
-  /// Have the two a byte in common?
+  /// Whether the two ranges overlap.
   bool overlaps(const memory_range& other) const noexcept { return begin < other.end && other.begin < end; }
 };
 
-/// The allocations of a device. Kernels are told where a table of rows begins, operators want to know where it ends:
-/// at the latest where its allocation does.
+/// The allocations of a device. Kernels get only the start of a table of rows, but operators need its end: at most the
+/// end of its allocation.
 class allocations {
  public:
   /// Notes an allocation of `bytes` bytes at p, unless p is null.
   void add(const void* p, std::size_t bytes) {
     if (p != nullptr) ranges_[reinterpret_cast<std::uintptr_t>(p)] = bytes;
   }
-  /// The range that begins at p, which is none from now on.
+  /// Removes the range that begins at p and returns it.
   memory_range remove(const void* p) noexcept {
     const auto found = ranges_.find(reinterpret_cast<std::uintptr_t>(p));
     if (found == ranges_.end()) return {};
@@ -44,7 +44,7 @@ class allocations {
     ranges_.erase(found);
     return range;
   }
-  /// From p to the end of its allocation. Throws std::invalid_argument if p is in none.
+  /// From p to the end of its allocation. Throws std::invalid_argument if p is in no allocation.
   memory_range from(const void* p) const {
     const auto address = reinterpret_cast<std::uintptr_t>(p);
     auto found = ranges_.upper_bound(address);
@@ -52,25 +52,25 @@ class allocations {
       throw std::invalid_argument("rlcore: npu: a pointer that is not into memory of this device");
     return {p, found->second - (address - found->first)};
   }
-  /// Do a and b point into one allocation? Throws std::invalid_argument if one of them points into none.
+  /// Whether a and b point into the same allocation. Throws std::invalid_argument if one of them is in no allocation.
   bool same(const void* a, const void* b) const { return from(a).end == from(b).end; }
 
  private:
   std::map<std::uintptr_t, std::size_t> ranges_;
 };
 
-/// Something made from device memory, kept for the next layers of the same pass: valid until the host writes one of its
+/// Cached value derived from device memory, for later layers of the same pass: valid until the host writes one of its
 /// sources. (No kernel writes indices, pages or rotary tables.)
 class derived {
  public:
   bool valid() const noexcept { return valid_; }
   void forget() noexcept { valid_ = false; }
-  /// It has just been made from `sources`, and is valid.
+  /// Marks the value as valid, computed from `sources`.
   void made_from(std::initializer_list<memory_range> sources) {
     sources_.assign(sources);
     valid_ = true;
   }
-  /// Somebody has written the range: not valid any more if that touches a source.
+  /// Invalidates the value if the written range overlaps a source.
   void written(const memory_range& where) noexcept {
     for (const memory_range& s : sources_)
       if (s.overlaps(where)) valid_ = false;

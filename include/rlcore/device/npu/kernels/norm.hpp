@@ -1,4 +1,4 @@
-// Root mean square norms.
+// RMSNorm on the NPU, forward and backward.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ tensor_argument norm_rows(const context& c, const norm_arguments& a, const T* p,
   return c.view(p, {n, a.groups, a.width}, {row, a.width, 1});
 }
 
-/// y = weight (x rstd), one rounding of the products; rstd = (mean x^2 + eps)^-1/2. Where there are gaps between the
-/// rows of y, the operator writes elsewhere first.
+/// y = weight (x rstd), one rounding of the products; rstd = (mean x^2 + eps)^-1/2. If the rows of y have gaps, the
+/// operator writes to a temporary first.
 void rms_norm_forward(context& c, const norm_arguments& a, float* y, extent_t y_row, const float* x, float* rstd,
                       extent_t t);
 
@@ -26,8 +26,8 @@ void rms_norm_forward(context& c, const norm_arguments& a, float* y, extent_t y_
 void add_rms_norm_forward(context& c, const norm_arguments& n, float* total, const float* a, const float* b, float* y,
                           float* rstd, extent_t t);
 
-/// Both gradients of a norm come from one operator. The weight's is asked for first: that of x is kept for the next
-/// call.
+/// Both gradients of a norm come from one operator. The weight's gradient is requested first; that of x is kept for the
+/// next call.
 class norm_gradients {
  public:
   /// dweight += dy xn.

@@ -1,4 +1,4 @@
-// The optimizer's kernels.
+// AdamW step and sums of squares on the NPU.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 RLCORE_BEGIN
 namespace ascend::kernels {
 
-/// Float sums of blocks of x [n], made on the device, for the host.
+/// Float sums of blocks of x [n], computed on the device and downloaded.
 std::vector<float> block_sums(context& c, const float* x, extent_t n, extent_t block);
 
 /// Float sums of chunks of 16384 elements, added in double in order.
@@ -23,8 +23,8 @@ inline double sum_of_squares(context& c, const float* x, extent_t n) {
   return total;
 }
 
-/// ApplyAdamWV2, which takes its coefficients in float and makes 1 - beta from them: beta2 = 0.999 makes 1 - beta2
-/// wrong by 5e-5, and v with it, but not the step, as v's correction is wrong by as much.
+/// ApplyAdamWV2, which takes its coefficients in float and computes 1 - beta from them: for beta2 = 0.999, 1 - beta2
+/// and so v are off by 5e-5, but not the step, since v's bias correction is off by the same factor.
 void adamw(context& c, float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s);
 
 }  // namespace ascend::kernels

@@ -1,4 +1,4 @@
-// A traced program by operators over whole arrays: one or two for each step, and one that selects for each result.
+// Executes a traced program with operators over whole arrays: one or two per step, and one select per result.
 #pragma once
 
 #include <algorithm>
@@ -17,16 +17,15 @@
 RLCORE_BEGIN
 namespace ascend::kernels {
 
-/// Whether a step is one operator, perhaps after a constant was put into memory; the others are expanded. Clamp wants
+/// Whether a step is one operator, possibly with a constant from memory; other steps are expanded. Clamp requires
 /// numbers as bounds.
 bool is_operator(const traced_program& p, const traced_step& s);
 
-/// One pass of a program over some rows. What a step computes lies in memory until the last step that reads it has been
-/// enqueued; then the queue gives that memory to the next step. A step whose operands have one value per row computes
-/// one value per row.
+/// One pass of a program over some rows. The result of a step is kept until the last step that reads it has been
+/// enqueued; then the queue reuses its memory. A step whose operands have one value per row computes one value per row.
 class program_pass {
  public:
-  /// `constants`: the numbers of the program's steps on the device, one for each step, and a 0 behind them.
+  /// `constants`: the numbers of the program's steps in device memory, one per step, followed by a 0.
   program_pass(const context& c, const traced_program& p, const program_arrays<float>& arrays, const float* constants,
                extent_t first, extent_t rows)
       : c_(c), p_(p), arrays_(arrays), constants_(constants), first_(first), rows_(rows), values_(p.steps.size()) {}
@@ -35,7 +34,7 @@ class program_pass {
   void run();
 
  private:
-  /// Where a value lies: with strides, which are 0 where it repeats.
+  /// The address and strides of a value; a stride is 0 where the value repeats.
   struct place {
     const float* numbers = nullptr;  ///< of a number
     const bool* truths = nullptr;    ///< of a truth value
@@ -51,7 +50,7 @@ class program_pass {
   }
   tensor_argument number(const place& v) const { return view(v.numbers, v); }
   tensor_argument truth(const place& v) const { return view(v.truths, v); }
-  /// A number in device memory: that of a step, or the 0 behind them.
+  /// A number in device memory: that of step i, or the 0 after them.
   tensor_argument constant(std::size_t i) const { return c_.view(constants_ + i, {1, 1}); }
   tensor_argument zero() const { return constant(p_.steps.size()); }
 
@@ -63,7 +62,7 @@ class program_pass {
     return static_cast<float>(p_.steps[s.operands[k]].number);
   }
 
-  /// Memory for what step s computes, as large as its largest operand.
+  /// Memory for the result of step s, as large as its largest operand.
   template <class T>
   place room(const traced_step& s) const {
     place v;
@@ -86,7 +85,7 @@ class program_pass {
 
   /// The results where slots count, 0 where they do not.
   void write_results() const;
-  /// A result of which neither the value nor the mask has all slots.
+  /// Writes a result whose value and mask both repeat over slots.
   void narrow_result(const place& live, const place& v, const tensor_argument& out) const;
 
   const context& c_;
@@ -97,7 +96,7 @@ class program_pass {
   std::vector<place> values_;
 };
 
-/// See the concept program_executor. The program's numbers are uploaded together; nothing comes back.
+/// program_executor::run_program. Uploads the program's numbers together; downloads nothing.
 void run_program(const context& c, const traced_program& program, const program_arrays<float>& arrays);
 
 }  // namespace ascend::kernels

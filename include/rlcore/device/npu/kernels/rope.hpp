@@ -1,4 +1,4 @@
-// Rotary positions, halves convention.
+// Rotary position embedding (RoPE) on the NPU, halves convention.
 #pragma once
 
 #include <array>
@@ -11,14 +11,14 @@
 RLCORE_BEGIN
 namespace ascend::kernels {
 
-/// Turns pairs (j, j + d/2) by +-angle. The rows of the tables that the positions name are gathered once per pass: the
-/// layers after the first find them.
+/// Turns pairs (j, j + d/2) by +-angle. The table rows of the positions are gathered once per pass and reused by later
+/// layers.
 class rotation {
  public:
   /// Turns `heads` heads of d elements in each of t rows in place; `cosine` and `sine` are tables [positions, d/2].
   void operator()(context& c, float* x, extent_t row, extent_t heads, extent_t d, const std::int32_t* positions,
                   const float* cosine, const float* sine, extent_t t, bool inverse);
-  /// Somebody else has written the range: rows that were gathered from it are gathered anew.
+  /// The range has been overwritten: gathers rows that depend on it again.
   void written(const memory_range& where) noexcept { kept_.written(where); }
 
  private:

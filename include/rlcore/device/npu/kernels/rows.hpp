@@ -1,4 +1,4 @@
-// Rows gathered, scattered, copied and summed; elementwise helpers.
+// Gather, scatter-add, copy and sum of rows on the NPU; elementwise helpers.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Sampling of tokens from logits.
+// Token sampling from logits on the NPU: temperature, top-k, top-p, min-p.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 RLCORE_BEGIN
 namespace ascend::kernels {
 
-/// See device::sample. The inverse CDF is computed in float. A draw within about 1e-6 of the edge between two tokens
-/// may fall on the other side than on the CPU.
+/// See device::sample. The inverse CDF is computed in float. A draw within about 1e-6 of the boundary between two
+/// tokens may give a different token than on the CPU.
 class sampler {
  public:
   /// tokens[t] from logits [t, vocabulary] and t numbers `uniform` in [0, 1), all in device memory.
@@ -38,7 +38,7 @@ class sampler {
   }
 
   /// The first column of p [n, w] at which the sum of the columns so far exceeds u times the sum of all and p > 0; the
-  /// last one with p > 0 if rounding leaves none. Columns are ranked by distinct numbers, the largest is taken.
+  /// last one with p > 0 if rounding leaves none. Ranks columns by distinct numbers and takes the largest.
   void choose(context& c, const float* p, extent_t n, extent_t w, tensor_ref u, tensor_ref chosen) const;
 
   void draw_top(context& c, const sampling_arguments& arguments, tensor_ref rows, extent_t n, extent_t v, tensor_ref u,
@@ -94,7 +94,7 @@ RLCORE_INLINE void sampler::choose(context& c, const float* p, extent_t n, exten
   const auto reached = c.rows(sums.data(), n, w), limit = c.view(goal.data(), {n, 1}), flag = c.rows(mask.data(), n, w);
   c.mul(c.view(sums.data() + w - 1, {n, 1}, {w, 1}), u, limit);
   c.run(c.op().aclnnLtTensor, limit, reached, flag);
-  // 2 vocabulary - j if reached, j if not: every number of the first kind is larger than any of the second
+  // 2 vocabulary - j if reached, j if not: reached columns always rank higher
   c.where(flag, c.view(ranks_->data(), {1, w}), c.view(ranks_->data() + vocabulary_, {1, w}), reached);
   c.run(c.op().aclnnEqScalar, c.rows(p, n, w), c.q.scalar(0.0f), flag);
   c.run(c.op().aclnnInplaceMaskedFillScalar, reached, flag, c.q.scalar(-1.0f));
@@ -120,7 +120,7 @@ RLCORE_INLINE void sampler::draw_top(context& c, const sampling_arguments& argum
     c.run(c.op().aclnnLtTensor, c.rows(p.data(), n, k), limit, flag);
     c.run(c.op().aclnnInplaceMaskedFillScalar, c.rows(p.data(), n, k), flag, c.q.scalar(0.0f));
   }
-  if (arguments.top_p < 1 && k > 1) {  // dropped is what comes after the share has been reached
+  if (arguments.top_p < 1 && k > 1) {  // drops the tokens after the mass top_p has been reached
     const auto sums = c.take<float>(n * k), enough = c.take<float>(n);
     const auto dropped = c.take<bool>(n * (k - 1));
     cumulate(c, p.data(), n, k, sums.data());

@@ -1,4 +1,4 @@
-// Along the slots of rows: the largest, discounted sums to the end, the slots that count moved together.
+// Row-wise operations over slots: maximum, discounted suffix sums, compaction of live slots.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ void row_largest(context& c, float* largest, const float* x, extent_t rows, exte
 /// y[i, t] += factor x[i, t + 1].
 void add_next_slots(context& c, float* y, const float* x, float factor, extent_t rows, extent_t width);
 
-/// Two matrices of `width` columns with zeros behind their rows, so that the slots further on are a view of the same
-/// shape: one is read while the other is written.
+/// Double buffer of matrices with `width` columns, zero-padded at the row ends, so that shifted slots are a view of the
+/// same shape.
 class padded_rows {
  public:
   /// Room for `rows` rows with `padding` zeros each.
@@ -24,9 +24,9 @@ class padded_rows {
       : c_(c), rows_(rows), width_(width), row_(width + padding), memory_(c.take<float>(2 * rows * row_)) {
     if (rows != 0) c.fill(c.view(memory_.data(), {2 * rows * row_}), 0);
   }
-  /// What is read, `by` slots further on.
+  /// The read buffer, shifted by `by` slots.
   tensor_argument now(extent_t by = 0) const { return at(reads_, by); }
-  /// What is written, to be read after turn().
+  /// The write buffer; turn() swaps the two.
   tensor_argument next() const { return at(1 - reads_, 0); }
   void turn() noexcept { reads_ = 1 - reads_; }
 
@@ -44,8 +44,8 @@ class padded_rows {
 /// up along the row. y may be x.
 void suffix_sums(context& c, float* y, const float* x, double decay, const float* open, extent_t rows, extent_t width);
 
-/// order[i, k]: which slot of row i comes k-th if the slots that count (live is 1, else 0) come first, in their order;
-/// place[i, t]: where slot t comes then.
+/// order[i, k]: the k-th slot of row i when live slots (live is 1, else 0) come first, in order; place[i, t]: the
+/// position of slot t in that order.
 void live_first(context& c, std::int64_t* order, std::int64_t* place, const float* live, extent_t rows, extent_t width);
 
 /// y[i, t] = x[i, slots[i, t]].
@@ -113,7 +113,7 @@ RLCORE_INLINE void live_first(context& c, std::int64_t* order, std::int64_t* pla
     const auto keys = c.rows(sorted.data(), n, width), slots = c.rows(slot.data(), n, width);
     const auto front = c.rows(order + at, n, width);
     c.run(c.op().aclnnSort, c.rows(live + at, n, width), true, std::int64_t{1}, true, keys, front);
-    c.cast(front, slots);  // whole numbers below 2^24, by which a permutation is turned around
+    c.cast(front, slots);  // integers below 2^24, to invert the permutation
     c.run(c.op().aclnnSort, slots, true, std::int64_t{1}, false, keys, c.rows(place + at, n, width));
   });
 }

@@ -1,4 +1,4 @@
-// silu(gate) up of rows [gate | up].
+// SwiGLU on the NPU: silu(gate) up of rows [gate | up].
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace ascend::kernels {
 /// y[t,w] = silu(gate) up of gate_up [t, 2w]: by SwiGlu, or by Silu and Mul where CANN lacks it.
 void swiglu_forward(context& c, float* y, const float* gate_up, extent_t t, extent_t w);
 
-/// dgate_up may be gate_up. SwiGluGrad wants rows of whole blocks of 64 bytes.
+/// dgate_up may be gate_up. SwiGluGrad requires rows of whole blocks of 64 bytes.
 void swiglu_backward(context& c, float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w);
 
 }  // namespace ascend::kernels

@@ -1,4 +1,4 @@
-// Ascend's driver on this machine, as far as files tell.
+// Detection of Ascend's driver from files.
 #pragma once
 
 #include <unistd.h>
@@ -19,18 +19,18 @@ struct device_file {
   bool openable = false;  ///< this user may read and write it
 };
 
-/// The driver is no part of the toolkit: it has its own installer, and containers have to be given it and the devices.
+/// The driver is not part of the toolkit: it has its own installer, and containers need it and the devices mounted.
 struct driver_files {
-  std::string folder;   ///< "/usr/local/Ascend/driver"; empty if it is not there
+  std::string folder;   ///< "/usr/local/Ascend/driver"; empty if missing
   std::string version;  ///< "24.1.rc2"; empty if unknown
   std::vector<device_file> devices;
-  std::vector<device_file> managers;  ///< /dev/davinci_manager, /dev/devmm_svm, /dev/hisi_hdc, as far as they are there
+  std::vector<device_file> managers;  ///< /dev/davinci_manager, /dev/devmm_svm, /dev/hisi_hdc, those that exist
 };
 
 /// Looks below `root`, which is only for tests.
 driver_files find_driver(const std::string& root = "");
 
-/// What keeps a driver from working and what to do about it, in one line; empty if nothing is known to.
+/// The problem of a driver and its remedy, in one line; empty if no problem is known.
 std::string driver_problem(const driver_files& d);
 
 }  // namespace ascend

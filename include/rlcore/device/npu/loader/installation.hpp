@@ -1,4 +1,4 @@
-// CANN as it is installed on this machine: its libraries, its functions, and what is wrong with them.
+// CANN installation on this machine: libraries, function table, and problems.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,10 @@ namespace ascend {
 /// The libraries of CANN 8.1 to 9.1 that were found, and the table of their functions.
 class installation {
  public:
-  /// Loads the libraries that `where` leads to, and asks CANN for its versions and chip; see problem() for what is
-  /// wrong.
+  /// Loads the libraries that `where` leads to, and asks CANN for its versions and chip; see problem() for errors.
   explicit installation(const search_path& where)
       : where_(where),
-        // Operators look up functions of the runtime, so these are for everybody; the order matters for the same
+        // Operators look up functions of the runtime, so these are loaded globally; the order matters for the same
         // reason.
         runtime_(open("runtime", {"libacl_rt.so", "libascendcl.so"}, where, RTLD_NOW | RTLD_GLOBAL)),
         meta_(open("operators' arguments", {"libnnopbase.so"}, where, RTLD_LAZY | RTLD_LOCAL)),
@@ -43,7 +42,7 @@ class installation {
   const search_path& searched() const noexcept { return where_; }
   const capabilities& known() const noexcept { return known_; }
   std::vector<const library_group*> groups() const { return {&runtime_, &meta_, &operators_, &collectives_}; }
-  /// Why it cannot be used and what to do about it, in one line; empty if it can.
+  /// Why it cannot be used, and the remedy, in one line; empty if it can be used.
   const std::string& problem() const noexcept { return problem_; }
   /// "CANN 8.3.RC1, Ascend910B3", as far as known.
   std::string name() const;
@@ -58,7 +57,7 @@ class installation {
 
   std::string find_problem() const;
   std::string nowhere() const;
-  /// What a message of the dynamic linker asks for.
+  /// The remedy for a dynamic linker error.
   static std::string explain(const std::string& reason, const std::string& folder);
   static std::string script_near(const std::string& folder);
   static std::string found(const library_group& group) {

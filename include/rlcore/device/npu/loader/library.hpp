@@ -1,4 +1,4 @@
-// One shared library of CANN.
+// Loading of CANN's shared libraries and symbols.
 #pragma once
 
 #include <dlfcn.h>
@@ -14,12 +14,12 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// What came of looking for a library. A handle is never closed: CANN has threads and handlers at exit.
+/// Result of a library search. A handle is never closed: CANN has threads and handlers at exit.
 struct library {
   std::string name;    ///< "libascendcl.so"
-  std::string folder;  ///< where it lies, or would have been loaded from
+  std::string folder;  ///< its folder, or the folder searched
   void* handle = nullptr;
-  std::string problem;  ///< why it is there and cannot be used; empty if it is loaded or is nowhere
+  std::string problem;  ///< why it exists but cannot be used; empty if it is loaded or not found
 
   std::string path() const { return folder.empty() ? name : folder + "/" + name; }
 };
@@ -33,7 +33,7 @@ inline std::string folder_of(void* handle) {
 /// Loads a library from the first place that has it, but never a stub.
 library open_library(const std::string& name, const search_path& where, int flags);
 
-/// Libraries of which any may have a function: which one does depends on the version of CANN.
+/// Libraries to search for a function: the one that has it depends on the version of CANN.
 struct library_group {
   std::string_view purpose;
   std::vector<library> libraries;
@@ -56,10 +56,10 @@ struct library_group {
 struct missing_symbol {
   std::string name;
   feature need = feature::later;
-  bool group_loaded = false;  ///< else all of the group is missing
+  bool group_loaded = false;  ///< false: the whole group is missing
 };
 
-/// Fills a table from the four lists of functions; what is absent stays null and is noted.
+/// Fills a table from the four lists of functions; missing functions stay null and are recorded.
 class symbol_table {
  public:
   /// Looks up every function of the four lists in its group.
@@ -91,7 +91,7 @@ class symbol_table {
     entry = reinterpret_cast<Result (*)(A...)>(from.find(name));
     if (entry == nullptr) here_->push_back({name, need, from.loaded()});
   }
-  /// Half an operator is none.
+  /// An operator with only one of its two functions counts as missing.
   template <class... A>
   void fill(operator_call<A...>& entry, const library_group& from, feature need) {
     void* plan = from.find((std::string(entry.name) + "GetWorkspaceSize").c_str());
@@ -123,7 +123,7 @@ RLCORE_INLINE library open_library(const std::string& name, const search_path& w
   if (where.process) {
     found.handle = dlopen(name.c_str(), flags | RTLD_NOLOAD);
     if (found.handle == nullptr) {
-      // A stub that LD_LIBRARY_PATH finds is what CANN's own libraries would get as well: there is no way around it.
+      // CANN's own libraries would also load a stub found by LD_LIBRARY_PATH, so it is an error.
       for (const std::string& folder : split_folders(environment("LD_LIBRARY_PATH"))) {
         if (access((folder + "/" + name).c_str(), R_OK) != 0) continue;
         if (!is_stub_folder(folder)) break;
@@ -137,7 +137,7 @@ RLCORE_INLINE library open_library(const std::string& name, const search_path& w
       found.folder = folder_of(found.handle);
       return found;
     }
-    // "libascendcl.so: cannot open ..." says that it is nowhere; another name is one that it depends on.
+    // "libascendcl.so: cannot open ..." means not found; another name is a missing dependency.
     if (const char* reason = dlerror(); reason != nullptr && !std::string_view(reason).starts_with(name + ":"))
       found.problem = reason;
   }

@@ -1,4 +1,4 @@
-// Where CANN's libraries are looked for.
+// Search path for CANN's libraries.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,10 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// Where to look for libraries, in this order: what the process has loaded, the dynamic linker's own ways
-/// (LD_LIBRARY_PATH), and folders.
+/// Search order for libraries: already loaded ones, the dynamic linker's path (LD_LIBRARY_PATH), and folders.
 struct search_path {
-  bool process = false;              ///< take what is loaded, and let the dynamic linker look
-  std::vector<std::string> folders;  ///< then these
+  bool process = false;              ///< use loaded libraries and the dynamic linker's path
+  std::vector<std::string> folders;  ///< searched next
 };
 
 /// The value of an environment variable; empty if it is not set.
@@ -25,21 +24,21 @@ inline std::string environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
-/// The folders of a list with colons.
+/// The folders of a colon-separated list.
 std::vector<std::string> split_folders(std::string_view list);
 
-/// Where a toolkit's libraries lie if its environment is set or it is installed where its installer puts it.
+/// Library folders of the toolkit, from its environment variables or its default location.
 std::vector<std::string> toolkit_folders();
 
-/// RLCORE_CANN_LIB_DIR alone if it is set (two versions of CANN in one process do not work), else what the process has
-/// loaded, LD_LIBRARY_PATH and the toolkit's folders.
+/// RLCORE_CANN_LIB_DIR alone if it is set (two versions of CANN in one process do not work), else loaded libraries,
+/// LD_LIBRARY_PATH and the toolkit's folders.
 inline search_path default_search_path() {
   if (const std::string chosen = environment("RLCORE_CANN_LIB_DIR"); !chosen.empty())
     return {false, split_folders(chosen)};
   return {true, toolkit_folders()};
 }
 
-/// Libraries in a folder named so only serve linking: their functions do nothing, or return 100039.
+/// Whether the folder has stub libraries, which serve only for linking: their functions do nothing, or return 100039.
 bool is_stub_folder(std::string_view folder);
 
 }  // namespace ascend

@@ -1,4 +1,4 @@
-// What estimators of outcomes share: groups of answers and their rewards.
+// Shared by outcome-reward estimators: groups of answers and their rewards.
 #pragma once
 
 #include <cmath>
@@ -19,8 +19,8 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
-/// All rows, one group after the other: group g is order[begin[g]] ... order[begin[g + 1] - 1], in the order in which
-/// its rows were given.
+/// All rows, group by group: group g is order[begin[g]] ... order[begin[g + 1] - 1], in the order in which its rows
+/// were given.
 struct grouped_rows {
   scratch_vector<extent_t> order;
   scratch_vector<std::size_t> begin{0};
@@ -157,7 +157,7 @@ scratch_vector<double> each_scored_group(const scratch_vector<double>& reward, c
   return advantage;
 }
 
-/// The whole estimator for those that need nothing but the rewards of one group.
+/// The complete estimator for advantages that need only the rewards of one group.
 template <class Rewards, class Groups, class Advantages, class F>
 void outcome_advantages(const Rewards& rewards, const Groups& groups, Advantages& advantages, F one_group) {
   const scratch_vector<double> reward = read_numbers("reward", rewards);

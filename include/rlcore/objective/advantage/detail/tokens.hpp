@@ -1,6 +1,6 @@
 // Loops over tokens, forward by blocks and backward by rows.
 //
-// Sixty-four tokens of a row at a time, in double, and a bit for each that says whether it is live.
+// Blocks of 64 tokens of a row, in double, with one mask bit per token.
 //
 // All arithmetic of advantages goes over whole blocks whose first token is a multiple of 64 of the row, so its bits
 // depend on the row alone: not on strides, on the element type of the mask, on padding or on neighbouring rows.
@@ -144,7 +144,7 @@ struct block_of {
     else
       for (std::size_t k = 0; k < tokens; ++k) to[k] = static_cast<double>((*this)[k]);
   }
-  /// The live tokens one after the other; returns how many there are.
+  /// Writes the live tokens without gaps and returns their number.
   std::size_t read_live(std::uint64_t bits, double* to) const noexcept {
     std::size_t n = 0;
     for (; bits != 0; bits &= bits - 1)
@@ -166,7 +166,7 @@ struct block_of {
 
 namespace detail {
 
-/// Stands for values that are 0 and for outputs that nobody wants.
+/// Stands for values that are 0 and for unwanted outputs.
 struct no_matrix {};
 template <class M>
 inline constexpr bool is_matrix = !std::is_same_v<M, no_matrix>;
@@ -204,7 +204,7 @@ inline void accumulate(double* x, double c) noexcept {
   }
 }
 
-/// What flows from the tokens behind to those before.
+/// State carried from later to earlier tokens.
 struct carried {
   double value = 0, advantage = 0, critic_advantage = 0;
 };
@@ -314,7 +314,7 @@ void one_row(const backward_settings& s, const Rewards& rewards, const Values& v
   }
 }
 
-/// All rows; every row by itself, so no bit depends on the executor.
+/// All rows, each independently, so no bit depends on the executor.
 template <class Executor, class Rewards, class Values, class Advantages, class Returns>
 void all_rows(const Executor& exec, const backward_settings& s, const Rewards& rewards, const Values& values,
               const token_mask& mask, const Advantages& advantages, const Returns& returns) {

@@ -24,7 +24,7 @@ struct row_sum {
   bool same = true;
 };
 
-/// Where the live tokens are: read from the mask, or from what an earlier pass has kept of it.
+/// Where the live tokens are: read from the mask, or from an earlier pass's copy.
 class live_blocks {
  public:
   live_blocks(const token_mask& mask, const extents<2>& shape) noexcept

@@ -12,8 +12,8 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace correction {
 
-/// f(pack of a, pack of b, which lanes are there, first token) for all packs of two equally long rows. What the last,
-/// incomplete pack is filled up with is 0.
+/// f(pack of a, pack of b, which lanes exist, first token) for all packs of two equally long rows. The last, incomplete
+/// pack is padded with 0.
 template <class F>
 RLCORE_FN void for_each_pack(std::span<const double> a, std::span<const double> b, F&& f) {
   using lanes = pack<double>;

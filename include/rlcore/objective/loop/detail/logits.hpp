@@ -16,7 +16,7 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace logits_loop {
 
-/// What the pieces of an objective want to find.
+/// Requirements of an objective's pieces on the inputs.
 struct logits_shape {
   logits_field reads = logits_field::none;
   extent_t labels = std::numeric_limits<extent_t>::max();  // labels are below this and the vocabulary's size

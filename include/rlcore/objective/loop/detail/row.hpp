@@ -1,9 +1,9 @@
 // The inner loop: one row of tokens through all pieces, one pack of lanes at a time.
 //
-// Everything goes through one compiled function whatever the layout of the inputs: rows whose fields are contiguous
-// hand it their own memory, all others (and the last, incomplete pack of every row) are staged through a small buffer.
-// So the bits of a token depend neither on strides and masks nor on where the row begins, even if the compiler
-// contracts multiplications and additions differently from one place to the next.
+// Every input layout goes through one compiled function: rows whose fields are contiguous hand it their own memory, all
+// others (and the last, incomplete pack of every row) are staged through a small buffer. So the bits of a token depend
+// neither on strides and masks nor on where the row begins, even if the compiler contracts multiplications and
+// additions differently from one place to the next.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
-/// The one gather among many, or no_gather; `agree` is false if there are two.
+/// The single gather of several pieces, or no_gather; `agree` is false if two differ.
 template <class... Gathers>
 struct one_gather {
   using type = no_gather;
@@ -37,7 +37,7 @@ struct one_gather<First, Rest...> {
   static constexpr bool agree = other::agree && (!has || !has_other || std::is_same_v<First, typename other::type>);
 };
 
-/// What the loop needs to know about an objective, computed at compile time.
+/// Compile-time traits of an objective for the loop.
 template <class Objective>
 struct structure {
   static constexpr std::size_t pieces = piece_count<Objective>;
@@ -74,7 +74,7 @@ struct structure {
     return (field::none | ... | piece<Index>::reads);
   }
   (std::make_index_sequence<pieces>{});
-  /// Fields that a piece wants with one value per row: its member `row_fields`.
+  /// Fields that a piece needs with one value per row: its member `row_fields`.
   static constexpr field row_fields = []<std::size_t... Index>(std::index_sequence<Index...>) {
     return (field::none | ... | per_row_fields_of<piece<Index>>());
   }
@@ -97,7 +97,7 @@ inline constexpr std::size_t gathered_index = 11;
 static_assert(field_at(gathered_index) == field::gathered);
 
 /// Where a run of packs lies. Steps are elements from pack to pack: the width of a pack for a value per token, 0 for a
-/// value per row (the pointer then leads to a pack of copies) and for slopes that nobody wants.
+/// value per row (the pointer then leads to a pack of copies) and for unwanted slopes.
 template <class T>
 struct lane_pointers {
   const T* input[field_count];
@@ -130,7 +130,7 @@ struct row_sums {
   }
 };
 
-/// Without `Slopes` only the sums are wanted, and what leads to slopes alone is not computed.
+/// Without `Slopes` only the sums are computed.
 template <class Objective, class T, bool Slopes = true>
 struct row_loop {
   using shape = structure<Objective>;
@@ -138,14 +138,14 @@ struct row_loop {
   using sums = row_sums<T, shape::slots>;
   static constexpr std::size_t width = lanes::lanes;
 
-  /// Evaluates `packs` packs, of which the first is the row's pack number `first`.
+  /// Evaluates `packs` packs, from the row's pack number `first` on.
   static void run(const Objective& objective_, const lane_pointers<T>& at_, std::size_t first, std::size_t packs,
                   sums& sums_) noexcept {
     const Objective objective = objective_;
     lane_pointers<T> at = at_;
     auto partial = sums_.partial;
     auto counted = sums_.live;
-    // What was gathered is the same all along the row: read once, so that what a piece makes of it is computed once.
+    // The gathered value is constant along the row: read once, so that what a piece computes from it is computed once.
     lanes gathered;
     if constexpr (contains(shape::reads, field::gathered)) gathered = load(at.input[gathered_index]);
     for (std::size_t done = 0; done < packs;) {

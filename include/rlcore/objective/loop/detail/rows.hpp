@@ -33,16 +33,15 @@ struct prepared_batch {
   extent_t slots(extent_t i) const noexcept { return shape.packed ? length(i) : shape.width; }
 };
 
-/// Brings one row after the other into the shape that a row_loop wants and carries its slopes back. It knows an
-/// objective only by the fields it reads and writes and by the address of its loop, so that it is compiled once per
-/// element type and not once per objective.
+/// Stages each row for a row_loop and writes its slopes back. It knows an objective only by the fields it reads and
+/// writes and by the address of its loop, so it is compiled once per element type, not once per objective.
 template <class T>
 class row_driver {
  public:
   using kernel = void (*)(const void* objective, const lane_pointers<T>&, std::size_t first, std::size_t packs,
                           void* sums);
 
-  /// A `silent` driver writes no gradient, whatever the batch wants.
+  /// A `silent` driver writes no gradient, whatever the batch requests.
   row_driver(const prepared_batch<T>& batch, field reads, field writes, kernel run, const void* objective, void* sums,
              bool silent = false) noexcept
       : batch_(batch), run_(run), objective_(objective), sums_(sums), writes_(batch.wants_gradients && !silent) {
@@ -61,7 +60,7 @@ class row_driver {
         direct_ &= batch.output[f].token_stride == 1;
         outputs_.add(f);
       } else if (write) {
-        at_.output[f] = output_[f];  // with step 0: nobody looks
+        at_.output[f] = output_[f];  // with step 0: never read
       } else if (batch.output[f].data && !batch.adds && !silent) {
         zeros_.add(f);
       }
@@ -71,7 +70,7 @@ class row_driver {
     direct_ &= (direct_mask_ || !batch.mask.present()) && !batch.adds;
   }
 
-  /// What field::gathered is for the next row.
+  /// Sets field::gathered for the next row.
   void show_gathered(T x) noexcept { detail::fill(input_[gathered_index], input_[gathered_index] + width, x); }
 
   /// Live tokens of row i.
@@ -95,7 +94,7 @@ class row_driver {
     if (writes_) zero_gradients(i, batch_.length(i));
   }
 
-  /// Writes (or adds) `slope` to every live slot of the row in the only gradient there is; the others become 0.
+  /// Writes (or adds) `slope` to every live slot of the row in the only gradient; all other slots become 0.
   void fill(extent_t i, T slope) noexcept {
     zero_gradients(i, batch_.length(i));
     if (!writes_) return;
@@ -120,8 +119,8 @@ class row_driver {
     }
   }
 
-  /// Zeros the gradients of row i from slot `from` on; those that no piece produces are zero everywhere. What is added
-  /// to keeps what it has.
+  /// Zeros the gradients of row i from slot `from` on; those that no piece produces are zero everywhere. With `add`,
+  /// they keep their values.
   void zero_gradients(extent_t i, extent_t from) noexcept {
     if (batch_.adds) return;
     const auto zero = [&](std::size_t f, extent_t first) {
@@ -301,7 +300,7 @@ class row_evaluator {
 
  public:
   using report_type = report<shape::pieces, shape::monitors>;
-  /// The fields that have to be there.
+  /// The required fields.
   static constexpr field reads = shape::reads | row_gatherer<gather, T>::reads;
 
   row_evaluator(const Objective& objective, const prepared_batch<T>& batch) noexcept
@@ -310,7 +309,7 @@ class row_evaluator {
 
   template <class Aggregation>
   void operator()(extent_t i, const Aggregation& aggregation, const global_counts& step, report_type& out) noexcept {
-    // Count first what the weight depends on; otherwise the pass itself counts.
+    // Count first if the weight depends on the counts; otherwise the pass itself counts.
     std::int64_t live = -1;
     if constexpr (!std::is_same_v<gather, no_gather>) {
       const auto gathered = gather_(i);

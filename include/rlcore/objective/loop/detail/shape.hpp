@@ -33,7 +33,7 @@ input_fields<T> inputs_of(const token_batch<T>& b) noexcept {
 struct row_shape {
   extent_t rows = 0, width = 0;
   bool packed = false;
-  std::string_view model;  // the field whose shape the others must have; none if packed
+  std::string_view model;  // the field whose shape all fields must have; none if packed
 
   /// "logp is [4, 7]", for messages.
   std::string text() const {

@@ -1,4 +1,4 @@
-// Pieces against another policy, with importance weights, or of some tokens alone.
+// Piece wrappers: against_old and rollout_is (another policy's log-probs), token filters.
 #pragma once
 
 #include <cstddef>
@@ -46,10 +46,9 @@ requires(contains(Score::reads, field::old_logp)) struct gather_rollout_is<Gathe
 };
 }  // namespace detail
 
-/// rollout_is{piece}: the piece with rollout_logp for old_logp, so that one ratio corrects both for the steps
-/// since the rollout and for the sampler's own arithmetic (verl's bypass mode; OpenRLHF's GSPO with correction). There
-/// is no old_logp in such a batch, and no weight: weighted{rollout_is{...}} would correct twice and does not
-/// compile.
+/// rollout_is{piece}: the piece with rollout_logp for old_logp, so that one ratio corrects both for the steps since the
+/// rollout and for the sampler's own arithmetic (verl's bypass mode; OpenRLHF's GSPO with correction). Such a batch has
+/// no old_logp and no weight: weighted{rollout_is{...}} would correct twice and does not compile.
 template <class Piece>
 struct rollout_is : passes_on<Piece> {
   static_assert(contains(reads_in_all<Piece>(), field::old_logp),
@@ -82,7 +81,7 @@ struct rollout_is : passes_on<Piece> {
 };
 
 /// token_filter{piece}: value and slope where field::selected is not 0, and exactly 0 elsewhere, whatever the piece
-/// says there. The tokens left out still count in every denominator. Monitors are not masked.
+/// returns. The tokens left out still count in every denominator. Monitors are not masked.
 ///
 /// The high-entropy mask (Wang et al. 2025; TRL top_entropy_quantile) and the off-policy sequence mask (DeepSeek-V3.2;
 /// TRL off_policy_mask_threshold) are this around a surrogate, with the selection of the same name. Where several

@@ -44,7 +44,7 @@ constexpr bool stops_gradient_of() noexcept {
     return false;
 }
 
-/// What P reads, by itself or through what it gathers.
+/// The fields that P reads, by itself or through its gather.
 template <class P>
 constexpr field reads_in_all() noexcept {
   if constexpr (std::is_same_v<gathers_of<P>, no_gather>)
@@ -62,7 +62,7 @@ constexpr bool reads_probabilities_of() noexcept {
     return false;
 }
 
-/// Base of combinations of one piece; they overwrite what they change, usually `reads`.
+/// Base of combinations of one piece; they override the members they change, usually `reads`.
 template <class Piece>
 struct passes_on {
   static_assert(!composite_piece<Piece>,
@@ -197,9 +197,8 @@ struct straight_through {
   }
 };
 
-/// also_measures{piece, measure}: value, slope and monitors of the piece, and the measure as its last monitor. The loop
-/// that computes the loss sums it, so a number that is only logged costs no pass of its own. Of monitors with one name
-/// the last is meant.
+/// also_measures{piece, measure}: value, slope and monitors of the piece, and the measure as its last monitor. The loss
+/// loop sums it, so a number that is only logged costs no extra pass. If monitors share a name, the last one counts.
 template <class Piece, token_measure Measure>
 struct also_measures : passes_on<Piece> {
   static constexpr field reads = Piece::reads | Measure::reads;
@@ -231,7 +230,7 @@ template <class Objective, token_measure Measure>
 constexpr auto measure_at_first(const Objective& objective, Measure measure) {
   return also_measures<Objective, Measure>{objective, measure};
 }
-/// As above, at the first piece of what is scaled.
+/// As above, at the first piece of the scaled node.
 template <class Node, token_measure Measure>
 constexpr auto measure_at_first(const scaled<Node>& of, Measure measure) {
   return scaled{of.scale, measure_at_first(of.node, measure)};

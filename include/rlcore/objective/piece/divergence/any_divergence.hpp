@@ -28,7 +28,7 @@ constexpr auto visit_divergence(kl_kind kind, F&& f) {
 }
 
 /// The divergence that `kind` names; where `straight` it keeps its value but has the slope of k2 (verl's names ending
-/// in "+"). One piece with a switch, not one type per kind: every further objective costs a trainer's build its loop.
+/// in "+"). One piece with a switch, not one type per kind: every further objective adds a loop to a trainer's build.
 struct any_divergence {
   static constexpr field reads = field::logp | field::ref_logp;
   static constexpr std::string_view name = "kl";

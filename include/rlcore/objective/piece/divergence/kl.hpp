@@ -1,4 +1,4 @@
-// Estimators of KL(policy || reference): k1, k2, k3, |k1|, and what verl makes of them.
+// KL estimators k1, k2, k3 and |k1| of KL(policy || reference), and verl's variants (low_var_kl).
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,8 @@ struct k2 {
 };
 
 /// e^-d - 1 + d with d = logp - ref_logp (Schulman 2020; GRPO; TRL's beta term). Never negative. slope: 1 - e^-d, whose
-/// on-policy expectation is the gradient of KL(reference || policy), the other direction. Computed without the
-/// cancellation near d = 0 that its definition has.
+/// on-policy expectation is the gradient of KL(reference || policy), the opposite direction. Computed without
+/// cancellation near d = 0.
 struct k3 {
   static constexpr field reads = field::logp | field::ref_logp;
   static constexpr std::string_view name = "kl";
@@ -85,9 +85,9 @@ struct abs_kl {
   }
 };
 
-/// A clamp limits a value; whether it also silences the gradient is a choice of its own.
+/// Whether a clamp on a value also zeroes its gradient.
 enum class gradient_at_clamp : std::uint8_t {
-  cut,   ///< 0 where the value lies beyond a limit; the limits themselves belong to the inside
+  cut,   ///< 0 where the value lies beyond a limit; the limits are included
   pass,  ///< that of the value without the limit: a token far away is still pulled back
 };
 
@@ -121,11 +121,11 @@ struct limited_k3 {
 
 /// verl's: no slope beyond either limit.
 using clamped_k3 = limited_k3<gradient_at_clamp::cut>;
-using low_var_kl = clamped_k3;  ///< verl's word
+using low_var_kl = clamped_k3;  ///< verl's name
 
-/// clamp(value, low, high) of another piece: OpenRLHF limits k1, k2 and k3 so. slope: the piece's own, and with
-/// gradient_at_clamp::cut 0 where its value lies outside of [low, high]; a slope that has overflown there is cut too,
-/// not multiplied by zero. value_clamped{k3{}} is OpenRLHF's k3.
+/// clamp(value, low, high) of another piece: OpenRLHF limits k1, k2 and k3 this way. slope: the piece's own, and with
+/// gradient_at_clamp::cut 0 where its value lies outside of [low, high]; an overflowed slope is cut too, not multiplied
+/// by zero. value_clamped{k3{}} is OpenRLHF's k3.
 template <class Piece, gradient_at_clamp Gradient = gradient_at_clamp::cut>
 struct value_clamped : passes_on<Piece> {
   static constexpr bool stops_gradient = stops_gradient_of<Piece>() || Gradient == gradient_at_clamp::pass;

@@ -1,4 +1,4 @@
-// Divergences of tokens that an older policy wrote: corrected by importance ratios.
+// KL estimators corrected by importance ratios, for tokens sampled from an older policy.
 #pragma once
 
 #include <cstddef>

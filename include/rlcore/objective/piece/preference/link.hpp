@@ -1,12 +1,10 @@
-// What a preference loss is made of: a link maps scores of rows or pairs to a loss.
+// Links of preference losses: a link maps the scores of rows, pairs or the batch to a loss and its slope by each score.
 //
-// Terms that couple whole sequences: from one score per sequence to a loss and its slope by each score.
-//
-// A row link is a token piece that is shown one sequence: logp holds its score; advantage, weight, value, old_value,
+// A row link is a token piece that sees one sequence: logp holds its score; advantage, weight, value, old_value,
 // target, selected and entropy hold what the batch has for the row, if the link reads them; other fields are 0 where it
-// reads them and NaN where it does not.
-// So every surrogate works at the level of sequences as it is. A pair link is shown two sequences, a batch link all.
-// A link with a member type `gathers` finds that second statistic of each row in field::gathered.
+// reads them and NaN where it does not. So every surrogate works at the level of sequences as it is. A pair link sees
+// two sequences, a batch link all. A link with a member type `gathers` reads that second statistic of each row as
+// field::gathered.
 #pragma once
 
 #include <array>
@@ -31,8 +29,8 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-/// The scale of a link (beta, a temperature), written as the number that it is: a finite one above 0, anything else
-/// throws std::invalid_argument. With beta <= 0 a preference loss has no gradient or prefers the rejected answer.
+/// The scale of a link (beta, a temperature), finite and above 0, anything else throws std::invalid_argument. With beta
+/// <= 0 a preference loss has no gradient or prefers the rejected answer.
 struct positive {
   double value;
   /// Throws std::invalid_argument unless x is finite and above 0.
@@ -63,8 +61,7 @@ concept pair_link = requires(const L l, const token<double>& t) {
 };
 
 /// All rows of the step at once: returns the term and writes its slope by each row's score. For losses that sort or
-/// compare across the batch (AOT, ranking); it has to come as one batch. Rows without live tokens are shown with score
-/// 0.
+/// compare across the batch (AOT, ranking); it must come as one batch. Rows without live tokens have score 0.
 template <class L>
 concept batch_link = requires(const L l, std::span<const token<double>> rows, std::span<double> slope) {
   { L::name } -> std::convertible_to<std::string_view>;
@@ -77,7 +74,7 @@ template <class Gather, class Link>
 struct sequence_objective {
   Gather gather;
   [[no_unique_address]] Link link;
-  /// The gather `g` and the link `l` on what it gathers.
+  /// The gather `g` and the link `l` on its result.
   constexpr sequence_objective(Gather g, Link l) : gather(g), link(l) {}
 };
 
@@ -89,8 +86,8 @@ RLCORE_FN V label_sign(const V& label) noexcept {
                       Math::select(label == V(0), V(-1), V(std::numeric_limits<double>::quiet_NaN())));
 }
 
-/// log(1 - e^x), without the cancellation of writing it so at either end: by expm1 above -log 2, by log1p below.
-/// 0 gives -infinity, x > 0 gives NaN.
+/// log(1 - e^x), without cancellation at either end: by expm1 above -log 2, by log1p below. 0 gives -infinity, x > 0
+/// gives NaN.
 template <class Math, class V>
 RLCORE_FN V log1m_exp(const V& x) noexcept {
   return Math::select(x > V(-0.6931471805599453), Math::log(-Math::expm1(x)), Math::log1p(-Math::exp(x)));
@@ -111,7 +108,7 @@ constexpr field row_fields_of() noexcept {
 
 namespace detail {
 
-/// What several links of one objective gather besides the score; `agree` is false if there are two such things.
+/// The statistic that several links of one objective gather besides the score; `agree` is false if two differ.
 template <class... Links>
 struct shared_gather {
   using type = no_gather;
@@ -171,7 +168,7 @@ void order_pairs(const Scores& scores_, Rows&& rows_) {
 }
 
 /// per_token{link}: the link on either score divided by its number of live tokens (at least 1). On sum_of a score it is
-/// the link on mean_of that score; it is needed where another link of the same objective wants the sum, e.g.
+/// the link on mean_of that score; it is needed where another link of the same objective needs the sum, e.g.
 /// mixed{bradley_terry{}, per_token{ipo_link{}}}, or where the sum is transformed before it is averaged, as TRL does:
 /// transformed{forward_kl_reward{}, per_token{ipo_link{}}}.
 template <class Link>
@@ -200,10 +197,10 @@ struct per_token {
   }
 };
 
-/// mixed{scaled{0.8, bradley_terry{}}, bco_pair_link{}}: the weighted sum of links that judge the same scores (MPO,
-/// Wang et al. 2024; TRL's list of loss types with loss_weights, whose default weights are 1). Monitors: those of the
-/// first link, then every link's own value under its name, not multiplied. Links on other gathers, and losses on
-/// tokens, are further calls of evaluate with token_gradients::add.
+/// mixed{scaled{0.8, bradley_terry{}}, bco_pair_link{}}: the weighted sum of links on the same scores (MPO, Wang et al.
+/// 2024; TRL's list of loss types with loss_weights, whose default weights are 1). Monitors: those of the first link,
+/// then every link's own value under its name, not multiplied. Links on other gathers, and losses on tokens, are
+/// further calls of evaluate with token_gradients::add.
 template <class... Nodes>
 struct mixed {
   static constexpr std::size_t links = piece_count<sum<Nodes...>>;

@@ -1,4 +1,4 @@
-// Links of pairs: DPO, IPO, hinge, robust, EXO, NCA, SPPO, APO, AOT, DiscoPOP, BCO.
+// Pairwise preference losses (links of pairs): DPO, IPO, hinge, robust, EXO, NCA, SPPO, APO, AOT, DiscoPOP, BCO.
 #pragma once
 
 #include <array>
@@ -58,7 +58,7 @@ struct ipo_link {
   }
 };
 
-/// max(0, 1 - z), z = beta (chosen - rejected): SLiC (Zhao et al. 2023), RSO (Liu et al. 2024); TRL "hinge".
+/// Hinge loss max(0, 1 - z), z = beta (chosen - rejected): SLiC (Zhao et al. 2023), RSO (Liu et al. 2024); TRL "hinge".
 /// slope by chosen: -beta below the margin, 0 at it and beyond (as PyTorch's relu).
 struct hinge_link {
   static constexpr std::string_view name = "hinge";
@@ -68,13 +68,13 @@ struct hinge_link {
   template <class Math, class V>
   RLCORE_FN pair_term<V, 3> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept {
     const V z = V(beta) * (chosen.logp - rejected.logp);
-    const V value = Math::select(z >= V(1), V(0), V(1) - z);  // so asked that NaN gets through
+    const V value = Math::select(z >= V(1), V(0), V(1) - z);  // written so that NaN gets through
     const V slope = Math::select(z >= V(1), V(0), Math::select(z < V(1), V(-beta), z));
     return judged_pair<Math>(value, slope, -slope, beta, chosen, rejected);
   }
 };
 
-/// The probability that a label is the wrong way round: in [0, 1/2), anything else throws std::invalid_argument.
+/// The probability that a label is flipped: in [0, 1/2), anything else throws std::invalid_argument.
 struct flip_probability {
   double value;
   /// Throws std::invalid_argument unless 0 <= p < 1/2.
@@ -102,8 +102,8 @@ struct robust_link {
   }
 };
 
-/// How much the annotators doubt a label: in (0, 1), anything else throws std::invalid_argument. There is no loss for
-/// 0: the KL to a certain preference is infinite.
+/// Uncertainty of a label: in (0, 1), anything else throws std::invalid_argument. At 0 no loss exists: the KL to a
+/// certain preference is infinite.
 struct label_doubt {
   double value;
   /// Throws std::invalid_argument unless 0 < p < 1.

@@ -1,4 +1,4 @@
-// Links on scores without a reference model: ORPO, AlphaPO.
+// Reference-free preference losses: ORPO, AlphaPO.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 /// -beta log sigmoid(o), o = log odds(chosen) - log odds(rejected), log odds(a) = a - log(1 - e^a): the ratio term of
 /// ORPO (Hong et al. 2024). Use on mean_of<log_prob> over the response; the likelihood term over the chosen rows is a
-/// second call with negative_log_likelihood, over whichever span its own mask shows (TRL includes the prompt there).
+/// second call with negative_log_likelihood, over the span of its own mask (TRL includes the prompt).
 ///
 /// log(1 - e^a) keeps its digits at both ends. slope by chosen: -beta sigmoid(-o) / (1 - e^chosen), finite also for a
 /// chosen answer that is certain (a = 0), where the product of its factors is 0 * infinity; by rejected:

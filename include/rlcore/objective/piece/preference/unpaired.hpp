@@ -1,4 +1,4 @@
-// Links of single rows: KTO, BCO, APO-zero, AOT.
+// Unpaired preference losses (links of single rows): KTO, BCO, APO-zero, AOT.
 #pragma once
 
 #include <array>
@@ -20,12 +20,12 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-/// The constant that KTO compares with: an estimate of KL(policy || reference), never negative. There is none by
-/// default; take it from mismatched_kl, or say what it is, e.g. kto_baseline(0). Throws std::invalid_argument for a
-/// negative number or NaN. A number has no gradient: the baseline is detached by its type.
+/// KTO's baseline: an estimate of KL(policy || reference), never negative. It has no default; take it from
+/// mismatched_kl, or pass a number, e.g. kto_baseline(0). Throws std::invalid_argument for a negative number or NaN. A
+/// number has no gradient: the baseline is detached by its type.
 class kto_baseline {
  public:
-  /// Not to be used: says what is missing where a baseline was left out.
+  /// Not to be used: its static_assert message explains a missing baseline.
   template <class Missing = void>
   constexpr kto_baseline() : kl_(0) {
     static_assert(
@@ -53,7 +53,7 @@ constexpr std::size_t mismatched_row(std::size_t i, std::size_t rows) {
 }
 
 /// max(0, mean over rows of (sum of logp - sum of ref_logp)) over mismatched completions (Ethayarajh et al. 2024). Add
-/// all rows of the step, micro-batches and ranks by +=; the mean is over rows, whatever they were cut into, and exact.
+/// all rows of the step, micro-batches and ranks by +=; the mean is over rows, however they were split, and exact.
 class mismatched_kl {
  public:
   /// One mismatched completion: its summed log-probs under the policy and under the reference.
@@ -98,8 +98,8 @@ kto_baseline kto_kl_baseline(const Logp& logp, const RefLogp& ref_logp) {
 /// weight sigmoid(-z), z = s beta (u - kl), s = 1 for a desirable row (field::target 1) and -1 for an undesirable one
 /// (0): KTO (Ethayarajh et al. 2024; TRL "kto"). A link of single rows for sum_of<log_ratio_to_reference>. The weights
 /// of the two classes are to balance them: desirable_weight * desirable rows over undesirable_weight * undesirable rows
-/// between 1 and 4/3. slope: -weight s beta sigmoid(z) sigmoid(-z).
-/// Monitors, means over all rows: share of desirable rows, beta u of the desirable ones, beta u of the others.
+/// between 1 and 4/3. slope: -weight s beta sigmoid(z) sigmoid(-z). Monitors, means over all rows: share of desirable
+/// rows, beta u of the desirable ones, beta u of the undesirable ones.
 struct kto_link {
   static constexpr field reads = field::logp | field::target;
   static constexpr std::string_view name = "kto";
@@ -128,8 +128,8 @@ struct kto_link {
 
 /// The mean over all rows of sigmoid(-beta (c - k_r)) for chosen (even) and sigmoid(beta (r - k_c)) for rejected (odd)
 /// rows, where k_c = max(0, mean c), k_r = max(0, mean r): the even-sampling KTO that OpenRLHF had until March 2026.
-/// Unlike kto_link, its baselines are those of the other side's own answers and are not constants, so every row gets a
-/// share of the slopes of the other side. A link of all rows of a step. For reproducing old runs; kto_link is the
+/// Unlike kto_link, its baselines come from the answers of the opposite side and are not constants, so every row gets a
+/// share of the slopes of the opposite side. A link of all rows of a step. For reproducing old runs; kto_link is the
 /// paper's. Throws std::invalid_argument for an odd number of rows.
 struct coupled_kto_link {
   static constexpr field reads = field::none;
@@ -148,7 +148,7 @@ struct coupled_kto_link {
       const double missed = exact_math::sigmoid(-z);
       total += missed / count;
       slope[i] = -sign * beta * missed * exact_math::sigmoid(z) / count;
-      pull[1 - i % 2] -= slope[i];  // by the baseline, which is the other side's mean
+      pull[1 - i % 2] -= slope[i];  // by the baseline, which is the opposite side's mean
     }
     for (std::size_t i = 0; i < rows.size(); ++i)
       if (!(mean[i % 2] < 0)) slope[i] += pull[i % 2] / (count / 2);
@@ -183,7 +183,7 @@ struct bco_link {
 };
 
 /// What an undesirable row weighs if a classifier gives its prompt the probability p of being a desirable row's: the
-/// odds p / (1 - p + 1e-8), kept within [lowest, highest]. Desirable rows weigh 1. The defaults are TRL's.
+/// odds p / (1 - p + 1e-8), clamped to [lowest, highest]. Desirable rows weigh 1. The defaults are TRL's.
 inline double udm_weight(double p, double lowest = 0.5, double highest = 10.0) noexcept {
   return detail::between(p / (1 - p + 1e-8), lowest, highest);
 }

@@ -1,8 +1,8 @@
 // Weights and transforms of pairs and tokens in preference losses: WPO, LD-DPO; and the implicit reward.
 //
-// What a log-ratio is worth under another divergence than the reverse KL: f'(pi / pi_ref), per unit of beta.
+// Rewards of f-DPO, for divergences other than the reverse KL: f'(pi / pi_ref), per unit of beta.
 //
-// Each is 0 for equal policies and is shown one sequence's score u; it returns the reward and its slope by u.
+// Each is 0 for equal policies and gets one sequence's score u; it returns the reward and its slope by u.
 #pragma once
 
 #include <cmath>
@@ -133,7 +133,7 @@ struct jensen_shannon_reward {
 };
 
 /// (e^{(alpha - 1) u} - 1) / (alpha - 1), slope e^{(alpha - 1) u}; u itself where alpha is within 1e-6 of 1. Exponents
-/// above `largest_exponent` are held there and have slope 0, as in TRL (80; in half precision it uses 11).
+/// above `largest_exponent` are clamped to it and have slope 0, as in TRL (80; in half precision it uses 11).
 struct alpha_divergence_reward {
   double alpha = 0.5, largest_exponent = 80;
   template <class Math, class V>
@@ -146,11 +146,10 @@ struct alpha_divergence_reward {
 };
 
 /// transformed{reward, link}: the link on reward(chosen), reward(rejected), slopes by the chain rule. With the rewards
-/// above it is f-DPO (Wang et al. 2024; TRL f_divergence_type). It transforms whatever link it holds.
-/// TRL's function leaves nca_pair, bco_pair, sppo_hard, aot and apo_* untransformed and its newer trainers refuse them;
-/// here that is written by not wrapping them. Monitors are of the transformed rewards. What was gathered is
-/// transformed: the mean log-ratio with mean_of. To transform the sum and then average it, as TRL does, hold
-/// per_token{link}.
+/// above it is f-DPO (Wang et al. 2024; TRL f_divergence_type). It transforms any link that it holds. TRL's function
+/// leaves nca_pair, bco_pair, sppo_hard, aot and apo_* untransformed and its newer trainers refuse them; here, do not
+/// wrap those. Monitors are of the transformed rewards. The gathered score is transformed: the mean log-ratio with
+/// mean_of. To transform the sum and then average it, as TRL does, hold per_token{link}.
 template <class Reward, class Link>
 struct transformed {
   static_assert(pair_link<Link>,
@@ -163,7 +162,7 @@ struct transformed {
   [[no_unique_address]] Reward reward;
   [[no_unique_address]] Link link;
 
-  /// The link `l` on what `r` makes of either score.
+  /// The link `l` on either score transformed by `r`.
   constexpr transformed(Reward r, Link l) : reward(r), link(l) {}
 
   constexpr auto score() const noexcept requires(!std::is_same_v<gathers, no_gather>) { return score_of(link); }

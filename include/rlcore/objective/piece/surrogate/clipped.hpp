@@ -1,4 +1,4 @@
-// Clipped surrogates of tokens: PPO, dual clip, two-sided clip, CISPO, SAPO.
+// Token-level clipped surrogates: PPO, dual clip, two-sided clip, CISPO, SAPO.
 #pragma once
 
 #include <array>
@@ -14,9 +14,9 @@ RLCORE_ALGORITHM_BEGIN
 /// GRPO; high > low is DAPO's clip-higher.
 ///
 /// slope: -A r, and 0 where the clipped branch is the larger. The interval of ratios that are not clipped is closed: at
-/// r = 1 - low and r = 1 + high both branches are equal and the slope is the full -A r. Older versions of PyTorch
-/// pass all of it at a bound too, 2.15 half of it: its clamp has gradient 0 there, its max divides by two. Monitor: the
-/// share of tokens whose clipped branch was taken.
+/// r = 1 - low and r = 1 + high both branches are equal and the slope is the full -A r. Older versions of PyTorch pass
+/// all of it at a bound too, 2.15 half of it: its clamp has gradient 0 at the bound, its max divides by two. Monitor:
+/// the share of tokens whose clipped branch was taken.
 struct ppo_clip {
   static constexpr field reads = field::logp | field::old_logp | field::advantage;
   static constexpr std::string_view name = "policy";
@@ -82,8 +82,8 @@ struct dual_clip {
 /// is 4; TRL and Liger call it `delta`. For A < 0 it is dual clip as long as bound >= 1 + high.
 ///
 /// slope: -A r, and 0 where the branch that counts is held. A bound below 1 + high also takes the slope from positive
-/// advantages between the two, and does nothing for negative ones there. Monitors: share of tokens clipped, and of
-/// those held by the bound.
+/// advantages between the two, and does nothing for negative ones in that range. Monitors: share of tokens clipped, and
+/// of those held by the bound.
 struct two_sided_clip {
   static constexpr field reads = field::logp | field::old_logp | field::advantage;
   static constexpr std::string_view name = "policy";
@@ -124,11 +124,11 @@ struct ratio_epsilon {
 /// A; no token ever loses its gradient. The value is not a divergence or a return; only its gradient means something.
 ///
 /// Systems disagree about what a number means: verl's clip_ratio_high is a distance from 1, TRL's and Liger's
-/// epsilon_high is the bound itself. So there is no bare number here:
+/// epsilon_high is the bound itself. So a bare number does not compile:
 ///   cispo{ratio_bound{.high = 5}}                  ScaleRL's and TRL's recommendation, the default
 ///   cispo{ratio_epsilon{.high = 0.2, .low = 0.2}}  verl's defaults
-/// A positive lower bound keeps pushing tokens that the policy has left already; there is none by default.
-/// Monitor: share of tokens whose ratio was bounded.
+/// A positive lower bound keeps pushing tokens that the policy already avoids; none is set by default. Monitor: share
+/// of tokens whose ratio was bounded.
 struct cispo {
   static constexpr field reads = field::logp | field::old_logp | field::advantage;
   static constexpr std::string_view name = "policy";

@@ -20,8 +20,8 @@ struct policy_gradient {
   }
 };
 
-/// -A r with r = exp(logp - old_logp), not clipped: the surrogate of which ppo_clip is the pessimistic bound, and
-/// the base of KL-Cov. slope: -A r. At logp = old_logp it is the plain policy gradient.
+/// -A r with r = exp(logp - old_logp), not clipped: the surrogate that ppo_clip bounds pessimistically, and the base of
+/// KL-Cov. slope: -A r. At logp = old_logp it is the plain policy gradient.
 struct importance_ratio {
   static constexpr field reads = field::logp | field::old_logp | field::advantage;
   static constexpr std::string_view name = "policy";
@@ -34,11 +34,11 @@ struct importance_ratio {
 };
 
 /// limited_log_ratio{surrogate, low, high}: the surrogate sees clamp(logp - old_logp, low, high), also of an infinite
-/// log-ratio. verl and OpenRLHF hold the log-ratio of a token within +-20, verl that of a sequence below 10 (low =
+/// log-ratio. verl and OpenRLHF clamp the log-ratio of a token to +-20, verl that of a sequence below 10 (low =
 /// -infinity; see sequence_is); TRL and Liger have no limits.
 ///
-/// Within the limits nothing changes, not even a bit; outside, the slope is 0. The limits are a closed interval: older
-/// versions of PyTorch pass the gradient at a bound too, 2.15 gives 0 there. A surrogate that holds its ratio constant
+/// Within the limits the result is bit-identical; outside, the slope is 0. The limits are a closed interval: older
+/// versions of PyTorch pass the gradient at a bound too, 2.15 gives 0. A surrogate that holds its ratio constant
 /// (cispo) keeps its slope everywhere.
 template <class Surrogate>
 struct limited_log_ratio : passes_on<Surrogate> {

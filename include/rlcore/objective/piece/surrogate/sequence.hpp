@@ -1,4 +1,4 @@
-// Surrogates on the ratio of a sequence: GSPO, GMPO, VESPO.
+// Sequence-level surrogates: GSPO, GMPO, VESPO.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-/// x = logp - old_logp, held at `high` where A > 0 and at -low where A < 0: PPO's clip in log space (GMPO, Zhao et al.
-/// 2025). The widths are of log-ratios. slope: 1, and 0 where it is held.
+/// x = logp - old_logp, clamped to `high` where A > 0 and at -low where A < 0: PPO's clip in log space (GMPO, Zhao et
+/// al. 2025). The widths are of log-ratios. slope: 1, and 0 where it is clamped.
 struct clipped_log_ratio {
   static constexpr field reads = field::logp | field::old_logp | field::advantage;
   static constexpr std::string_view name = "clipped_log_ratio";
@@ -39,7 +39,7 @@ struct limited_log_ratio_to_old {
   }
 };
 
-/// The same plus log(weight), itself held within [lowest, limit]: the off-policy weight of a token as part of the ratio
+/// The same plus log(weight), itself clamped to [lowest, limit]: the off-policy weight of a token as part of the ratio
 /// (TRL's and Liger's VESPO under rollout correction). A weight of 0 counts as e^lowest = 1e-8.
 struct corrected_log_ratio_to_old {
   static constexpr field reads = field::logp | field::old_logp | field::weight;
@@ -53,11 +53,11 @@ struct corrected_log_ratio_to_old {
   }
 };
 
-/// sequence_is{surrogate}: each token is shown s = exp(mean over its row of logp - old_logp) as its ratio, and
-/// the slope by s is given to the token itself: log s = logp - stop_gradient(logp - mean). With ppo_clip this is
-/// GSPO-token (Zheng et al. 2025, section 4.3; verl "gspo" under any loss_agg_mode, TRL "sequence_token"): advantages
-/// and weights may differ from token to token, and any aggregation makes sense. Where they differ this is verl's form,
-/// not that of OpenRLHF and TRL's "sequence", which differentiate s and so give every token the mean over its row.
+/// sequence_is{surrogate}: each token sees s = exp(mean over its row of logp - old_logp) as its ratio, and the slope by
+/// s is given to the token itself: log s = logp - stop_gradient(logp - mean). With ppo_clip this is GSPO-token (Zheng
+/// et al. 2025, section 4.3; verl "gspo" under any loss_agg_mode, TRL "sequence_token"): advantages and weights may
+/// differ from token to token, and any aggregation makes sense. Where they differ this is verl's form, not that of
+/// OpenRLHF and TRL's "sequence", which differentiate s and so give every token the mean over its row.
 ///
 /// With one advantage per row, sequence_mean_token_mean gives the loss and gradient of GSPO itself; say so with
 /// one_per_sequence. sequence_mean_token_sum gives LUSPO (TRL, Liger "luspo"): each sequence's term times its length.
@@ -143,7 +143,7 @@ struct geometric_mean_ratio {
     check_setting("geometric_mean_ratio", "high", high, setting::width);
   }
 
-  /// What is gathered, with this piece's widths.
+  /// The gather, with this piece's widths.
   constexpr clipped_log_ratio score() const noexcept { return {low, high}; }
 
   template <class Math, class V>
@@ -178,7 +178,7 @@ struct counts_outside : passes_on<geometric_mean_ratio> {
 
 /// -stop_gradient(phi(w)) A logp with w = exp(sum over the row of the log-ratio) and phi(w) = w^k e^(lambda (1 - w)),
 /// which is 1 at w = 1 and fades to 0 on both sides: VESPO (2026; TRL, Liger "vespo"). k and lambda depend on the sign
-/// of A; log w is held within [lowest, limit], so that phi is finite for any lambda > 0. slope: -phi A.
+/// of A; log w is clamped to [lowest, limit], so that phi is finite for any lambda > 0. slope: -phi A.
 ///
 /// `vespo` sums clamp(logp - old_logp, +-20); `corrected_vespo` folds the tokens' off-policy weights into w (and must
 /// not be weighted again).

@@ -1,4 +1,4 @@
-// Surrogates that stop at a divergence: DPPO.
+// DPPO: trust-region surrogates by total variation or KL.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ RLCORE_ALGORITHM_BEGIN
 /// trust region: A > 0 and p - p_old > high, or A <= 0 and p_old - p > low; else 1. slope: -min(r, bound) M A.
 ///
 /// `low` and `high` are total variations, not widths of a ratio; 0.15 is the setting of verl's example. The log-ratio
-/// is held within +-limit (verl), the probabilities in M are not. Monitors: share of tokens left out, and of those kept
+/// is clamped to +-limit (verl), the probabilities in M are not. Monitors: share of tokens left out, and of those kept
 /// with r > bound.
 struct dppo_tv {
   static constexpr field reads = field::logp | field::old_logp | field::advantage;
@@ -47,7 +47,7 @@ struct dppo_tv {
 /// The same with the divergence KL(Bernoulli(p_old) || Bernoulli(p)): DPPO-Binary-KL (verl "dppo_kl"). A token is left
 /// out where that is above `high` (A > 0 and p > p_old) or above `low` (A <= 0 and p < p_old). 0.05 is the setting of
 /// verl's example. `floor` is added to both 1 - p, as in verl, so that a token with p = 1 has a finite divergence. A
-/// token that the old policy had at p = 0 is judged by the second summand alone; one whose divergence is no number is
+/// token that the old policy had at p = 0 is filtered by the second summand alone; one whose divergence is no number is
 /// left out.
 struct dppo_kl {
   static constexpr field reads = field::logp | field::old_logp | field::advantage;

@@ -1,4 +1,4 @@
-// The algorithm of a policy run: who gets which advantage, and the loss of a micro-batch.
+// Policy algorithm concept: advantages of a step, and the loss of a micro-batch.
 //
 //   struct my_algorithm {
 //     field reads() const;                                      // beyond logp, old_logp and advantage: which fields
@@ -25,7 +25,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What the policy loop asks of an algorithm:
+/// Requirements of the policy loop on an algorithm:
 ///   reads       fields that the loss needs besides logp, old_logp and advantage: ref_logp makes the run keep a
 ///               reference model, entropy hands over the entropies and a place for the slope by them
 ///   advantages  writes trajectory::advantage, or trajectory::token_advantage of every trajectory, and what else the

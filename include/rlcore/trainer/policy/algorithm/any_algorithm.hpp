@@ -1,4 +1,4 @@
-// An algorithm whose type is forgotten: the loop is compiled once for all of them.
+// Type-erased policy algorithm: the training loop is compiled once for all algorithms.
 #pragma once
 
 #include <cstdint>

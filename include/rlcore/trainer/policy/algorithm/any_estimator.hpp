@@ -1,4 +1,4 @@
-// An estimator of advantages whose type is forgotten.
+// Type-erased advantage estimator.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A policy loss whose type is forgotten.
+// Type-erased policy loss.
 #pragma once
 
 #include <memory>
@@ -30,8 +30,8 @@ class any_policy_loss {
                      std::span<float> dentropy) const {
     return held_->loss(rows, step, dlogp, dentropy);
   }
-  /// The loss of one optimizer step in the memory of `device`, which has to run losses, of at most `rows` rows; null if
-  /// the held loss is one of the host alone.
+  /// The loss of one optimizer step of at most `rows` rows in the memory of `device`, which must support losses; null
+  /// if the held loss is host-only.
   std::unique_ptr<loss_on_device> on_device(any_loss_device& device, const global_counts& step, extent_t rows) const {
     return held_->on_device(device, step, rows);
   }

@@ -1,4 +1,4 @@
-// An algorithm made of an estimator of advantages and a policy loss.
+// Policy algorithm composed of an advantage estimator and a policy loss.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A policy loss made of an objective, an aggregation and a selection: one fused loop.
+// Policy loss composed of an objective, an aggregation and a token selection: one fused loop.
 #pragma once
 
 #include <cstddef>
@@ -46,8 +46,8 @@ constexpr auto with_ppo_kl(const Objective& objective) {
 /// evaluate(objective, aggregation) over the rows of a micro-batch. In reports the first piece is the policy loss, a
 /// further piece that reads ref_logp the KL, one with a slope by the entropy the entropy; others add to the policy
 /// loss. The monitors clipfrac, clipfrac_lower (or clipfrac_bound) and ppo_kl go by their names, the last of a name;
-/// without the last of them ppo_kl is the sum of old_logp - logp. An objective is one of tokens; GSPO and its relatives
-/// are (sequence_is).
+/// without the last of them ppo_kl is the sum of old_logp - logp. The objective must be token-level; GSPO and its
+/// relatives are (sequence_is).
 template <class Objective, class Aggregation, class Selection = no_selection>
 class composed_loss {
   static_assert(composite_piece<Objective> || token_piece<Objective>,

@@ -1,4 +1,4 @@
-// From the rewards of a step's trajectories to their advantages, whatever form the estimator has.
+// Computes the advantages of a step's trajectories from their rewards, for any form of estimator.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ void estimate_by_response(const Estimator& estimator, std::span<trajectory> batc
   for (std::size_t i = 0; i < batch.size(); ++i) batch[i].advantage = advantage[i];
 }
 
-/// Writes trajectory::token_advantage and token_return; where the estimator has no returns, they are the sum of the
+/// Writes trajectory::token_advantage and token_return; if the estimator has no returns, they are the sum of the
 /// rewards from each token on.
 template <class Estimator>
 void estimate_by_token(const Estimator& estimator, std::span<trajectory> batch, std::int64_t samples) {

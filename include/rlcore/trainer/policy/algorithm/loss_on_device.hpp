@@ -9,8 +9,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What policy_loss::on_device() gives: the loss of the micro-batches of one optimizer step, computed where their
-/// log-probs are. Nothing that it is given is read by the host.
+/// Result of policy_loss::on_device(): the loss of the micro-batches of one optimizer step, computed in device memory.
+/// The host reads none of its inputs.
 class loss_on_device {
  public:
   loss_on_device() = default;

@@ -1,4 +1,4 @@
-// From the words of a command line to a policy loss: a loop for each row of policy_loss_words, one for all penalties.
+// Creates the policy loss of a command line: one loop per row of policy_loss_words, one for all penalties.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@ RLCORE_BEGIN
 namespace trainer {
 namespace detail {
 
-/// What the pieces of a row compute, with what the row logs.
+/// The objective of a row, with its logged measures.
 template <class Row, class Objective>
 constexpr auto objective_of(const Objective& objective) {
   if constexpr (requires { Row::measure; })
@@ -42,14 +42,14 @@ any_policy_loss policy_term(const policy_loss_settings& s) {
     return with_selection(s.aggregation);
 }
 
-/// The loss that most runs have gets its penalties into its own loop: nothing is read twice.
+/// The most common loss fuses its penalties into its own loop: nothing is read twice.
 any_policy_loss fused(const policy_loss_settings& s);
 
 }  // namespace detail
 
-/// policy + kl_coef KL - entropy_coeff entropy, each aggregated over the whole optimizer step: the loss that the word
-/// `s.mode` names. Unlike verl's, means are over the whole step, not over micro-batches first. Throws config_error for
-/// an unknown word.
+/// policy + kl_coef KL - entropy_coeff entropy, each aggregated over the whole optimizer step: the loss named by
+/// `s.mode`. Unlike verl's, means are over the whole step, not over micro-batches first. Throws config_error for an
+/// unknown word.
 any_policy_loss make_policy_loss(const policy_loss_settings& s);
 
 }  // namespace trainer

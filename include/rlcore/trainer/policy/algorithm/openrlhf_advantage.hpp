@@ -17,9 +17,9 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// First the score of a response against those of its group, by the recipe's baseline; then limited by `clip` and put
-/// at the last token, on top of the KL penalty of each token. The advantage is what the recipe makes of these rewards;
-/// all but grpo's are then normalised over the response tokens of the step: (A - mean) / sqrt(max(variance, 1e-8)),
-/// without the division if not `scale`.
+/// at the last token, on top of the KL penalty of each token. The recipe computes the advantage from these rewards; all
+/// but grpo's are then normalised over the response tokens of the step: (A - mean) / sqrt(max(variance, 1e-8)), without
+/// the division if not `scale`.
 template <class Recipe>
 struct openrlhf_advantage {
   Recipe recipe;

@@ -1,4 +1,4 @@
-// A policy loss with KL and entropy beside it, which have an aggregation of their own.
+// Policy loss with KL and entropy penalties, which have a separate aggregation.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ struct penalties {
     else if (with_kl())
       f(divergence);
   }
-  /// The rows that the terms read: ref_logp too, others stand for it where there is no KL.
+  /// The rows that the terms read, including ref_logp; without a KL a placeholder stands for it.
   token_batch<float> rows_of(policy_rows rows) const {
     if (!with_kl()) rows.ref_logp = rows.logp;
     return batch_of(rows);
@@ -92,7 +92,7 @@ class penalised_loss {
     return out;
   }
 
-  /// The same in the memory of a device, micro-batch by micro-batch; null if the policy loss is one of the host alone.
+  /// The same in the memory of a device, micro-batch by micro-batch; null if the policy loss is host-only.
   std::unique_ptr<loss_on_device> on_device(any_loss_device& device, const global_counts& step, extent_t rows) const {
     std::unique_ptr<loss_on_device> loss = policy_.on_device(device, step, rows);
     if (!loss) return loss;

@@ -1,4 +1,4 @@
-// The loss of a micro-batch, and the choice of tokens that it wants made before.
+// Policy loss concept: the loss of a micro-batch and its token selection.
 #pragma once
 
 #include <concepts>
@@ -17,7 +17,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What an algorithm asks of its loss:
+/// Requirements of an algorithm on its loss:
 ///   reads     fields needed besides logp, old_logp and advantage: ref_logp makes the run keep a reference model,
 ///             entropy hands over the entropies and a place for the slope by them
 ///   select    sets trajectory::selected for the whole step, if the loss chooses tokens; `key` is the step's
@@ -32,7 +32,7 @@ concept policy_loss = requires(const L l, std::span<trajectory> batch, const pol
 };
 
 /// A policy_loss or a policy_algorithm that also runs on a device: on_device(device, step, rows) gives the loss of one
-/// optimizer step there, of at most `rows` rows, or null, if a part of it is one of the host alone. Without it the
+/// optimizer step there, of at most `rows` rows, or null if a part of it is host-only. Without it the
 /// policy loop fetches log-probs, calls loss() and uploads the slopes.
 template <class L, class Device>
 concept loss_of_device = requires(const L l, Device& device, const global_counts& step, extent_t rows) {

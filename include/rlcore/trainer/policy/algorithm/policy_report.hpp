@@ -1,4 +1,4 @@
-// What a policy loss says about the micro-batches of a step.
+// Report of a policy loss over the micro-batches of a step.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The packed rows of one micro-batch, as policy losses see them.
+// Packed rows of one micro-batch, the input of policy losses.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ vector_view<T> flat_view(std::span<T> s) {
   return vector_view<T>(s.data(), {static_cast<extent_t>(s.size())});
 }
 
-/// The rows as evaluate() takes them. field::rollout_logp is old_logp: both are what was recorded while sampling.
+/// The rows as evaluate() takes them. field::rollout_logp is old_logp: both were recorded while sampling.
 inline token_batch<float> batch_of(const policy_rows& rows) {
   token_batch<float> batch{
       .logp = flat_view(rows.logp), .old_logp = flat_view(rows.old_logp), .rollout_logp = flat_view(rows.old_logp)};

@@ -1,4 +1,4 @@
-// The algorithm that a command line describes.
+// Reads the algorithm from a command line.
 #pragma once
 
 #include <string>

@@ -33,12 +33,12 @@ struct device_run {
   extent_t count = 0;
 };
 
-/// Fields of rows: what the host has is uploaded together, what the device has is joined there.
+/// Fields of rows: host fields are uploaded together, device fields are joined on the device.
 template <class Device>
 class rows_on_device {
  public:
-  /// old_logp, advantages and what else is in `reads` of the fields of `host`, whose offsets have to outlive this. The
-  /// runs of `ref`, if there are any, are ref_logp and have to outlive it too.
+  /// old_logp, advantages and what else is in `reads` of the fields of `host`, whose offsets must outlive this. The
+  /// runs of `ref`, if any, are ref_logp and must outlive it too.
   rows_on_device(Device& device, const policy_rows& host, field reads, std::span<const device_run> ref = {}) {
     std::vector<float> all;
     std::size_t first[std::size(fields)];

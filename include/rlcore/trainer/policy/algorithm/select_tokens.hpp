@@ -1,4 +1,4 @@
-// Choices over all tokens of a step, made before its first update.
+// Token selection over a whole step, before its first update.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The responses of a step as padded matrices: what estimators of token rewards read and write.
+// The responses of a step as padded matrices, for token-level estimators.
 #pragma once
 
 #include <algorithm>

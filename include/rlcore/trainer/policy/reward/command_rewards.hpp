@@ -42,7 +42,7 @@ inline double number_of(const nlohmann::json& j) {
 /// data_error for anything else, for a score that is not finite, and with the text of an object's `error`.
 judgement read_judgement(const std::string& line);
 
-/// The program runs as long as this object. An answer that is missing, late or none of the allowed throws data_error;
+/// The program runs as long as this object. An answer that is missing, late or malformed throws data_error;
 /// with zero_on_failure it counts 0 and reward/failed instead, and a program that has ended is started again, at most
 /// three times without an answer in between.
 class command_rewards final : public text_rewards {
@@ -143,7 +143,7 @@ RLCORE_INLINE command_rewards::command_rewards(external_reward settings, bool st
   python_ = settings_.path.ends_with(".py");
   name_ = settings_.command.empty() ? "custom_reward_function.path=" + settings_.path
                                     : "rlcore.reward_command=" + settings_.command;
-  if (settings_.whole_batch && !python_) settings_.whole_batch = false;  // a program sees its input as it comes
+  if (settings_.whole_batch && !python_) settings_.whole_batch = false;  // a program reads its input as a stream
   start();
 }
 

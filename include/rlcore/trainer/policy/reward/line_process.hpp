@@ -32,7 +32,7 @@ namespace trainer {
 /// child raises no SIGPIPE.
 class line_process {
  public:
-  /// What read_line() found.
+  /// Result of read_line().
   enum class status {
     line,
     timeout,
@@ -53,7 +53,7 @@ class line_process {
   /// The next line of its output, without the line end.
   status read_line(std::string& line, double seconds);
 
-  /// True if it has written something that was not read yet.
+  /// True if it has unread output.
   bool has_output() {
     if (buffer_.empty() && !exchange(0)) return false;
     return !buffer_.empty();
@@ -140,7 +140,7 @@ RLCORE_INLINE auto line_process::read_line(std::string& line, double seconds) ->
     if (buffer_.size() > longest_line) return status::too_long;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now()).count();
     if (!exchange(static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000)))) return status::end;
-    if (left <= 0 && buffer_.size() == searched_) return status::timeout;  // what had come in time has been read
+    if (left <= 0 && buffer_.size() == searched_) return status::timeout;  // output received in time has been read
   }
 }
 
@@ -193,7 +193,7 @@ RLCORE_INLINE void line_process::send() {
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (n > 0) pending_.erase(0, static_cast<std::size_t>(n));
-  if (n < 0 && why != EAGAIN && why != EINTR) pending_.clear();  // it reads no more; its output tells the rest
+  if (n < 0 && why != EAGAIN && why != EINTR) pending_.clear();  // it stopped reading; its output has the reason
 }
 
 RLCORE_INLINE int line_process::finish(std::chrono::milliseconds patience) {
@@ -206,7 +206,7 @@ RLCORE_INLINE int line_process::finish(std::chrono::milliseconds patience) {
   };
   while (!gone() && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  ::kill(-pid_, SIGKILL);  // its group: what it has left behind goes too
+  ::kill(-pid_, SIGKILL);  // its group: also kills its remaining children
   ::waitpid(pid_, &status_, 0);
   pid_ = -1;
   return status_;

@@ -1,4 +1,4 @@
-// What verl's dapo manager adds to a score: an accuracy, and a penalty near the length limit.
+// verl's dapo reward manager: accuracy, and a penalty near the length limit (overlong buffer).
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ namespace trainer {
 /// response in tokens. Unlike verl it is added to the score of a reward model as well.
 class managed_rewards final : public reward_source {
  public:
-  /// Without `overlong` there is no penalty; `source` has to outlive this.
+  /// Without `overlong` there is no penalty; `source` must outlive this.
   managed_rewards(reward_source& source, std::optional<soft_overlong> overlong)
       : source_(source), overlong_(overlong) {}
 

@@ -1,4 +1,4 @@
-// The reward source that the command line asks for.
+// Opens the reward source set on the command line.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Rules, an external program or a reward model, and what the reward manager adds to their scores. `custom_rewards`
+/// Rules, an external program or a reward model, with the reward manager's additions. `custom_rewards`
 /// replaces the rules, the program or the model. Throws rlcore::error when the source cannot be opened.
 class opened_rewards {
  public:

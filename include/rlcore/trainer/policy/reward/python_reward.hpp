@@ -1,4 +1,4 @@
-// The few lines of Python that put verl's compute_score functions behind JSON lines.
+// Python adapter for verl's compute_score functions over JSON lines.
 #pragma once
 
 #include "rlcore/core/abi.hpp"

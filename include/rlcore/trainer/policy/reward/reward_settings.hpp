@@ -31,8 +31,8 @@ struct model_reward {
   bool normalize = false;                                     ///< (score - mean) / std of its config.json
 };
 
-/// Who scores the responses of a run: the external program, the reward model, or if there is neither the rules; and
-/// what the manager adds.
+/// The reward source of a run: the external program, the reward model, or the rules if neither is set; and the
+/// manager's additions.
 struct reward_settings {
   bool dapo_manager = false;
   verl::version version = verl::newest;  ///< of the rules
@@ -78,7 +78,7 @@ RLCORE_INLINE reward_settings read_reward_settings(const options& opt) {
   if (opt.get<bool>("reward_model.enable")) {
     model_reward& m = s.model.emplace();
     m.path = opt.get<std::string>("reward_model.model.path");
-    if (m.path == "~/models/FsfairX-LLaMA3-RM-v0.1")  // verl's default, which nobody means
+    if (m.path == "~/models/FsfairX-LLaMA3-RM-v0.1")  // verl's default, never intended
       throw config_error(
           "reward_model.enable=True: reward_model.model.path is not given; expected a model folder or id");
     m.own_tokens = !opt.find<std::string>("reward_model.model.input_tokenizer");

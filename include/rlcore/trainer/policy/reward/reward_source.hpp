@@ -1,4 +1,4 @@
-// Who scores the responses: rules, a C++ function, an external command or a reward model.
+// Reward sources: rules, a C++ function, an external command or a reward model.
 #pragma once
 
 #include <concepts>
@@ -18,8 +18,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Scores a step's trajectories. What the seeds of a run cannot repeat (a process, a clock) may stand behind it, the
-/// rest of the run stays a function of its settings and these scores.
+/// Scores a step's trajectories. It may depend on non-reproducible parts (a process, a clock); the rest of the run is a
+/// function of its settings and these scores.
 class reward_source {
  public:
   virtual ~reward_source() = default;
@@ -30,21 +30,21 @@ class reward_source {
   virtual void check(const std::string& /*data_source*/) const {}
   /// False if rows need neither data_source nor ground truth.
   virtual bool reads_truth() const { return true; }
-  /// Adds what is worth knowing about the scores since the last call.
+  /// Adds metrics of the scores since the last call.
   virtual void report(metrics&) {}
-  /// What report() would be made of, which is then forgotten here; and the same, of any rank, put back.
+  /// Removes and returns the counts behind report(); add_counts() puts back those of any rank.
   virtual std::vector<double> take_counts() { return {}; }
-  /// Takes what take_counts() returned here or in another rank.
+  /// Adds the result of take_counts() of any rank.
   virtual void add_counts(std::span<const double>) {}
 };
 
-/// What a reward function sees of one response; the names are verl's.
+/// Input of a reward function for one response; the names are verl's.
 struct answer {
   std::string_view data_source, solution_str, ground_truth;
   const data::row& extra_info;
 };
 
-/// What it says.
+/// Its result.
 struct judgement {
   verify::verdict verdict;
   std::optional<double> accuracy;
@@ -61,8 +61,8 @@ inline judgement judged(double score) {
   return {{score, score > 0 ? verify::reason::correct : verify::reason::wrong}, {}};
 }
 
-/// The response as reward functions read it: without special tokens; `strip` also takes off the text of the end token
-/// where a tokenizer does not count that as special (verl's dapo manager).
+/// The response as reward functions read it: without special tokens; `strip` also removes the text of the end token if
+/// the tokenizer does not treat it as special (verl's dapo manager).
 std::string response_text(const trajectory& t, const text::tokenizer& tokenizer, bool strip = false);
 
 /// Sources that read texts, all of a step at once.
@@ -87,7 +87,7 @@ class rule_rewards final : public text_rewards {
   /// `strip_end` as in response_text(); `rules` are the settings of the rules.
   explicit rule_rewards(bool strip_end = false, const verify::rule_settings& rules = {})
       : text_rewards(strip_end), rules_(rules) {}
-  /// Throws data_error for a source that no rule is for.
+  /// Throws data_error for a source without a rule.
   void check(const std::string& data_source) const override { verify::scorer_of(data_source, rules_.version); }
 
  protected:

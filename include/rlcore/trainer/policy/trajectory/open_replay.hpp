@@ -1,4 +1,4 @@
-// Stored responses in the place of sampling: rlcore.replay.
+// Opens stored responses that replace sampling (rlcore.replay).
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace trainer {
 /// "replay  24 responses from runs/a/rollouts ...".
 std::string replay_text(const policy_settings& s, const replay& stored);
 
-/// The responses that the command line names, from step `first` on; nullptr if it names none. Throws config_error or
-/// data_error where they do not fit the run. The tokenizer and the prompts of `in` have to outlive it.
+/// The responses set on the command line, from step `first` on; nullptr if unset. Throws config_error or data_error if
+/// they do not fit the run. The tokenizer and the prompts of `in` must outlive it.
 std::unique_ptr<replay> open_replay(const policy_inputs& in, std::int64_t first);
 
 }  // namespace trainer

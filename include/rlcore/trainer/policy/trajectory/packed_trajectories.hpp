@@ -15,7 +15,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The grids of the pictures that a trajectory's prompt shows; `prompts` may be null.
+/// The grids of the images that a trajectory's prompt shows; `prompts` may be null.
 inline std::vector<nn::picture> grids_of(const trajectory& t, const data::prompt_dataset* prompts) {
   if (prompts == nullptr) return {};
   return grids_of((*prompts)[t.row].images, prompts->cache.get());
@@ -29,7 +29,7 @@ struct packed_trajectories {
   nn::targets targets;
   std::vector<std::int32_t> offsets{0};  ///< of the response tokens of each trajectory in `targets`
 
-  /// What a pass reads.
+  /// The input of a pass.
   nn::input input() const noexcept { return pictures.with(tokens); }
 
   void clear() {
@@ -39,7 +39,7 @@ struct packed_trajectories {
     offsets.assign(1, 0);
   }
   /// Appends a row and its targets: response token i is predicted by the row of the token before it. Its prompt's
-  /// pictures are those of its row of `prompts`; null: there are none.
+  /// images are those of its row of `prompts`; null: there are none.
   void push_back(const trajectory& t, const data::prompt_dataset* prompts = nullptr) {
     const auto start = static_cast<std::int32_t>(tokens.values.size());
     tokens.push_back(std::span(t.tokens).first(t.tokens.size() - 1));

@@ -1,4 +1,5 @@
-// rlcore.replay: stored responses instead of sampled ones, so that two devices, precisions or algorithms see the same.
+// Replay (rlcore.replay): stored responses instead of sampled ones, to compare devices, precisions or algorithms on the
+// same data.
 #pragma once
 
 #include <algorithm>
@@ -31,13 +32,13 @@ namespace trainer {
 /// otherwise than they were sampled. Only the places of the lines are kept in memory.
 class replay {
  public:
-  /// What the stored responses must fit.
+  /// Requirements on the stored responses.
   struct run {
     const data::prompt_dataset& prompts;
     const text::tokenizer& tokenizer;
     std::span<const std::int32_t> eos_ids;
     std::int64_t max_response_length = 0, trajectories_per_step = 0, samples = 1;
-    std::vector<std::int32_t> never_sampled = {};  ///< tokens that stand for pictures
+    std::vector<std::int32_t> never_sampled = {};  ///< tokens that stand for images
   };
 
   /// Reads and checks every line. Throws file_error, data_error (file and line), before anything is trained.
@@ -45,7 +46,7 @@ class replay {
   replay(const replay&) = delete;
   replay& operator=(const replay&) = delete;
 
-  /// Throws data_error unless every step from `first` to `last` is there.
+  /// Throws data_error unless every step from `first` to `last` exists.
   void require(std::int64_t first, std::int64_t last) const;
 
   /// What was sampled in a step, prompt by prompt, the groups that were kept for a later step last; `rollout_logp`

@@ -1,4 +1,4 @@
-// trainer.rollout_data_dir: what was sampled in a step and what it was worth, one JSON line per response.
+// Rollout log (trainer.rollout_data_dir): responses and scores of a step, one JSON line per response.
 #pragma once
 
 #include <charconv>

@@ -1,4 +1,4 @@
-// The trajectories in a checkpoint that wait for the next step: everything that training on them needs, to the bit.
+// Surplus trajectories of a checkpoint, kept bit-exactly for the next step.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Trajectories as bytes, to travel between ranks of one build.
+// Serializes trajectories for transfer between ranks of the same build.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Do all responses of a step fit in memory? They are there together, whatever is sampled or trained at a time.
+// Memory check: all responses of a step are in memory at the same time.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,14 +17,14 @@ namespace trainer {
 
 /// Responses that are in memory together.
 struct response_count {
-  std::string key;  ///< that says how many samples
+  std::string key;  ///< that sets the number of samples
   std::int64_t prompts = 0, samples = 0;
-  std::string ways_out;                     ///< keys that make it less
-  const char* name = "trajectories";        ///< what a response is there
+  std::string ways_out;                     ///< keys that reduce it
+  const char* name = "trajectories";        ///< name of a response in messages
   std::size_t object = sizeof(trajectory);  ///< its size without tokens
 };
 
-/// Bytes of a trajectory of so many tokens: of each its number, of a token of the response a log-prob and an entropy.
+/// Bytes of a trajectory: of each its number, of a token of the response a log-prob and an entropy.
 /// `object` is the size of what holds them.
 inline double trajectory_bytes(double prompt_tokens, double response_tokens, std::size_t object = sizeof(trajectory)) {
   return static_cast<double>(object) + sizeof(std::int32_t) * (prompt_tokens + response_tokens) +
