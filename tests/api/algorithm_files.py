@@ -16,10 +16,10 @@ SYSTEMS = ["paper", "verl", "openrlhf", "trl"]
 
 
 def program_of(path):
-    """The program whose source this file is; None for what is no program's own."""
+    """The program whose source this file is; None for what offers no algorithm."""
     parts = path.relative_to(root).parts
     if parts[0] == "examples":
-        return "/".join(("minimal", path.stem)) if "minimal" in parts else path.stem
+        return f"minimal/{path.stem}" if parts[1] == "minimal" else path.stem if len(parts) == 2 else None
     parts = path.relative_to(headers).parts
     if parts[:2] in (("config", "algorithm"), ("trainer", "policy")):
         return POLICY
@@ -34,7 +34,7 @@ def words_of_programs():
     sources = [*(root / "examples").rglob("*.[ch]pp"), *(headers / "config").rglob("*.hpp"), *(headers / "trainer").rglob("*.hpp")]
     for path in sorted(sources):
         program = program_of(path)
-        if program:
+        if program and "#include \"rlcore/objective/" in path.read_text():
             code = re.sub(r"//[^\n]*|^#include[^\n]*|\"(\\.|[^\"\\])*\"", "", path.read_text(), flags=re.M)
             words.setdefault(program, set()).update(re.findall(r"(?:\w+::)*\w+", code))
     return words
