@@ -11,7 +11,7 @@ here=$RLCORE_ROOT/tests/commands
 
 # Programs, by their paths and by their names alone.
 stand_in() { mkdir -p "$(dirname "$1")" && ln -s "$here/stand_in.sh" "$1"; }
-for source in "$RLCORE_ROOT"/examples/*.cpp; do
+for source in "$RLCORE_ROOT"/examples/{,tools/,npu/}*.cpp; do
   name=$(basename "$source" .cpp)
   stand_in "build/bin/$name"
 done
