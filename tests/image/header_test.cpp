@@ -100,7 +100,7 @@ TEST(image_header, tokens_are_those_of_the_patches) {
   const processor process(settings);
   for (const char* name : {"rgba.png", "420.jpeg", "palette_4.png"}) {
     const bytes content = file(name);
-    EXPECT_EQ(token_count(read_size(content), settings), process.tokens(process(content))) << name;
+    EXPECT_EQ(image::token_count(read_size(content), settings), process.tokens(process(content))) << name;
   }
 }
 
