@@ -37,7 +37,7 @@ function(rlcore_add_compiled name)
   # The kernels choose their instruction sets themselves: -O3 would cost compile time only. Whole runs wait for kernels.
   set(level O2)
   if(name MATCHES "trainer|^(server|planning)$")
-    set(level Og)
+    set(level O1)
   endif()
   target_compile_options(rlcore_${name} PRIVATE $<$<OR:$<CONFIG:Release>,$<STREQUAL:$<CONFIG>,>>:-${level}>)
 endfunction()

@@ -1,4 +1,4 @@
-// Reward shaping by length, repetition and truncation: DAPO's overlong penalty, cosine length, ThinkPRM.
+// Reward shaping by length, repetition and truncation: DAPO's overlong penalty, cosine length, Kimi k1.5, L1, ProRL.
 #pragma once
 
 #include <algorithm>

@@ -22,7 +22,7 @@
 RLCORE_BEGIN
 namespace verify {
 
-/// The scoring rules. `code` is not implemented: verl runs it in a sandbox, and scorer_of() refuses it.
+/// The scoring rules. scorer_of() refuses `code`, which verl runs in a sandbox.
 enum class scorer { gsm8k, math, math_dapo, prime_math, geo3k, search, code, last_number };
 
 /// A data source and the rule of its rows.

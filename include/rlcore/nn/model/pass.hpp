@@ -47,7 +47,7 @@ struct pass {
   context_pass<Device>* context = nullptr;
   expert_group* expert = nullptr;
   float* const* source_gradients = nullptr;
-  bool experts_together = false;  ///< or to `gradients`, as a sum over all ranks
+  bool experts_together = false;  ///< or to `gradients`, which already hold a sum
   router_counts* routed = nullptr;
   std::span<const float> balance = {};
 };

@@ -1,4 +1,4 @@
-// Surrogates without a clip: REINFORCE and the importance ratio.
+// Surrogates without a clip: REINFORCE and the importance ratio; a limit on the log-ratio of any surrogate.
 #pragma once
 
 #include <string_view>
