@@ -19,6 +19,7 @@
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/training/trainable_model.hpp"
+#include "shape.hpp"
 
 using device = rlcore::cpu;
 using strategy = rlcore::strategy::alone;
@@ -27,15 +28,6 @@ namespace rl = rlcore;
 constexpr std::uint32_t vocabulary = 8, questions = 16, samples = 8, rows = questions * samples;
 constexpr std::int32_t eos = 0;
 constexpr std::size_t prompt_length = 3, longest = 8;
-
-/// A Qwen2 of 19 thousand parameters.
-rl::nn::config shape() {
-  rl::nn::config c;
-  c.vocab_size = vocabulary, c.hidden_size = 32, c.intermediate_size = 64, c.num_hidden_layers = 2;
-  c.num_attention_heads = 4, c.num_key_value_heads = 2, c.head_dim = 8, c.max_position_embeddings = 64;
-  c.initializer_range = 0.1;
-  return c;
-}
 
 /// The share of the answer's tokens before eos that are `wanted`, less a penalty of answers above 4 tokens.
 double reward_of(std::span<const std::int32_t> answer, std::int32_t wanted) {
@@ -47,7 +39,7 @@ double reward_of(std::span<const std::int32_t> answer, std::int32_t wanted) {
 
 template <class Device, class Strategy>
 void run(Device& here, const Strategy& ranks) {
-  rl::trainer::trainable_model<Device, Strategy> policy(here, shape(), {}, ranks);
+  rl::trainer::trainable_model<Device, Strategy> policy(here, shape(vocabulary), {}, ranks);
   {
     const auto whole = policy.gather_full_params();
     policy.model.initialize(1);
@@ -71,10 +63,11 @@ void run(Device& here, const Strategy& ranks) {
       for (std::uint32_t q = 0; q < questions; ++q) {
         for (std::uint32_t t = 0; t < prompt_length; ++t)
           prompts[q][t] = static_cast<std::int32_t>(1 + key.child(1).below(vocabulary - 1, q, t));
-        for (std::uint32_t i = 0; i < samples; ++i) requests.push_back({prompts[q], q, i});
+        for (std::uint32_t i = 0; i < samples; ++i)
+          requests.push_back({.prompt = prompts[q], .prompt_number = q, .sample = i});
       }
       const auto whole = policy.gather_full_params();
-      const auto answers = engine.generate(policy.model, policy.space, requests, generation, key, [](std::size_t) {});
+      const auto answers = engine.generate(policy.model, policy.space, requests, generation, key);
 
       // Reward; groups of equal rewards teach nothing and are left out.
       std::vector<double> rewards;
@@ -89,24 +82,25 @@ void run(Device& here, const Strategy& ranks) {
       }
     }
     std::vector<float> advantage(reward.size());
-    dapo.advantage(reward, samples, advantage);
+    dapo.advantage(reward, rl::groups_of(samples), advantage);
 
     // Update: clip-higher, and the mean over all tokens of the step.
     rl::global_counts counts;
     for (const auto& logp : old_logp) counts.add_row(std::ssize(logp));
     const auto tokens_of = [&](std::uint32_t i) { return text[i].size(); };
     policy.begin_update();
-    policy.for_micro_batches(text.size(), 1, 0, tokens_of, [&](std::span<const std::uint32_t> micro) {
-      const std::size_t i = micro[0];
-      rl::trainer::packed_answers packed;
-      packed.push_back(text[i], prompt_length);
-      policy.forward_backward(packed.inputs, packed.targets, 1, [&](auto logp, auto, auto dlogp, auto) {
-        rl::token_batch<float> batch{.logp = logp, .old_logp = old_logp[i]};
-        batch.advantage = rl::per_row(std::span(advantage).subspan(i, 1)), batch.offsets = packed.offsets;
-        evaluate(rl::serial{}, dapo, batch, counts, {.logp = dlogp});
-      });
-    });
-    policy.apply(3e-3, 1.0);
+    policy.for_micro_batches(
+        {.rows = text.size(), .max_rows = 1}, tokens_of, [&](std::span<const std::uint32_t> micro) {
+          const std::size_t i = micro[0];
+          rl::trainer::packed_answers packed;
+          packed.push_back(text[i], prompt_length);
+          policy.forward_backward(packed.inputs, packed.targets, 1, [&](auto logp, auto, auto dlogp, auto) {
+            rl::token_batch<float> batch{.logp = logp, .old_logp = old_logp[i]};
+            batch.advantage = rl::per_row(std::span(advantage).subspan(i, 1)), batch.offsets = packed.offsets;
+            evaluate(rl::serial{}, dapo, batch, counts, {.logp = dlogp});
+          });
+        });
+    policy.apply({.lr = 3e-3, .grad_clip = 1.0});
     if (ranks.first() && (step == 1 || step % 10 == 0))
       std::printf("step %3u  reward %.3f  answers trained on %zu\n", step, mean, text.size());
   }

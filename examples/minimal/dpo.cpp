@@ -14,6 +14,7 @@
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/training/trainable_model.hpp"
+#include "shape.hpp"
 
 using device = rlcore::cpu;
 using strategy = rlcore::strategy::alone;
@@ -21,15 +22,6 @@ namespace rl = rlcore;
 
 constexpr std::uint32_t vocabulary = 8, pairs = 64;
 constexpr std::size_t prompt_length = 3, answer_length = 4, length = prompt_length + answer_length;
-
-/// A Qwen2 of 19 thousand parameters.
-rl::nn::config shape() {
-  rl::nn::config c;
-  c.vocab_size = vocabulary, c.hidden_size = 32, c.intermediate_size = 64, c.num_hidden_layers = 2;
-  c.num_attention_heads = 4, c.num_key_value_heads = 2, c.head_dim = 8, c.max_position_embeddings = 64;
-  c.initializer_range = 0.1;
-  return c;
-}
 
 /// Rows of a random prompt and an answer, alternately chosen and rejected: the first token of the prompt repeated, and
 /// a different token repeated.
@@ -49,8 +41,8 @@ std::vector<std::int32_t> make_pairs(rl::random_key key) {
 template <class Device, class Strategy>
 void run(Device& here, const Strategy& ranks) {
   // The policy is trained. The reference, which stays as it is, has the same random weights.
-  rl::trainer::trainable_model<Device, Strategy> policy(here, shape(), {}, ranks);
-  rl::nn::causal_lm<Device> reference(here, shape());
+  rl::trainer::trainable_model<Device, Strategy> policy(here, shape(vocabulary), {}, ranks);
+  rl::nn::causal_lm<Device> reference(here, shape(vocabulary));
   rl::nn::workspace<Device> reference_space(here);
   reference.initialize(1);
   {
@@ -63,10 +55,10 @@ void run(Device& here, const Strategy& ranks) {
 
   for (std::uint32_t step = 1; step <= 60; ++step) {
     const std::vector<std::int32_t> text = make_pairs(rl::random_key{7}.child(step));
-    decltype(evaluate(rl::serial{}, dpo, rl::token_batch<float>{}, counts)) report;  // summed over the micro-batches
+    auto report = dpo.report();  // summed over the micro-batches
     policy.begin_update();
     policy.for_micro_batches(
-        pairs, 16, 0, [](std::uint32_t) { return 2 * length; },
+        {.rows = pairs, .max_rows = 16}, [](std::uint32_t) { return 2 * length; },
         [&](std::span<const std::uint32_t> micro) {
           rl::trainer::packed_answers packed;
           for (const std::uint32_t p : micro)
@@ -80,12 +72,12 @@ void run(Device& here, const Strategy& ranks) {
             report += evaluate(rl::serial{}, dpo, batch, counts, {.logp = dlogp});
           });
         });
-    const auto outcome = policy.apply(1e-3, 1.0);
+    const auto outcome = policy.apply({.lr = 1e-3, .grad_clip = 1.0});
     ranks.sum(report);
     // The pairs of a step are new, so the accuracy of the implicit rewards is that on pairs never seen.
     if (ranks.first() && (step == 1 || step % 10 == 0))
-      std::printf("step %3u  loss %.3f  accuracy %.3f  gradient norm %.3f\n", step, report.loss(),
-                  report.monitor_mean(0), outcome.gradient_norm);
+      std::printf("step %3u  loss %.3f  accuracy %.3f  gradient norm %.3f\n", step, report.loss(), report["accuracy"],
+                  outcome.gradient_norm);
   }
 }
 

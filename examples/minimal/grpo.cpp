@@ -17,6 +17,7 @@
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/training/trainable_model.hpp"
+#include "shape.hpp"
 
 using device = rlcore::cpu;
 using strategy = rlcore::strategy::alone;
@@ -31,20 +32,11 @@ struct sample {
   std::array<float, answer_length> old_logp;
 };
 
-/// A Qwen2 of 19 thousand parameters.
-rl::nn::config shape() {
-  rl::nn::config c;
-  c.vocab_size = vocabulary, c.hidden_size = 32, c.intermediate_size = 64, c.num_hidden_layers = 2;
-  c.num_attention_heads = 4, c.num_key_value_heads = 2, c.head_dim = 8, c.max_position_embeddings = 64;
-  c.initializer_range = 0.1;
-  return c;
-}
-
 template <class Device, class Strategy>
 void run(Device& here, const Strategy& ranks) {
   // The policy is trained. The reference, with the same random weights, anchors the KL term.
-  rl::trainer::trainable_model<Device, Strategy> policy(here, shape(), {}, ranks);
-  rl::nn::causal_lm<Device> reference(here, shape());
+  rl::trainer::trainable_model<Device, Strategy> policy(here, shape(vocabulary), {}, ranks);
+  rl::nn::causal_lm<Device> reference(here, shape(vocabulary));
   rl::nn::workspace<Device> reference_space(here);
   reference.initialize(1);
   {
@@ -67,11 +59,12 @@ void run(Device& here, const Strategy& ranks) {
       const auto i = static_cast<std::uint32_t>(share.first + requests.size());
       for (std::uint32_t t = 0; t < prompt_length; ++t)
         s.text[t] = static_cast<std::int32_t>(key.child(1).below(vocabulary, i / samples, t));
-      requests.push_back({std::span(s.text).first(prompt_length), i / samples, i % samples});
+      requests.push_back(
+          {.prompt = std::span(s.text).first(prompt_length), .prompt_number = i / samples, .sample = i % samples});
     }
     {
       const auto whole = policy.gather_full_params();
-      const auto answers = engine.generate(policy.model, policy.space, requests, generation, key, [](std::size_t) {});
+      const auto answers = engine.generate(policy.model, policy.space, requests, generation, key);
       for (std::size_t i = 0; i < batch.size(); ++i) {
         std::copy_n(answers[i].tokens.begin(), answer_length, batch[i].text.begin() + prompt_length);
         std::copy_n(answers[i].logp.begin(), answer_length, batch[i].old_logp.begin());
@@ -87,12 +80,12 @@ void run(Device& here, const Strategy& ranks) {
     }
     // Advantage: the reward relative to the prompt's group of answers. From here on, on the device.
     auto old_logp = to_device(here, sampled_logp), advantage = to_device(here, reward);
-    compute_advantages(here, grpo.advantage, advantage, samples, advantage);
+    compute_advantages(here, grpo.advantage, advantage, rl::groups_of(samples), advantage);
     // Update: the objective gives the slope of the loss by every log-prob, the model its gradient by every weight.
     rl::global_counts counts;
     for (std::size_t i = 0; i < rows; ++i) counts.add_row(answer_length);
     policy.begin_update();
-    policy.for_micro_batches(rows, 32, 0, tokens_of, [&](std::span<const std::uint32_t> micro) {
+    policy.for_micro_batches({.rows = rows, .max_rows = 32}, tokens_of, [&](std::span<const std::uint32_t> micro) {
       rl::trainer::packed_answers packed;
       for (const std::uint32_t i : micro) packed.push_back(batch[i].text, prompt_length);
       const auto old = rows_at(here, old_logp, micro, answer_length), better = rows_at(here, advantage, micro);
@@ -105,7 +98,7 @@ void run(Device& here, const Strategy& ranks) {
       };
       policy.forward_backward(packed.inputs, packed.targets, 1, rl::nn::slopes_on_device{slopes});
     });
-    const auto outcome = policy.apply(3e-3, 1.0);
+    const auto outcome = policy.apply({.lr = 3e-3, .grad_clip = 1.0});
     if (ranks.first() && (step == 1 || step % 10 == 0))
       std::printf("step %3u  reward %.3f  gradient norm %.3f\n", step,
                   std::accumulate(reward.begin(), reward.end(), 0.0) / rows, outcome.gradient_norm);

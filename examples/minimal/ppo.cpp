@@ -17,6 +17,7 @@
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/training/trainable_model.hpp"
+#include "shape.hpp"
 
 using device = rlcore::cpu;
 using strategy = rlcore::strategy::alone;
@@ -25,20 +26,12 @@ namespace rl = rlcore;
 constexpr std::uint32_t vocabulary = 8, rows = 64;
 constexpr std::size_t prompt_length = 3, answer_length = 6, length = prompt_length + answer_length;
 
-/// A Qwen2 of 19 thousand parameters.
-rl::nn::config shape(rl::nn::model_output output) {
-  rl::nn::config c;
-  c.vocab_size = vocabulary, c.hidden_size = 32, c.intermediate_size = 64, c.num_hidden_layers = 2;
-  c.num_attention_heads = 4, c.num_key_value_heads = 2, c.head_dim = 8, c.max_position_embeddings = 64;
-  c.initializer_range = 0.1, c.output = output;
-  return c;
-}
-
 template <class Device, class Strategy>
 void run(Device& here, const Strategy& ranks) {
   // The critic predicts the reward of an answer before each of its tokens.
-  rl::trainer::trainable_model<Device, Strategy> policy(here, shape(rl::nn::model_output::logits), {}, ranks);
-  rl::trainer::trainable_model<Device, Strategy> critic(here, shape(rl::nn::model_output::score), {}, ranks);
+  rl::trainer::trainable_model<Device, Strategy> policy(here, shape(vocabulary), {}, ranks);
+  rl::trainer::trainable_model<Device, Strategy> critic(here, shape(vocabulary, rl::nn::model_output::score), {},
+                                                        ranks);
   {
     const auto whole = policy.gather_full_params(), whole_critic = critic.gather_full_params();
     policy.model.initialize(1), critic.model.initialize(2);
@@ -62,7 +55,7 @@ void run(Device& here, const Strategy& ranks) {
     for (std::uint32_t i = 0; i < rows; ++i) {
       for (std::uint32_t t = 0; t < prompt_length; ++t)
         prompts[i][t] = static_cast<std::int32_t>(key.child(1).below(vocabulary, i, t));
-      requests.push_back({prompts[i], i, 0});
+      requests.push_back({.prompt = prompts[i], .prompt_number = i});
     }
     std::vector<rl::rollout::response> answers;
     std::vector<rl::trainer::packed_answers> texts(rows);
@@ -70,7 +63,7 @@ void run(Device& here, const Strategy& ranks) {
     double mean = 0;
     {
       const auto whole = policy.gather_full_params(), whole_critic = critic.gather_full_params();
-      answers = engine.generate(policy.model, policy.space, requests, generation, key, [](std::size_t) {});
+      answers = engine.generate(policy.model, policy.space, requests, generation, key);
       for (std::size_t i = 0; i < rows; ++i) {
         std::vector<std::int32_t> text(prompts[i].begin(), prompts[i].end());
         text.insert(text.end(), answers[i].tokens.begin(), answers[i].tokens.end());
@@ -90,7 +83,7 @@ void run(Device& here, const Strategy& ranks) {
     // Update: two passes over the answers. No bit depends on the size of a micro-batch, which is one answer here.
     for (int epoch = 0; epoch < 2; ++epoch) {
       policy.begin_update(), critic.begin_update();
-      policy.for_micro_batches(rows, 1, 0, tokens_of, [&](std::span<const std::uint32_t> micro) {
+      policy.for_micro_batches({.rows = rows, .max_rows = 1}, tokens_of, [&](std::span<const std::uint32_t> micro) {
         const std::size_t i = micro[0];
         policy.forward_backward(texts[i].inputs, texts[i].targets, 1, [&](auto logp, auto, auto dlogp, auto) {
           rl::token_batch<float> batch{.logp = logp, .old_logp = answers[i].logp, .advantage = row(advantage, i)};
@@ -98,7 +91,7 @@ void run(Device& here, const Strategy& ranks) {
           evaluate(rl::serial{}, ppo, batch, counts, {.logp = dlogp});
         });
       });
-      critic.for_micro_batches(rows, 1, 0, tokens_of, [&](std::span<const std::uint32_t> micro) {
+      critic.for_micro_batches({.rows = rows, .max_rows = 1}, tokens_of, [&](std::span<const std::uint32_t> micro) {
         const std::size_t i = micro[0];
         critic.value_forward_backward(texts[i].inputs, texts[i].targets.row, [&](auto predicted, auto slope) {
           rl::token_batch<float> batch{.value = predicted, .old_value = row(value, i), .target = row(target, i)};
@@ -106,7 +99,7 @@ void run(Device& here, const Strategy& ranks) {
           evaluate(rl::serial{}, critic_loss, batch, counts, {.value = slope});
         });
       });
-      policy.apply(3e-3, 1.0), critic.apply(3e-3, 1.0);
+      policy.apply({.lr = 3e-3, .grad_clip = 1.0}), critic.apply({.lr = 3e-3, .grad_clip = 1.0});
     }
     if (ranks.first() && (step == 1 || step % 10 == 0)) std::printf("step %3u  reward %.3f\n", step, mean);
   }

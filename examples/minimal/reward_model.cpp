@@ -15,6 +15,7 @@
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/training/trainable_model.hpp"
+#include "shape.hpp"
 
 using device = rlcore::cpu;
 using strategy = rlcore::strategy::alone;
@@ -22,15 +23,6 @@ namespace rl = rlcore;
 
 constexpr std::uint32_t vocabulary = 8, pairs = 64;
 constexpr std::size_t prompt_length = 3, answer_length = 4, length = prompt_length + answer_length;
-
-/// A Qwen2 of 19 thousand parameters.
-rl::nn::config shape() {
-  rl::nn::config c;
-  c.vocab_size = vocabulary, c.hidden_size = 32, c.intermediate_size = 64, c.num_hidden_layers = 2;
-  c.num_attention_heads = 4, c.num_key_value_heads = 2, c.head_dim = 8, c.max_position_embeddings = 64;
-  c.initializer_range = 0.1, c.output = rl::nn::model_output::score;
-  return c;
-}
 
 /// Prompts with answers, packed, by turns chosen and rejected. The reward of a row is read at its last token.
 struct packed_pairs {
@@ -54,7 +46,7 @@ struct packed_pairs {
 
 template <class Device, class Strategy>
 void run(Device& here, const Strategy& ranks) {
-  rl::trainer::trainable_model<Device, Strategy> model(here, shape(), {}, ranks);
+  rl::trainer::trainable_model<Device, Strategy> model(here, shape(vocabulary, rl::nn::model_output::score), {}, ranks);
   {
     const auto whole = model.gather_full_params();
     model.model.initialize(1);
@@ -67,7 +59,7 @@ void run(Device& here, const Strategy& ranks) {
     const rl::random_key key = rl::random_key{7}.child(step);
     model.begin_update();
     model.for_micro_batches(
-        pairs, 16, 0, [](std::uint32_t) { return 2 * length; },
+        {.rows = pairs, .max_rows = 16}, [](std::uint32_t) { return 2 * length; },
         [&](std::span<const std::uint32_t> micro) {
           packed_pairs packed;
           for (const std::uint32_t p : micro) packed.push_back(key, p);
@@ -76,7 +68,7 @@ void run(Device& here, const Strategy& ranks) {
             evaluate(rl::serial{}, bradley_terry, batch, counts, {.value = slope});
           });
         });
-    const auto outcome = model.apply(3e-3, 1.0);
+    const auto outcome = model.apply({.lr = 3e-3, .grad_clip = 1.0});
     if (step != 1 && step % 10 != 0) continue;
 
     // Held-out pairs: how often is the reward of the chosen answer higher? Every rank scores its share.

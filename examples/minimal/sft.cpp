@@ -13,6 +13,7 @@
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/training/trainable_model.hpp"
+#include "shape.hpp"
 
 using device = rlcore::cpu;
 using strategy = rlcore::strategy::alone;
@@ -21,18 +22,9 @@ namespace rl = rlcore;
 constexpr std::uint32_t vocabulary = 8, examples = 64;
 constexpr std::size_t prompt_length = 4, answer_length = prompt_length, length = prompt_length + answer_length;
 
-/// A Qwen2 of 19 thousand parameters.
-rl::nn::config shape() {
-  rl::nn::config c;
-  c.vocab_size = vocabulary, c.hidden_size = 32, c.intermediate_size = 64, c.num_hidden_layers = 2;
-  c.num_attention_heads = 4, c.num_key_value_heads = 2, c.head_dim = 8, c.max_position_embeddings = 64;
-  c.initializer_range = 0.1;
-  return c;
-}
-
 template <class Device, class Strategy>
 void run(Device& here, const Strategy& ranks) {
-  rl::trainer::trainable_model<Device, Strategy> model(here, shape(), {}, ranks);
+  rl::trainer::trainable_model<Device, Strategy> model(here, shape(vocabulary), {}, ranks);
   {
     const auto whole = model.gather_full_params();
     model.model.initialize(1);
@@ -49,10 +41,10 @@ void run(Device& here, const Strategy& ranks) {
       for (std::uint32_t t = 0; t < length; ++t)
         text.push_back(static_cast<std::int32_t>(key.below(vocabulary, i, t % prompt_length)));
 
-    rl::report_of<decltype(sft.objective)> report;  // summed over the micro-batches
+    auto report = sft.report();  // summed over the micro-batches
     model.begin_update();
     model.for_micro_batches(
-        examples, 16, 0, [](std::uint32_t) { return length; },
+        {.rows = examples, .max_rows = 16}, [](std::uint32_t) { return length; },
         [&](std::span<const std::uint32_t> micro) {
           // The loss mask: only the tokens of the answer are targets.
           rl::ragged<std::int32_t> inputs;
@@ -73,7 +65,7 @@ void run(Device& here, const Strategy& ranks) {
           };
           model.forward_backward(inputs, targets, 1, rl::nn::slopes_on_device{slopes});
         });
-    const auto outcome = model.apply(3e-3, 1.0);
+    const auto outcome = model.apply({.lr = 3e-3, .grad_clip = 1.0});
     ranks.sum(report);
     if (ranks.first() && (step == 1 || step % 10 == 0))
       std::printf("step %3u  loss %.3f  gradient norm %.3f\n", step, report.loss(), outcome.gradient_norm);

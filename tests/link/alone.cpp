@@ -52,14 +52,14 @@ double all_of_a_step(trainer::trainable_model<cpu, strategy::alone>& model, cons
                      const nn::targets& wanted) {
   model.begin_update();
   model.for_micro_batches(
-      8, 2, 0, [](std::uint32_t) { return 3; },
+      {.rows = 8, .max_rows = 2}, [](std::uint32_t) { return 3; },
       [&](std::span<const std::uint32_t>) {
         model.forward_backward(rows, wanted, 1.0f, slopes);
         model.value_forward_backward(rows, wanted.row, slopes);
       });
   const auto whole = model.gather_full_params();
   model.with_base([] {});
-  double report = model.apply(1e-3, 1).gradient_norm;
+  double report = model.apply({.lr = 1e-3, .grad_clip = 1}).gradient_norm;
   std::vector<double> numbers(trainer::own_rows(model, 8, [](std::size_t) { return 3; }).size());
   trainer::sum_over_ranks(model, report);
   trainer::gather_rows(model, numbers);

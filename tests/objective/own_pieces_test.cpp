@@ -56,7 +56,7 @@ TEST(own_pieces, are_pieces) {
     if (n > 0) loss += row / (5 * std::sqrt(n));
   }
   EXPECT_NEAR(r.loss(), loss, 1e-12 * std::abs(loss));
-  EXPECT_NEAR(r.monitor_mean(0), above / 89, 1e-15);
+  EXPECT_NEAR(r[r.monitor[0].name], above / 89, 1e-15);
 }
 
 }  // namespace

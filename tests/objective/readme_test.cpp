@@ -22,11 +22,11 @@ TEST(readme, grpo_on_eigen) {
   rewards(0) = 1;
 
   const auto grpo = rlcore::paper::grpo();  // or dapo(), gspo(), cispo(), ...; or verl::grpo(), trl::grpo()
-  grpo.advantage(rewards, 8, advantage);    // groups of 8 answers to the same prompt
+  grpo.advantage(rewards, rlcore::groups_of(8), advantage);
 
   rlcore::token_batch<float> batch{
       .logp = logp, .old_logp = old_logp, .ref_logp = ref_logp, .advantage = advantage, .mask = response_mask};
-  auto report = rlcore::evaluate(rlcore::serial{}, grpo, batch, rlcore::loss_counts(batch), {.logp = dlogp});
+  auto report = evaluate(grpo, batch, {.logp = dlogp});
 
   // Every ratio is 1, so the policy term is minus the mean advantage, 0; k3 = 1/2 - 1 + ln 2 with slope 1/2 everywhere.
   // One reward of 1 among 8: mean 1/8, deviation sqrt(1/8), advantage 7 / sqrt(8) and -1 / sqrt(8).

@@ -64,14 +64,14 @@ bytes_sent counted(const nn::config& config, int ranks, const parallel::parallel
     };
     model.begin_update();
     model.for_micro_batches(
-        rows, micro_rows, 0, [](std::uint32_t) { return length; },
+        {.rows = rows, .max_rows = micro_rows}, [](std::uint32_t) { return length; },
         [&](std::span<const std::uint32_t> mine) {
           const auto [inputs, targets] = batch(mine);
           model.forward_backward(inputs, targets, 1.0f, [](auto, auto, auto dlogp, auto) {
             for (float& d : dlogp) d = -1;
           });
         });
-    model.apply(1e-3, 1);
+    model.apply({.lr = 1e-3, .grad_clip = 1});
     const std::uint64_t after = bytes();
     trainer::frozen_model<cpu> frozen(device, config, &world);
     const std::size_t own = rows / static_cast<std::size_t>(ranks);

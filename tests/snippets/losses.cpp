@@ -11,10 +11,13 @@ inline void run() {
 }  // namespace readme
 
 namespace readme_device {
-// <snippet: README.md 2>
-inline auto* const emulated = &loss_on<rlcore::emulated_npu>;
-inline auto* const hardware = &loss_on<rlcore::npu>;
-inline auto* const host = &loss_on<rlcore::cpu>;
+const Eigen::ArrayXXf logp, old_logp, ref_logp, dlogp;
+const Eigen::ArrayXf advantage;
+const auto grpo = rlcore::paper::grpo();
+inline void run() {
+  // <snippet: README.md 2>
+  (void)r;
+}
 }  // namespace readme_device
 
 namespace objectives_evaluate {
@@ -25,11 +28,17 @@ inline rlcore::global_counts step;
 inline void run() {
   // <snippet: docs/objectives.md 1>
 }
+inline std::vector<std::int64_t> response_lengths;
+inline std::vector<rlcore::token_batch<float>> micro_batches;
+inline void run_a_step() {
+  const auto grpo = rlcore::paper::grpo();
+  // <snippet: docs/objectives.md 2>
+}
 }  // namespace objectives_evaluate
 
 namespace objectives_variants {
 inline void run() {
-  // <snippet: docs/objectives.md 2>
+  // <snippet: docs/objectives.md 3>
   (void)a, (void)d, (void)e;
 }
 }  // namespace objectives_variants
@@ -38,22 +47,22 @@ namespace objectives_kl_in_reward {
 inline double score;
 inline std::span<float> old_logp, ref_logp, token_reward;
 inline void run() {
-  // <snippet: docs/objectives.md 3>
+  // <snippet: docs/objectives.md 4>
   (void)shaped;
 }
 }  // namespace objectives_kl_in_reward
 
-// <snippet: docs/objectives.md 4>
+// <snippet: docs/objectives.md 5>
 
 namespace objectives_slope {
 inline void run() {
-  // <snippet: docs/objectives.md 5>
+  // <snippet: docs/objectives.md 6>
 }
 }  // namespace objectives_slope
 
 namespace objectives_explain {
 inline void run() {
-  // <snippet: docs/objectives.md 6>
+  // <snippet: docs/objectives.md 7>
   (void)text;
 }
 }  // namespace objectives_explain

@@ -60,7 +60,7 @@ result train(int ranks, const parallel::parallel_settings& how) {
     for (int step = 0; step < 2; ++step) {
       t.begin_update();
       t.for_micro_batches(
-          rows.size(), 2, 0, [&](std::uint32_t i) { return rows[i].size(); },
+          {.rows = rows.size(), .max_rows = 2}, [&](std::uint32_t i) { return rows[i].size(); },
           [&](std::span<const std::uint32_t> some) {
             trainer::packed_answers batch;  // every token but the first of a row is a target
             for (const std::uint32_t i : some) batch.push_back(rows[i], 1);
@@ -71,7 +71,7 @@ result train(int ranks, const parallel::parallel_settings& how) {
                   if (step == 0 && all.rank() == 0) r.logp.insert(r.logp.end(), logp.begin(), logp.end());
                 });
           });
-      const trainer::step_outcome outcome = t.apply(1e-3, 0.01);
+      const trainer::step_outcome outcome = t.apply({.lr = 1e-3, .grad_clip = 0.01});
       EXPECT_FALSE(outcome.skipped);
       if (all.rank() == 0) r.norms.push_back(outcome.gradient_norm);
     }

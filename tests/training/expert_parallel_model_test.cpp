@@ -78,7 +78,7 @@ result train(const how_to_train& how) {
         for (int step = 0; step < 2; ++step) {
           t.begin_update();
           t.for_micro_batches(
-              rows.size(), how.rows_each, 0, [&](std::uint32_t i) { return rows[i].size(); },
+              {.rows = rows.size(), .max_rows = how.rows_each}, [&](std::uint32_t i) { return rows[i].size(); },
               [&](std::span<const std::uint32_t> some) {
                 trainer::packed_answers batch;  // every token but the first of a row is a target
                 for (const std::uint32_t i : some) batch.push_back(rows[i], 1);
@@ -86,7 +86,7 @@ result train(const how_to_train& how) {
                   if (some[0] != 4) std::fill(dlogp.begin(), dlogp.end(), -0.01f);  // a pass without a gradient
                 });
               });
-          const trainer::step_outcome outcome = t.apply(1e-3, 0.01);
+          const trainer::step_outcome outcome = t.apply({.lr = 1e-3, .grad_clip = 0.01});
           EXPECT_FALSE(outcome.skipped);
           if (all.rank() == 0) r.norms.push_back(outcome.gradient_norm);
         }

@@ -70,7 +70,7 @@ class sharded : public testing::TestWithParam<setting> {
     for (int s = 0; s < 8; ++s)
       for (int i = 0; i < 5 + s; ++i) ids[static_cast<std::size_t>(s)].push_back((i * i + 7 * s + 31 * number) % 300);
     t.for_micro_batches(
-        8, 2, 0, [&](std::uint32_t row) { return static_cast<std::int64_t>(ids[row].size()); },
+        {.rows = 8, .max_rows = 2}, [&](std::uint32_t row) { return static_cast<std::int64_t>(ids[row].size()); },
         [&](std::span<const std::uint32_t> rows) {
           ragged<std::int32_t> sequences;
           nn::targets wanted;
@@ -90,7 +90,7 @@ class sharded : public testing::TestWithParam<setting> {
               for (std::size_t i = 0; i < slope.size(); ++i) slope[i] = -std::exp(logp[i]);
             });
         });
-    EXPECT_FALSE(t.apply(0.01, 1.0).skipped);
+    EXPECT_FALSE(t.apply({.lr = 0.01, .grad_clip = 1.0}).skipped);
   }
   /// Runs f(trained model) on all ranks of a layout.
   template <class F>

@@ -91,7 +91,8 @@ void train(const task& t, parallel::world* w, outcome& out) {
       return 2 + static_cast<std::int64_t>(r * 7 + 5u * static_cast<std::uint32_t>(step)) % 19;
     };
     model.for_micro_batches(
-        static_cast<std::size_t>(t.rows), t.max_rows, t.max_tokens, length, [&](std::span<const std::uint32_t> mine) {
+        {.rows = static_cast<std::size_t>(t.rows), .max_rows = t.max_rows, .max_tokens = t.max_tokens}, length,
+        [&](std::span<const std::uint32_t> mine) {
           ragged<std::int32_t> sequences;
           nn::targets wanted;
           floats factor;
@@ -117,7 +118,7 @@ void train(const task& t, parallel::world* w, outcome& out) {
               for (std::size_t i = 0; i < slope.size(); ++i) slope[i] = -factor[i] * std::exp(logp[i]);
             });
         });
-    const trainer::step_outcome did = model.apply(0.003, t.clip);
+    const trainer::step_outcome did = model.apply({.lr = 0.003, .grad_clip = t.clip});
     out.norms.push_back(did.gradient_norm), out.skipped.push_back(did.skipped);
   }
   out.bytes = sent() - before;
@@ -304,7 +305,7 @@ TEST(sharded_model, an_old_loop_is_told_that_rows_have_to_be_dealt) {
                                      any_device_of<cpu> device(1);
                                      trainable_model model(device, model_of({}), {}, &w);
                                      model.begin_update();
-                                     model.apply(0.1, 0);
+                                     model.apply({.lr = 0.1});
                                    }),
                std::logic_error);
 }

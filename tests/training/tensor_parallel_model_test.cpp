@@ -75,7 +75,7 @@ result train(nn::family family, int ranks, parallel::parallel_settings how, cons
       if (step == 2 && !save.empty()) t.save(save, save.parent_path());
       t.begin_update();
       t.for_micro_batches(
-          rows.size(), 3, 0, [&](std::uint32_t i) { return rows[i].size(); },
+          {.rows = rows.size(), .max_rows = 3}, [&](std::uint32_t i) { return rows[i].size(); },
           [&](std::span<const std::uint32_t> some) {
             trainer::packed_answers batch;  // every token but the first of a row is a target
             for (const std::uint32_t i : some) batch.push_back(rows[i], 1);
@@ -83,7 +83,7 @@ result train(nn::family family, int ranks, parallel::parallel_settings how, cons
                                [&](std::span<const float>, std::span<const float>, std::span<float> dlogp,
                                    std::span<float>) { std::fill(dlogp.begin(), dlogp.end(), -0.01f); });
           });
-      const trainer::step_outcome outcome = t.apply(1e-2, 0.01);
+      const trainer::step_outcome outcome = t.apply({.lr = 1e-2, .grad_clip = 0.01});
       EXPECT_FALSE(outcome.skipped);
       if (all.rank() == 0) r.norms.push_back(outcome.gradient_norm);
     }

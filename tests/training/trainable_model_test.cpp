@@ -65,7 +65,7 @@ class training : public testing::TestWithParam<setting> {
           for (std::size_t i = 0; i < slope.size(); ++i) slope[i] = -std::exp(logp[i]);
         });
     }
-    const trainer::step_outcome outcome = t.apply(0.01, 1.0);
+    const trainer::step_outcome outcome = t.apply({.lr = 0.01, .grad_clip = 1.0});
     EXPECT_GT(outcome.gradient_norm, 0);
     EXPECT_FALSE(outcome.skipped);
   }

@@ -69,7 +69,7 @@ void step(Model& t, const task& of, const std::vector<prompt>& rows, floats& log
   logp.clear();
   t.begin_update();
   t.for_micro_batches(
-      rows.size(), of.max_rows, 0, [&](std::uint32_t i) { return rows[i].tokens.size(); },
+      {.rows = rows.size(), .max_rows = of.max_rows}, [&](std::uint32_t i) { return rows[i].tokens.size(); },
       [&](std::span<const std::uint32_t> some) {
         batch b;
         for (const std::uint32_t i : some) b.push_back(rows[i], i);
@@ -130,7 +130,7 @@ result train(int ranks, parallel::parallel_settings how, const task& of = {}) {
     for (int n = 0; n < of.steps; ++n) {
       if (n + 1 == of.steps && !of.score) scored = score(t, rows);
       step(t, of, rows, logp);
-      const trainer::step_outcome outcome = t.apply(1e-2, of.clip);
+      const trainer::step_outcome outcome = t.apply({.lr = 1e-2, .grad_clip = of.clip});
       EXPECT_FALSE(outcome.skipped);
       if (all.rank() == 0) r.norms.push_back(outcome.gradient_norm);
     }

@@ -6,19 +6,34 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "rlcore/device/device.hpp"
+#include "rlcore/tensor/span.hpp"
 #include "rlcore/tensor/tensor.hpp"
+#include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
 
-/// Copies `host` to device memory.
-template <class T, memory_device Device>
-tensor<T, 1, Device> to_device(Device& device, const std::vector<T>& host) {
-  tensor<T, 1, Device> there(device, {static_cast<extent_t>(host.size())});
-  there.memory().upload(host);
-  return there;
+/// Copies a container of the host (a vector, a matrix: anything that as_view takes) to device memory, row after row.
+template <class Host, memory_device Device>
+auto to_device(Device& device, const Host& host) {
+  const auto v = as_view(host);
+  using view_type = std::remove_cv_t<decltype(v)>;
+  using element = typename view_type::value_type;
+  std::vector<element> rows;
+  rows.reserve(static_cast<std::size_t>(v.size()));
+  if constexpr (view_type::rank == 1) {
+    for (extent_t i = 0; i < v.shape[0]; ++i) rows.push_back(v(i));
+  } else {
+    static_assert(view_type::rank == 2, "rlcore: to_device takes a vector or a matrix [rows, tokens]");
+    for (extent_t i = 0; i < v.shape[0]; ++i)
+      for (extent_t j = 0; j < v.shape[1]; ++j) rows.push_back(v(i, j));
+  }
+  tensor<element, view_type::rank, Device> copy(device, v.shape);
+  copy.memory().upload(rows);
+  return copy;
 }
 
 /// Gathers rows[0], rows[1], ... of x, a contiguous matrix with rows of `width` numbers. Throws std::invalid_argument
@@ -37,8 +52,8 @@ tensor<float, 1, Device> rows_at(Device& device, const tensor<float, 1, Device>&
   }
   tensor<float, 1, Device> chosen(device, {static_cast<extent_t>(rows.size() * width)});
   if (chosen.size() == 0) return chosen;
-  const auto there = to_device(device, ids);
-  device.gather_rows(chosen.data(), x.data(), static_cast<extent_t>(count), there.data(),
+  const auto indices = to_device(device, ids);
+  device.gather_rows(chosen.data(), x.data(), static_cast<extent_t>(count), indices.data(),
                      static_cast<extent_t>(rows.size()), static_cast<extent_t>(width));
   return chosen;
 }

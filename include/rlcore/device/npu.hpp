@@ -43,6 +43,8 @@ class npu {
  public:
   static constexpr bool host_readable = false;
 
+  /// On the CANN of this machine. Throws device_error if there is none that can be used, and as below.
+  explicit npu(npu_settings settings = {}) : npu(ascend::dynamic_provider(), settings) {}
   /// Throws npu_error if the device does not exist, device_error if its chip is of another family, and capability_error
   /// if the provider lacks operators that every run needs; other missing operators fail at their first use. The
   /// environment variable RLCORE_NPU_TRACE names a file that logs every call.

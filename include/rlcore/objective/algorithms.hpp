@@ -2,7 +2,6 @@
 // openrlhf::grpo(), trl::grpo()); docs/algorithms.md has them all in one table.
 #pragma once
 
-#include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/algorithm/cispo.hpp"
 #include "rlcore/objective/algorithm/distillation.hpp"
 #include "rlcore/objective/algorithm/dpo.hpp"
@@ -21,3 +20,4 @@
 #include "rlcore/objective/algorithm/simpo.hpp"
 #include "rlcore/objective/algorithm/trl.hpp"
 #include "rlcore/objective/algorithm/verl.hpp"
+#include "rlcore/objective/evaluate.hpp"

@@ -75,7 +75,7 @@ RLCORE_INLINE check_line check_step(cpu& device, parallel::any_communicator& c, 
   const auto step = [&] {
     model.begin_update();
     model.for_micro_batches(
-        static_cast<std::size_t>(rows), micro_rows, 0, [&](std::uint32_t) { return length; },
+        {.rows = static_cast<std::size_t>(rows), .max_rows = micro_rows}, [&](std::uint32_t) { return length; },
         [&](std::span<const std::uint32_t> mine) {
           ragged<std::int32_t> inputs;
           nn::targets targets;
@@ -93,7 +93,7 @@ RLCORE_INLINE check_line check_step(cpu& device, parallel::any_communicator& c, 
             for (std::size_t i = 0; i < logp.size(); ++i) dlogp[i] = -1.0f / static_cast<float>(rows * length);
           });
         });
-    model.apply(1e-6, 1);
+    model.apply({.lr = 1e-6, .grad_clip = 1});
   };
   check_line line;
   line.ranks = c.size();

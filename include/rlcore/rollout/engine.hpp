@@ -33,6 +33,11 @@ struct engine_usage {
   std::size_t pictures_read = 0;  ///< by the vision tower
 };
 
+/// Takes the number of finished sequences and does nothing.
+struct no_progress {
+  void operator()(std::size_t) const noexcept {}
+};
+
 /// Generates with a paged KV cache. The engine keeps the cache and all other memory between calls: a call that needs no
 /// more than an earlier one allocates nothing on the device. One engine serves one model at a time; weights may change
 /// between calls. See docs/rollout.md.
@@ -43,10 +48,10 @@ class engine {
   /// sequences finish. Temperature 0 records log-probs at temperature 1. Throws config_error if a sequence does not fit
   /// into max_cache_bytes, std::invalid_argument for images that do not match the model or the image tokens, and error
   /// if logits are not finite or the logit rules exclude every token of a request.
-  template <class Progress>
+  template <class Progress = no_progress>
   std::vector<response> generate(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                                  std::span<const request> requests, const generation& settings, random_key key,
-                                 Progress&& progress) {
+                                 Progress&& progress = {}) {
     check(model.settings(), requests, settings);
     std::vector<response> responses(requests.size());
     if (requests.empty()) return responses;
@@ -167,10 +172,10 @@ class engine {
 };
 
 /// Generates with a temporary engine, for a single call.
-template <class Device, class Progress>
+template <class Device, class Progress = no_progress>
 std::vector<response> generate(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                                std::span<const request> requests, const generation& settings, random_key key,
-                               Progress&& progress) {
+                               Progress&& progress = {}) {
   engine<Device> once;
   return once.generate(model, space, requests, settings, key, progress);
 }

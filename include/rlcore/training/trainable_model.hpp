@@ -141,26 +141,23 @@ class trainable_model {
     share_.begin_update();
   }
 
-  /// Splits the rows 0 .. count - 1 of an optimizer step into leaves and micro-batches; calls f(rows) for every
-  /// micro-batch of this rank. `rows` (std::span<const std::uint32_t>, ascending) belong to one leaf. A micro-batch has
-  /// at most `max_rows` rows and `max_tokens` tokens (0: no limit), tokens_of(row) each; a single longer row goes
-  /// alone. f calls forward_backward() or value_forward_backward() once. Every rank calls this with the same numbers,
-  /// once between begin_update() and apply(). With a load-balancing loss f runs twice for each micro-batch; the first
-  /// time forward_backward() only counts tokens per expert. The gradient does not depend on the micro-batches, nor,
-  /// with the corresponding settings, on the ranks.
+  /// Splits the rows 0 .. s.rows - 1 of an optimizer step into leaves and micro-batches; calls f(rows) for every
+  /// micro-batch of this rank. `rows` (std::span<const std::uint32_t>, ascending) belong to one leaf. Row i has
+  /// tokens_of(i) tokens. f calls forward_backward() or value_forward_backward() once. Every rank calls this with the
+  /// same numbers, once between begin_update() and apply(). With a load-balancing loss f runs twice for each
+  /// micro-batch; the first time forward_backward() only counts tokens per expert. The gradient does not depend on the
+  /// micro-batches, nor, with the corresponding settings, on the ranks.
   template <class TokensOf, class F>
-  void for_micro_batches(std::size_t count, std::int64_t max_rows, std::int64_t max_tokens, TokensOf&& tokens_of,
-                         F&& f) {
+  void for_micro_batches(const micro_batch_settings& s, TokensOf&& tokens_of, F&& f) {
     for_micro_batches(
-        count, max_rows, max_tokens, tokens_of, [](std::uint32_t) { return std::span<const nn::picture>(); }, f);
+        s, tokens_of, [](std::uint32_t) { return std::span<const nn::picture>(); }, f);
   }
   /// The same for rows with images, pictures_of(row) each: row balancing includes the cost of the tower.
   template <class TokensOf, class PicturesOf, class F>
-  void for_micro_batches(std::size_t count, std::int64_t max_rows, std::int64_t max_tokens, TokensOf&& tokens_of,
-                         PicturesOf&& pictures_of, F&& f) {
-    std::vector<std::int64_t> tokens(count);
-    std::vector<double> further(model.settings().vision ? count : 0);
-    for (std::size_t i = 0; i < count; ++i) {
+  void for_micro_batches(const micro_batch_settings& s, TokensOf&& tokens_of, PicturesOf&& pictures_of, F&& f) {
+    std::vector<std::int64_t> tokens(s.rows);
+    std::vector<double> further(model.settings().vision ? s.rows : 0);
+    for (std::size_t i = 0; i < s.rows; ++i) {
       const auto row = static_cast<std::uint32_t>(i);
       tokens[i] = static_cast<std::int64_t>(tokens_of(row));
       if (!further.empty())
@@ -168,7 +165,7 @@ class trainable_model {
     }
     const parallel::parallel_settings sums = strategy_.settings();
     const leaf_plan plan(model.settings(), std::move(tokens), static_cast<std::size_t>(sums.leaves), sums.balance,
-                         max_rows, max_tokens, further);
+                         s.max_rows, s.max_tokens, further);
     if (balances(model.settings())) balance_experts(plan, f);
     share_.micro_batches(plan, gradient_, recompute, f);
   }
@@ -186,14 +183,14 @@ class trainable_model {
     gradient_.with(
         [&](auto& g) { nn::value_forward_backward(passing(), space, g, sequences, rows, recompute, slopes); });
   }
-  /// Clips the accumulated gradient to `grad_clip` (<= 0: no clipping) and takes the optimizer step. Skips the step, on
-  /// all ranks, if the gradient is not finite.
-  step_outcome apply(double lr, double grad_clip) {
+  /// Clips the accumulated gradient and takes the optimizer step. Skips the step, on all ranks, if the gradient is not
+  /// finite.
+  step_outcome apply(const step_settings& s) {
     step_outcome outcome;
     outcome.gradient_norm = share_.reduce(gradient_);
     outcome.skipped = !std::isfinite(outcome.gradient_norm);
     if (outcome.skipped) return outcome;
-    share_.step(optimizer_, lr, optim::clip_scale(outcome.gradient_norm, grad_clip));
+    share_.step(optimizer_, s.lr, optim::clip_scale(outcome.gradient_norm, s.grad_clip));
     if (adapter_) adapter_->merge(model);
     return outcome;
   }

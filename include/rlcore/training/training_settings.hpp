@@ -27,6 +27,18 @@ struct training_settings {
   bool save_whole = false;           ///< several ranks save the weights of huggingface/ too (verl's hf_model)
 };
 
+/// The rows of an optimizer step, and the largest micro-batch of them (0: no limit).
+struct micro_batch_settings {
+  std::size_t rows = 0;
+  std::int64_t max_rows = 0, max_tokens = 0;  ///< of a micro-batch; a single row with more tokens goes alone
+};
+
+/// One step of the optimizer.
+struct step_settings {
+  double lr = 0;         ///< learning rate
+  double grad_clip = 0;  ///< largest L2 norm of the gradient (<= 0: no clipping)
+};
+
 /// The outcome of one optimizer step.
 struct step_outcome {
   double gradient_norm = 0;  ///< global L2 norm before clipping

@@ -53,6 +53,24 @@ TEST(npu_loss, of_nothing_is_nothing) {
     }
 }
 
+// Without counts a call is the whole step: the tokens of a mask are counted on the device.
+TEST(npu_loss, without_counts_the_batch_is_the_whole_step) {
+  emulated_npu on(compute::float32);
+  for (const layout form : {layout::masked, layout::by_length, layout::packed}) {
+    const loss_batch batch(form, 8, 37, field::advantage);
+    const auto here = batch.on(*on);
+    const auto same = [](const global_counts& a, const global_counts& b) {
+      EXPECT_EQ(a.tokens(), b.tokens());
+      EXPECT_EQ(a.sequences(), b.sequences());
+      EXPECT_EQ(a.rows(), b.rows());
+    };
+    same(loss_counts(*on, here->batch), batch.counts());
+    same(chosen_counts(*on, here->batch), batch.counts(2));
+    EXPECT_EQ(evaluate(*on, paper::grpo(), here->batch, here->gradients).loss(),
+              evaluate(*on, paper::grpo(), here->batch, batch.counts(), here->gradients).loss());
+  }
+}
+
 /// A surrogate that somebody wrote for the host.
 struct squared_ratio {
   static constexpr field reads = field::logp | field::old_logp | field::advantage;

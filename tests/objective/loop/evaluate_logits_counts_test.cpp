@@ -71,7 +71,7 @@ TEST(evaluate_logits_invariance, token_and_logits_terms_share_counts) {
   const auto run = [&](const std::vector<std::size_t>& cuts) {  // rows cuts[k] ... cuts[k + 1] - 1 are a micro-batch
     parts out{0, 0, std::vector<double>(x.logits.size(), -7), std::vector<double>(x.logits.size(), -7)};
     report_of<negative_log_likelihood> of_tokens;
-    logits_report_of<cross_entropy> of_logits;
+    report_of<cross_entropy> of_logits;
     for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
       const std::int64_t begin = offsets[cuts[k]], n = offsets[cuts[k + 1]] - begin;
       const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(n);

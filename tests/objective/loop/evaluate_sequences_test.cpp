@@ -75,7 +75,7 @@ TEST(dpo, pairs_may_be_split_between_micro_batches_and_threads) {
     parts += evaluate(threads(2), paper::dpo(), pair_mean{}, b, loss_counts(g.batch()), {.logp = cut(g.logp_gradient)});
   }
   EXPECT_EQ(parts.loss(), whole.loss());
-  for (std::size_t m = 0; m < 3; ++m) EXPECT_EQ(parts.monitor_mean(m), whole.monitor_mean(m));
+  for (const std::string_view name : pair_monitors) EXPECT_EQ(parts[name], whole[name]);
   EXPECT_EQ(parts.units, 3);
   EXPECT_EQ(std::memcmp(gradient.data(), g.logp_gradient.data(), gradient.size() * sizeof(float)), 0);
 }

@@ -3,12 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
 #include "objective/golden.hpp"
 #include "rlcore/exec/serial.hpp"
+#include "rlcore/exec/threads.hpp"
 #include "rlcore/objective/aggregation.hpp"
+#include "rlcore/objective/algorithm/distillation.hpp"
+#include "rlcore/objective/algorithm/dpo.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/divergence/any_divergence.hpp"
@@ -117,8 +121,8 @@ TEST(evaluate, reports_every_piece_without_its_coefficient) {
                           g.batch(), loss_counts(g.batch()));
   const double policy = golden()["pieces"]["policy_gradient"]["loss"]["token_mean"],
                kl = golden()["pieces"]["k2"]["loss"]["token_mean"];
-  EXPECT_NEAR(r.value(0), policy, 1e-13);
-  EXPECT_NEAR(r.mean(1), kl, 1e-12);
+  EXPECT_NEAR(r.value("policy"), policy, 1e-13);
+  EXPECT_NEAR(r["kl"], kl, 1e-12);
   EXPECT_NEAR(r.loss(), 2 * policy + 0.25 * kl, 1e-12);
   EXPECT_EQ(r.piece[0].name, "policy");
   EXPECT_EQ(r.piece[1].name, "kl");
@@ -135,7 +139,7 @@ TEST(evaluate, an_empty_step_has_no_loss_and_no_gradient) {
                   : evaluate(serial{}, paper::grpo(), sequence_mean_token_mean{}, g.batch(), counts, g.gradients());
     EXPECT_TRUE(r.empty_step);
     EXPECT_EQ(r.loss(), 0);
-    EXPECT_EQ(r.mean(0), 0);
+    EXPECT_EQ(r["policy"], 0);
     for (const float x : g.logp_gradient) EXPECT_EQ(x, 0);
   }
 }
@@ -144,6 +148,52 @@ TEST(evaluate, a_gradient_that_no_piece_produces_is_zero) {
   golden_batch<float> g;
   evaluate(serial{}, policy_gradient{}, token_mean{}, g.batch(), loss_counts(g.batch()), g.gradients());
   for (const float x : g.entropy_gradient) EXPECT_EQ(x, 0);
+}
+
+// Without counts a call is the whole optimizer step, on one thread: the same bits as with everything named.
+TEST(evaluate, without_counts_the_batch_is_the_whole_step) {
+  golden_batch<float> g;
+  const auto grpo = paper::grpo();
+  const auto step = loss_counts(g.batch());
+  const auto named = evaluate(serial{}, grpo.objective, grpo.aggregation, g.batch(), step, g.gradients());
+  const auto slopes = g.logp_gradient;
+  const auto expect_same = [&](const auto& r) {
+    EXPECT_EQ(r.loss(), named.loss());
+    EXPECT_EQ(r["kl"], named["kl"]);
+    EXPECT_EQ(g.logp_gradient, slopes);
+    std::fill(g.logp_gradient.begin(), g.logp_gradient.end(), -1.f);
+  };
+  expect_same(evaluate(grpo, g.batch(), g.gradients()));
+  expect_same(evaluate(threads{2}, grpo, g.batch(), g.gradients()));
+  expect_same(evaluate(grpo.objective, grpo.aggregation, g.batch(), g.gradients()));
+  EXPECT_EQ(evaluate(grpo, g.batch()).loss(), named.loss());
+}
+
+// The chosen answers of pairs are rows 0, 2, 4, ...: their likelihood has their tokens as its denominator.
+TEST(evaluate, without_counts_pairs_count_their_chosen_rows) {
+  golden_batch<double> g;
+  const auto rpo = with_likelihood(paper::dpo(), 0.5);
+  global_counts chosen;
+  for (extent_t i = 0; i < g.rows; i += 2) {
+    const auto row = g.mask.begin() + i * g.tokens;
+    chosen.add_row(std::count_if(row, row + g.tokens, [](auto m) { return m != 0; }));
+  }
+  const auto named =
+      evaluate(serial{}, rpo, g.batch(), loss_counts(g.batch()), chosen, {.logp = g.matrix(g.logp_gradient)});
+  const auto slopes = g.logp_gradient;
+  const auto r = evaluate(rpo, g.batch(), {.logp = g.matrix(g.logp_gradient)});
+  EXPECT_EQ(r.loss(), named.loss());
+  EXPECT_EQ(g.logp_gradient, slopes);
+  EXPECT_EQ(rpo.report().loss(), 0);
+}
+
+TEST(evaluate, a_report_without_rows_has_every_name) {
+  const auto r = with_entropy(paper::grpo(), 0.01).report();
+  EXPECT_EQ(r.rows, 0);
+  EXPECT_EQ(r["policy"] + r["kl"] + r["entropy"] + r["clipfrac"], 0);
+  EXPECT_EQ(r.piece[1].coefficient, 0.04);
+  EXPECT_EQ(paper::dpo().report()["accuracy"], 0);
+  EXPECT_EQ(paper::kd().report()["forward_kl"], 0);
 }
 
 }  // namespace

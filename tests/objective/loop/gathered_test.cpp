@@ -235,7 +235,7 @@ TEST(chosen_token_mean, weighs_the_first_row_of_each_pair) {
       evaluate(serial{}, log_prob{}, chosen_token_mean{chosen}, b, loss_counts(b), {.logp = r.matrix(r.gradient)});
   EXPECT_DOUBLE_EQ(report.loss(), -3.5 / 3);
   EXPECT_EQ(report.tokens, 3);
-  EXPECT_DOUBLE_EQ(report.mean(0), -3.5 / 3);
+  EXPECT_DOUBLE_EQ(report[log_prob::name], -3.5 / 3);
   EXPECT_EQ(r.gradient[5], 0);
   EXPECT_DOUBLE_EQ(r.gradient[0], 1.0 / 3);
 }

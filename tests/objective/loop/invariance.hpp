@@ -173,7 +173,7 @@ void check_invariance(const Piece& piece, double tolerance = 1e-5, double ratio_
                shared = run({0, 7, b.rows}, threads(2), threaded);
     EXPECT_EQ(one.loss(), many.loss());
     EXPECT_EQ(one.loss(), shared.loss());
-    for (std::size_t m = 0; m < monitor_count<Piece>; ++m) EXPECT_EQ(one.monitor_mean(m), many.monitor_mean(m));
+    for (const std::string_view name : monitors_of<Piece>()) EXPECT_EQ(one[name], many[name]);
     EXPECT_TRUE(whole.same_bits(parts));
     EXPECT_TRUE(whole.same_bits(threaded));
 

@@ -93,8 +93,10 @@ void expect_same_bits(const result& a, const result& b) {
     EXPECT_EQ(std::bit_cast<std::uint64_t>(x), std::bit_cast<std::uint64_t>(y));
   };
   same(a.loss(), b.loss());
-  for (std::size_t i = 0; i < a.piece.size(); ++i) same(a.value(i), b.value(i)), same(a.mean(i), b.mean(i));
-  for (std::size_t i = 0; i < a.monitor.size(); ++i) same(a.monitor_mean(i), b.monitor_mean(i));
+  for (std::size_t i = 0; i < a.piece.size(); ++i)
+    same(a.piece[i].aggregated.value(), b.piece[i].aggregated.value()),
+        same(a.piece[i].total.value(), b.piece[i].total.value());
+  for (std::size_t i = 0; i < a.monitor.size(); ++i) same(a.monitor[i].total.value(), b.monitor[i].total.value());
   EXPECT_EQ(a.tokens, b.tokens);
   EXPECT_EQ(a.sequences, b.sequences);
   EXPECT_EQ(a.rows, b.rows);

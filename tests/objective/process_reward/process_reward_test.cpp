@@ -108,7 +108,7 @@ TEST(process_reward_loop, of_a_head_with_two_classes) {
   const auto report = evaluate_logits(serial{}, cross_entropy{}, token_mean{}, batch, loss_counts(batch),
                                       {.logits = matrix(gradient, 4, 2)});
   EXPECT_NEAR(report.loss(), (std::log1p(std::exp(-1.0)) + std::log1p(std::exp(3.0))) / 2, 1e-14);
-  EXPECT_EQ(report.monitor_mean(0), 0.5);
+  EXPECT_EQ(report["accuracy"], 0.5);
   const double p = 1 / (1 + std::exp(1.0));
   EXPECT_NEAR(gradient[2], p / 2, 1e-14);
   EXPECT_NEAR(gradient[3], -p / 2, 1e-14);

@@ -211,7 +211,7 @@ result_of_steps learn(int ranks, int threads, bool score, Make&& make) {
       metrics m;
       model.begin_update();
       task.update(model, std::span<const std::uint32_t>(rows), m);
-      EXPECT_FALSE(model.apply(0.01, 1).skipped);
+      EXPECT_FALSE(model.apply({.lr = 0.01, .grad_clip = 1}).skipped);
       for (const auto& [name, number] : m) mine.numbers.push_back(m.get(name));
     }
     const auto whole = model.gather_full_params();

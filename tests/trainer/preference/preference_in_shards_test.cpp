@@ -88,7 +88,7 @@ class preference_in_shards : public testing::Test {
           if (step == 0 && name == "train/nll_loss") {
             EXPECT_NEAR(m.get("train/loss"), std::log(2.0), 1e-6);
           }
-        EXPECT_FALSE(model.apply(0.01, 1).skipped);
+        EXPECT_FALSE(model.apply({.lr = 0.01, .grad_clip = 1}).skipped);
         note(m);
       }
       trainer::metrics m;

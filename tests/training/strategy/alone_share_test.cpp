@@ -85,7 +85,7 @@ TEST(alone_share, goes_on_from_its_files_and_sums_without_leaves) {
     model.begin_update();
     const std::vector<std::uint32_t> rows{0, 1, 2, 3};
     trained_alike::pass(model, t, rows, number);  // without for_micro_batches: one sum of all passes
-    EXPECT_GT(model.apply(0.01, 1).gradient_norm, 0);
+    EXPECT_GT(model.apply({.lr = 0.01, .grad_clip = 1}).gradient_norm, 0);
   };
   const auto weights = [&](const trainable_model& m) { return trainer::to_host(device, m.model.weights()); };
   trainable_model whole(device, trained_alike::config_of(t), {}), first(device, trained_alike::config_of(t), {}),
@@ -112,7 +112,7 @@ TEST(alone_share, deals_the_rows_of_a_step_once) {
   trainer::trainable_model<cpu, strategy::alone> model(device, trained_alike::config_of({}), {});
   model.model.initialize(7);
   const auto deal = [&] {
-    model.for_micro_batches(2, 0, 0, trained_alike::length_of,
+    model.for_micro_batches({.rows = 2}, trained_alike::length_of,
                             [&](std::span<const std::uint32_t> rows) { trained_alike::pass(model, {}, rows, 0); });
   };
   model.begin_update();

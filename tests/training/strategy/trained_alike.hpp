@@ -113,9 +113,9 @@ outcome train(const task& t, const Strategy& strategy, const std::filesystem::pa
   outcome out;
   for (int step = 0; step < 3; ++step) {
     model.begin_update();
-    model.for_micro_batches(static_cast<std::size_t>(t.rows), t.max_rows, 40, length_of,
-                            [&](std::span<const std::uint32_t> rows) { pass(model, t, rows, step); });
-    out.norms.push_back(model.apply(0.003, t.clip).gradient_norm);
+    model.for_micro_batches({.rows = static_cast<std::size_t>(t.rows), .max_rows = t.max_rows, .max_tokens = 40},
+                            length_of, [&](std::span<const std::uint32_t> rows) { pass(model, t, rows, step); });
+    out.norms.push_back(model.apply({.lr = 0.003, .grad_clip = t.clip}).gradient_norm);
   }
   const auto mine = trainer::own_rows(model, static_cast<std::size_t>(t.rows),
                                       [](std::size_t r) { return length_of(static_cast<std::uint32_t>(r)); });

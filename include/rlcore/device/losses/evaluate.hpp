@@ -1,13 +1,16 @@
 // Token losses on a device: the traced objective over device arrays, with one transfer for the report.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <type_traits>
-#include <utility>
+#include <vector>
 
 #include "rlcore/device/device.hpp"
+#include "rlcore/device/losses/rows.hpp"
 #include "rlcore/device/losses/step_loss.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/evaluate.hpp"
 #include "rlcore/objective/loop/batch.hpp"
 #include "rlcore/objective/loop/device_batch.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
@@ -40,6 +43,7 @@ report_of<Objective> evaluate(Device& device, const Objective& objective, const 
 
 /// Loss, gradient and report of a named algorithm on a device.
 template <loss_device Device, class Advantage, class Objective, class Aggregation, class T, class Counts>
+requires stands_for_counts<Counts>
 auto evaluate(Device& device, const algorithm<Advantage, Objective, Aggregation>& named,
               const token_batch<T, Device>& batch, const Counts& step,
               const std::type_identity_t<token_gradients<T, Device>>& gradients = {}) {
@@ -83,6 +87,7 @@ auto evaluate(Device&, const Objective& objective, const Aggregation& aggregatio
 }
 /// The same for a named algorithm.
 template <host_device Device, class Algorithm, class T, class Counts>
+requires stands_for_counts<Counts>
 auto evaluate(Device&, const Algorithm& named, const token_batch<T, Device>& batch, const Counts& step,
               const std::type_identity_t<token_gradients<T, Device>>& gradients = {}) {
   return evaluate(serial{}, named, device_losses::on_host(batch), step, device_losses::on_host(gradients));
@@ -93,6 +98,67 @@ auto evaluate(Device&, const likelihood_regularised<Pair, Chosen>& named, const 
               const Counts& step, const global_counts& chosen,
               const std::type_identity_t<token_gradients<T, Device>>& gradients = {}) {
   return evaluate(serial{}, named, device_losses::on_host(batch), step, chosen, device_losses::on_host(gradients));
+}
+
+namespace device_losses {
+
+/// The counts of the rows 0, every, 2 every, ... of a batch. A mask is summed on the device, with one download; without
+/// a mask the host knows the lengths.
+template <loss_device Device, class T>
+global_counts counts_of_rows(Device& device, const token_batch<T, Device>& batch, extent_t every) {
+  const token_batch<T> addresses = addresses_of(batch);
+  if (!addresses.mask.present()) return detail::counts_of_rows(addresses, every);
+  constexpr field every_field = static_cast<field>((1u << field_count) - 1);
+  token_loop::prepared_batch<T> prepared;
+  prepared.shape = detail::shape_of(addresses, detail::inputs_of(addresses), every_field);
+  detail::check_mask(addresses.mask, prepared.shape);
+  prepared.mask = addresses.mask, prepared.lengths = addresses.lengths, prepared.offsets = addresses.offsets;
+  whole_numbers<Device> numbers;
+  row_arrays<Device> rows(device, prepared, field::none, numbers);
+  std::vector<float> live(static_cast<std::size_t>(rows.rows()));
+  if (rows.slots() > 0) {
+    auto sums = room(device, rows.rows());
+    device.row_sums(sums.data(), rows.live().data(), rows.rows(), rows.width());
+    sums.download(live);
+  }
+  global_counts counts;
+  for (std::size_t i = 0; i < live.size(); i += static_cast<std::size_t>(every))
+    counts.add_row(static_cast<std::int64_t>(live[i]));
+  return counts;
+}
+/// The same where the host reads the memory.
+template <host_device Device, class T>
+global_counts counts_of_rows(Device&, const token_batch<T, Device>& batch, extent_t every) {
+  return detail::counts_of_rows(on_host(batch), every);
+}
+
+}  // namespace device_losses
+
+/// The counts of `batch`, whose arrays lie on `device`, to be used where one call on one rank is the whole optimizer
+/// step.
+template <class Device, class T>
+global_counts loss_counts(Device& device, const token_batch<T, Device>& batch) {
+  return device_losses::counts_of_rows(device, batch, 1);
+}
+/// The counts of its chosen rows; pairs are rows 2k (chosen) and 2k + 1.
+template <class Device, class T>
+global_counts chosen_counts(Device& device, const token_batch<T, Device>& batch) {
+  return device_losses::counts_of_rows(device, batch, 2);
+}
+
+/// A named algorithm on a device where this call on this rank is the whole optimizer step: the counts are those of the
+/// batch.
+template <class Device, class Advantage, class Objective, class Aggregation, class T>
+auto evaluate(Device& device, const algorithm<Advantage, Objective, Aggregation>& named,
+              const token_batch<T, Device>& batch,
+              const std::type_identity_t<token_gradients<T, Device>>& gradients = {}) {
+  return evaluate(device, named, batch, loss_counts(device, batch), gradients);
+}
+/// The same for a loss of pairs with the likelihood of the chosen answers.
+template <class Device, class Pair, class Chosen, class T>
+auto evaluate(Device& device, const likelihood_regularised<Pair, Chosen>& named, const token_batch<T, Device>& batch,
+              const std::type_identity_t<token_gradients<T, Device>>& gradients = {}) {
+  return evaluate(device, named, batch, loss_counts(device, batch), chosen_counts(device, batch), gradients);
 }
 
 RLCORE_ALGORITHM_END

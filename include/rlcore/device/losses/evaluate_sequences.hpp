@@ -13,7 +13,7 @@
 #include "rlcore/device/losses/host_fallback.hpp"
 #include "rlcore/device/losses/rows.hpp"
 #include "rlcore/device/losses/weights.hpp"
-#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/evaluate.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
 
 RLCORE_BEGIN
@@ -196,10 +196,7 @@ sequence_report_of<Gather, Link> evaluate(Device& device, const sequence_objecti
     device_losses::row_arrays<Device> rows(device, prepared, rows_type::reads, numbers);
     if (rows.slots() == 0)
       return device_losses::on_host(device, objective, aggregation, batch, step, gradients, rows_type::reads);
-    sequence_report_of<Gather, Link> total;
-    total.piece[0].name = Link::name;
-    for (std::size_t m = 0; m < monitor_count<Link>; ++m)
-      total.monitor[m].piece = Link::name, total.monitor[m].name = monitors_of<Link>()[m];
+    sequence_report_of<Gather, Link> total = empty_report(objective);
     total.empty_step = step.tokens() == 0;
 
     auto sums = device_losses::room(

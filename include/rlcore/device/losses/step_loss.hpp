@@ -86,8 +86,7 @@ class step_loss {
 
   /// The sums over all micro-batches, in one transfer. Throws std::invalid_argument if they hold more than `step`.
   report_of<Objective> report() const {
-    report_of<Objective> total;
-    detail::name_entries<Objective>(objective_, total, std::make_index_sequence<piece_count<Objective>>{});
+    report_of<Objective> total = empty_report(objective_);
     total.empty_step = step_.tokens() == 0;
     std::vector<float> back(used_);
     if (used_ > 0) device_.download(back.data(), sums_.data(), used_ * sizeof(float));

@@ -40,6 +40,19 @@ constexpr advantage_input inputs_of(const Estimator& estimator) noexcept {
     return advantage_input::none;
 }
 
+/// Rows in groups of equal size, one after another: the answers to one prompt. grpo.advantage(rewards, groups_of(8),
+/// advantage).
+class groups_of {
+ public:
+  /// Groups of `rows` rows.
+  constexpr explicit groups_of(std::int64_t rows) noexcept : rows_(rows) {}
+  /// The rows of a group.
+  constexpr operator std::int64_t() const noexcept { return rows_; }
+
+ private:
+  std::int64_t rows_;
+};
+
 /// One advantage per token, of token rewards: (rewards [rows, tokens], mask, advantages), or with returns. The braces
 /// fit a token_mask alone, neither the size of a group nor a parameter whose type is deduced.
 template <class Estimator>

@@ -6,7 +6,6 @@
 #include "rlcore/core/settings.hpp"
 #include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
-#include "rlcore/objective/loop/evaluate_logits.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
 #include "rlcore/objective/piece/combine/reweighted.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
@@ -64,31 +63,10 @@ struct algorithm {
   constexpr algorithm(Advantage a, Objective o, Aggregation g) : advantage(a), objective(o), aggregation(g) {
     detail::check_part(advantage), detail::check_part(objective), detail::check_part(aggregation);
   }
+
+  /// A report of the loss without rows, to which those of micro-batches are added: report += evaluate(...).
+  auto report() const noexcept { return empty_report(objective); }
 };
-
-/// Loss, gradient and report of a named algorithm: evaluate with its objective and its aggregation.
-template <executor Executor, class Advantage, class Objective, class Aggregation, class T, class Counts>
-auto evaluate(const Executor& exec, const algorithm<Advantage, Objective, Aggregation>& named,
-              const token_batch<T>& batch, const Counts& step,
-              const std::type_identity_t<token_gradients<T>>& gradients = {}) {
-  return evaluate(exec, named.objective, named.aggregation, batch, step, gradients);
-}
-
-/// The same with another aggregation.
-template <executor Executor, class Advantage, class Objective, class Replaced, class Aggregation, class T, class Counts>
-auto evaluate(const Executor& exec, const algorithm<Advantage, Objective, Replaced>& named,
-              const Aggregation& aggregation, const token_batch<T>& batch, const Counts& step,
-              const std::type_identity_t<token_gradients<T>>& gradients = {}) {
-  return evaluate(exec, named.objective, aggregation, batch, step, gradients);
-}
-
-/// evaluate_logits with the objective and the aggregation of a named algorithm.
-template <executor Executor, class Advantage, class Objective, class Aggregation, class T, class Counts>
-auto evaluate_logits(const Executor& exec, const algorithm<Advantage, Objective, Aggregation>& named,
-                     const logits_batch<T>& batch, const Counts& step,
-                     const std::type_identity_t<logits_gradients<T>>& gradients = {}) {
-  return evaluate_logits(exec, named.objective, named.aggregation, batch, step, gradients);
-}
 
 /// The algorithm with other advantages.
 template <class Advantage, class Old, class Objective, class Aggregation>
@@ -182,6 +160,9 @@ template <class Pair, class Chosen = chosen_token_mean>
 struct likelihood_regularised {
   Pair pair;
   double coefficient;
+
+  /// A report of both terms without rows.
+  auto report() const noexcept;
 };
 
 /// Adds the likelihood of the chosen answers to a loss of pairs.
@@ -211,18 +192,9 @@ struct likelihood_regularised_report {
   }
 };
 
-/// Pairs are rows 2k (chosen) and 2k + 1. `chosen` counts the chosen rows of the optimizer step, `step` all rows. The
-/// two terms have different denominators, hence two passes; the gradient is their sum.
-template <executor Executor, class Pair, class Chosen, class T, class Counts>
-auto evaluate(const Executor& exec, const likelihood_regularised<Pair, Chosen>& named, const token_batch<T>& batch,
-              const Counts& step, const global_counts& chosen,
-              const std::type_identity_t<token_gradients<T>>& gradients = {}) {
-  auto added = gradients;
-  added.add = true;
-  auto pair = evaluate(exec, named.pair, batch, step, gradients);
-  auto likelihood =
-      evaluate(exec, scaled{named.coefficient, negative_log_likelihood{}}, Chosen{chosen}, batch, step, added);
-  return likelihood_regularised_report<decltype(pair), decltype(likelihood)>{pair, likelihood};
+template <class Pair, class Chosen>
+auto likelihood_regularised<Pair, Chosen>::report() const noexcept {
+  return likelihood_regularised_report{pair.report(), empty_report(scaled{coefficient, negative_log_likelihood{}})};
 }
 
 RLCORE_ALGORITHM_END

@@ -3,8 +3,8 @@
 
 #include "rlcore/core/settings.hpp"
 #include "rlcore/objective/aggregation.hpp"
-#include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/distillation/divergences.hpp"
+#include "rlcore/objective/evaluate.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

@@ -3,7 +3,7 @@
 
 #include "rlcore/core/settings.hpp"
 #include "rlcore/objective/aggregation.hpp"
-#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/evaluate.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
 #include "rlcore/objective/piece/preference/pairwise.hpp"
 #include "rlcore/objective/piece/preference/unpaired.hpp"

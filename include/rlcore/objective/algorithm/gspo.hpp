@@ -4,7 +4,7 @@
 #include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/aggregation.hpp"
-#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/evaluate.hpp"
 #include "rlcore/objective/piece/surrogate/clipped.hpp"
 #include "rlcore/objective/piece/surrogate/sequence.hpp"
 

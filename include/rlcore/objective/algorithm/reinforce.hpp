@@ -3,7 +3,7 @@
 
 #include "rlcore/objective/advantage/rloo.hpp"
 #include "rlcore/objective/aggregation.hpp"
-#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/evaluate.hpp"
 #include "rlcore/objective/piece/surrogate/plain.hpp"
 
 RLCORE_BEGIN

@@ -4,7 +4,7 @@
 #include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
 #include "rlcore/objective/aggregation.hpp"
-#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/evaluate.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/divergence/kl.hpp"
 #include "rlcore/objective/piece/surrogate/clipped.hpp"

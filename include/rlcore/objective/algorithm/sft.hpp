@@ -2,7 +2,7 @@
 #pragma once
 
 #include "rlcore/objective/aggregation.hpp"
-#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/evaluate.hpp"
 #include "rlcore/objective/piece/supervised.hpp"
 
 RLCORE_BEGIN

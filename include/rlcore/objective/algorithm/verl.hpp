@@ -18,7 +18,7 @@
 #include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
 #include "rlcore/objective/advantage/rloo.hpp"
 #include "rlcore/objective/aggregation.hpp"
-#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/evaluate.hpp"
 #include "rlcore/objective/piece/combine/reweighted.hpp"
 #include "rlcore/objective/piece/divergence/kl.hpp"
 #include "rlcore/objective/piece/surrogate/clipped.hpp"

@@ -195,4 +195,11 @@ struct token_gradients {
   bool add = false;
 };
 
+/// Whether X stands where a call has the counts of the step: everything but gradients, so that a wrong type is refused
+/// with a sentence about counts.
+template <class X>
+inline constexpr bool stands_for_counts = true;
+template <class T, class Memory>
+inline constexpr bool stands_for_counts<token_gradients<T, Memory>> = false;
+
 RLCORE_END

@@ -15,11 +15,12 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-/// The report that evaluating an objective returns.
-template <class Objective>
-using report_of = report<detail::structure<Objective>::pieces, detail::structure<Objective>::monitors>;
-
 namespace detail {
+
+template <class Objective, std::size_t... Index>
+constexpr std::size_t monitors_in_all(std::index_sequence<Index...>) noexcept {
+  return (monitor_count<piece_type<Index, Objective>> + ... + 0);
+}
 
 template <class P>
 constexpr bool zero_mean_gradient() noexcept {
@@ -69,21 +70,30 @@ consteval bool check_objective(std::index_sequence<Index...>) {
   }
 }
 
-template <class Objective, std::size_t... Index>
-void name_entries(const Objective& objective, report_of<Objective>& r, std::index_sequence<Index...>) noexcept {
-  std::size_t m = 0;
-  (
-      [&] {
-        using piece = piece_type<Index, Objective>;
-        r.piece[Index].name = piece::name;
-        r.piece[Index].coefficient = coefficient_at<Index>(objective);
-        for (const std::string_view name : monitors_of<piece>())
-          r.monitor[m].piece = piece::name, r.monitor[m++].name = name;
-      }(),
-      ...);
-}
-
 }  // namespace detail
+
+/// The report that evaluating an objective of token pieces or logits pieces returns.
+template <class Objective>
+using report_of = report<piece_count<Objective>,
+                         detail::monitors_in_all<Objective>(std::make_index_sequence<piece_count<Objective>>{})>;
+
+/// A report without rows, with the names and coefficients of the objective's pieces.
+template <class Objective>
+report_of<Objective> empty_report(const Objective& objective) noexcept {
+  report_of<Objective> r;
+  [&]<std::size_t... Index>(std::index_sequence<Index...>) {
+    std::size_t m = 0;
+    const auto name = [&]<class Piece>(std::type_identity<Piece>, std::size_t i, double coefficient) {
+      r.piece[i].name = Piece::name;
+      r.piece[i].coefficient = coefficient;
+      for (const std::string_view monitor : monitors_of<Piece>())
+        r.monitor[m].piece = Piece::name, r.monitor[m++].name = monitor;
+    };
+    (name(std::type_identity<piece_type<Index, Objective>>{}, Index, coefficient_at<Index>(objective)), ...);
+  }
+  (std::make_index_sequence<piece_count<Objective>>{});
+  return r;
+}
 
 namespace token_loop {
 
@@ -194,8 +204,7 @@ report_of<Objective> evaluate(const Executor& exec, const Objective& objective, 
         throw std::invalid_argument("rlcore: this objective has one term per sequence and needs one " +
                                     std::string(field_names[f]) +
                                     " per row; pass a vector, in packed batches per_row(x)");
-    report_type total;
-    detail::name_entries<Objective>(objective, total, std::make_index_sequence<piece_count<Objective>>{});
+    report_type total = empty_report(objective);
     total.empty_step = step.tokens() == 0;
 
     token_loop::for_each_chunk(exec, prepared, prepared.shape.rows, total,
@@ -211,17 +220,18 @@ report_of<Objective> evaluate(const Executor& exec, const Objective& objective, 
   }
 }
 
-/// The counts of `batch`, to be used where one call on one rank is the whole optimizer step; otherwise the counts of
-/// all its micro-batches and ranks have to be joined with += first. Throws as evaluate does.
+namespace detail {
+
+/// The counts of the rows 0, every, 2 every, ... of a batch.
 template <class T>
-global_counts loss_counts(const token_batch<T>& batch) {
+global_counts counts_of_rows(const token_batch<T>& batch, extent_t every) {
   constexpr field every_field = static_cast<field>((1u << field_count) - 1);
   token_loop::prepared_batch<T> rows;
-  rows.shape = detail::shape_of(batch, detail::inputs_of(batch), every_field);
-  detail::check_mask(batch.mask, rows.shape);
+  rows.shape = shape_of(batch, inputs_of(batch), every_field);
+  check_mask(batch.mask, rows.shape);
   rows.lengths = batch.lengths, rows.offsets = batch.offsets;
   global_counts counts;
-  for (extent_t i = 0; i < rows.shape.rows; ++i) {
+  for (extent_t i = 0; i < rows.shape.rows; i += every) {
     const extent_t length = rows.length(i);
     counts.add_row(batch.mask.present()
                        ? token_loop::count_live(batch.mask, token_loop::mask_row(batch.mask, i, rows.offset(i)),
@@ -229,6 +239,21 @@ global_counts loss_counts(const token_batch<T>& batch) {
                        : static_cast<std::int64_t>(length));
   }
   return counts;
+}
+
+}  // namespace detail
+
+/// The counts of `batch`, to be used where one call on one rank is the whole optimizer step; otherwise the counts of
+/// all its micro-batches and ranks have to be joined with += first. Throws as evaluate does.
+template <class T>
+global_counts loss_counts(const token_batch<T>& batch) {
+  return detail::counts_of_rows(batch, 1);
+}
+
+/// The counts of the chosen rows of `batch`, whose pairs are rows 2k (chosen) and 2k + 1. Throws as evaluate does.
+template <class T>
+global_counts chosen_counts(const token_batch<T>& batch) {
+  return detail::counts_of_rows(batch, 2);
 }
 
 RLCORE_ALGORITHM_END

@@ -22,10 +22,6 @@ template <class Objective>
 inline constexpr auto indices = std::make_index_sequence<piece_count<Objective>>{};
 
 /// How many monitors the pieces have together.
-template <class Objective, std::size_t... Index>
-constexpr std::size_t monitors(std::index_sequence<Index...>) noexcept {
-  return (std::size_t{0} + ... + monitor_count<piece_type<Index, Objective>>);
-}
 /// The inputs that the pieces read together.
 template <class Objective, std::size_t... Index>
 constexpr logits_field reads_of(std::index_sequence<Index...>) noexcept {
@@ -149,18 +145,6 @@ void zero_rows(const position_matrix<T>& g, extent_t begin, extent_t end) noexce
   for (extent_t at = begin; at < end; ++at) zero_row(g, at);
 }
 
-/// Writes names and coefficients of the pieces and the names of their monitors.
-template <class Objective, class Report, std::size_t... Index>
-void name_entries(const Objective& objective, Report& r, std::index_sequence<Index...>) noexcept {
-  std::size_t m = 0;
-  const auto one = [&]<class P>(std::type_identity<P>, std::size_t i, double coefficient) {
-    r.piece[i].name = P::name;
-    r.piece[i].coefficient = coefficient;
-    for (const std::string_view name : monitors_of<P>()) r.monitor[m].piece = P::name, r.monitor[m++].name = name;
-  };
-  (one(std::type_identity<piece_type<Index, Objective>>{}, Index, coefficient_at<Index>(objective)), ...);
-}
-
 /// Throws std::invalid_argument where a setting or an input of a piece does not fit the vocabularies.
 template <class Objective, std::size_t... Index>
 void check_settings(const Objective& objective, extent_t vocabulary, extent_t teacher_vocabulary,
@@ -226,11 +210,6 @@ auto evaluate_chunk(entry_evaluator<Objective, T>& evaluate_entry, const prepare
 
 }  // namespace logits_loop
 
-/// The report that evaluate_logits returns.
-template <class Objective>
-using logits_report_of =
-    report<piece_count<Objective>, logits_loop::monitors<Objective>(logits_loop::indices<Objective>)>;
-
 /// Bytes of logits_batch::scratch that evaluate_logits needs with this executor; 0 unless a piece sorts.
 template <executor Executor, class Objective, class T>
 std::size_t scratch_bytes(const Executor& exec, const Objective& objective, const logits_batch<T>& batch) noexcept {
@@ -247,10 +226,9 @@ std::size_t scratch_bytes(const Executor& exec, const Objective& objective, cons
 /// labels that are no entry). Throws std::invalid_argument if shapes do not fit, an input that the objective reads is
 /// missing, a label or a position is out of range, or the batch holds more positions than `step`. Allocates nothing.
 template <executor Executor, class Objective, class Aggregation, class T, class Counts>
-logits_report_of<Objective> evaluate_logits(const Executor& exec, const Objective& objective,
-                                            const Aggregation& aggregation, const logits_batch<T>& batch,
-                                            const Counts& step,
-                                            const std::type_identity_t<logits_gradients<T>>& gradients = {}) {
+report_of<Objective> evaluate_logits(const Executor& exec, const Objective& objective, const Aggregation& aggregation,
+                                     const logits_batch<T>& batch, const Counts& step,
+                                     const std::type_identity_t<logits_gradients<T>>& gradients = {}) {
   static_assert(std::is_same_v<Counts, global_counts>,
                 "rlcore: evaluate_logits takes the global_counts of the whole optimizer step, not a number and not the "
                 "counts of one batch; or pass loss_counts(batch) if this is all");
@@ -265,7 +243,7 @@ logits_report_of<Objective> evaluate_logits(const Executor& exec, const Objectiv
     logits_loop::check_settings(objective, vocabulary, batch.teacher.shape[1], indices);
     const std::size_t scratch = logits_loop::scratch(objective, vocabulary, batch.teacher.shape[1], indices);
     logits_loop::check_outputs(batch, gradients, scratch * exec.concurrency());
-    logits_report_of<Objective> total;
+    report_of<Objective> total = empty_report(objective);
     total.empty_step = step.tokens() == 0;
 
     const extent_t chunks = logits_loop::chunk_count(p.entries, vocabulary, exec.concurrency(), scratch != 0);
@@ -285,7 +263,6 @@ logits_report_of<Objective> evaluate_logits(const Executor& exec, const Objectiv
     for (extent_t i = 0; i < p.rows; ++i) total.sequences += p.live_in_row(i) > 0;
     total.rows = p.rows;
     total.units = total.tokens;
-    logits_loop::name_entries(objective, total, indices);
     token_loop::check_counts(total.tokens, total.sequences, total.rows, step);
     return total;
   } else {

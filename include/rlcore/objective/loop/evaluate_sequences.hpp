@@ -74,6 +74,16 @@ consteval bool fits() {
 template <class Gather, class Link>
 using sequence_report_of = report<1, monitor_count<Link>>;
 
+/// A report without rows, with the names of the link and its monitors.
+template <class Gather, class Link>
+sequence_report_of<Gather, Link> empty_report(const sequence_objective<Gather, Link>&) noexcept {
+  sequence_report_of<Gather, Link> r;
+  r.piece[0].name = Link::name;
+  for (std::size_t m = 0; m < monitor_count<Link>; ++m)
+    r.monitor[m].piece = Link::name, r.monitor[m].name = monitors_of<Link>()[m];
+  return r;
+}
+
 namespace token_loop {
 
 /// One row as a link sees it, and the way back from its slope to the tokens.
@@ -252,10 +262,7 @@ sequence_report_of<Gather, Link> evaluate(const Executor& exec, const sequence_o
       throw std::invalid_argument("rlcore: a sequence objective needs one " + std::string(field_names[f]) +
                                   " per row; pass a vector, in packed batches per_row(x)");
 
-  sequence_report_of<Gather, Link> total;
-  total.piece[0].name = Link::name;
-  for (std::size_t m = 0; m < monitor_count<Link>; ++m)
-    total.monitor[m].piece = Link::name, total.monitor[m].name = monitors_of<Link>()[m];
+  sequence_report_of<Gather, Link> total = empty_report(objective);
   total.empty_step = step.tokens() == 0;
   if constexpr (batch_link<Link>) {
     token_loop::evaluate_batch_link<Gather>(objective.link, prepared, aggregation, step, total);

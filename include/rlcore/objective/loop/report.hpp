@@ -51,12 +51,6 @@ struct report {
 
   /// This batch's share of the loss of the step.
   RLCORE_FN double loss() const noexcept { return detail::weighted_total(piece); }
-  /// The i-th piece as aggregated, without its coefficient.
-  RLCORE_FN double value(std::size_t i) const noexcept { return piece[i].aggregated.value(); }
-  /// Mean of the i-th piece over live tokens (of a sequence objective: over its terms); 0 if there are none.
-  RLCORE_FN double mean(std::size_t i) const noexcept { return per_unit(piece[i].total); }
-  /// Mean of the i-th monitor over the same, e.g. the clipped share; 0 if there are none.
-  RLCORE_FN double monitor_mean(std::size_t i) const noexcept { return per_unit(monitor[i].total); }
   /// The piece called `name` as aggregated, without its coefficient: value("kl"). Throws std::out_of_range if there is
   /// none.
   double value(std::string_view name) const {
@@ -64,8 +58,8 @@ struct report {
       if (p.name == name) return p.aggregated.value();
     throw std::out_of_range(unknown(name));
   }
-  /// The mean of the piece or the monitor called `name`, over what mean() is over: report["kl"], report["clipfrac"].
-  /// Throws std::out_of_range if there is neither.
+  /// The mean of the piece or the monitor called `name` over live tokens (of a sequence objective: over its terms), 0
+  /// if there are none: report["kl"], report["clipfrac"]. Throws std::out_of_range if there is neither.
   double operator[](std::string_view name) const {
     for (const piece_sums& p : piece)
       if (p.name == name) return per_unit(p.total);

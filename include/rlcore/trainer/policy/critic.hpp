@@ -152,12 +152,13 @@ struct critic : trainable_model<Device> {
   void for_value_rows(std::span<const trajectory* const> mini, F&& f) {
     const auto tokens_of = [&](std::uint32_t i) { return std::ssize(mini[i]->tokens); };
     const auto pictures_of = [&](std::uint32_t i) { return grids_of(*mini[i], prompts); };
-    this->for_micro_batches(mini.size(), settings.micro_trajectories, settings.micro_tokens, tokens_of, pictures_of,
-                            [&](std::span<const std::uint32_t> mine) {
-                              value_rows rows;
-                              for (const std::uint32_t i : mine) rows.push_back(*mini[i], prompts);
-                              f(rows);
-                            });
+    this->for_micro_batches(
+        {.rows = mini.size(), .max_rows = settings.micro_trajectories, .max_tokens = settings.micro_tokens}, tokens_of,
+        pictures_of, [&](std::span<const std::uint32_t> mine) {
+          value_rows rows;
+          for (const std::uint32_t i : mine) rows.push_back(*mini[i], prompts);
+          f(rows);
+        });
   }
 
   sums sums_on_host(std::span<const trajectory* const> mini, const global_counts& counts) {

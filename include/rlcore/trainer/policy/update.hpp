@@ -119,7 +119,8 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
     a.forward_backward(packed.input(), packed.targets, plan.temperature, slopes);
   };
   const auto pictures_of = [&](std::uint32_t i) { return grids_of(*mini[i], a.prompts); };
-  a.for_micro_batches(mini.size(), plan.micro_trajectories, plan.micro_tokens, tokens_of, pictures_of, add);
+  a.for_micro_batches({.rows = mini.size(), .max_rows = plan.micro_trajectories, .max_tokens = plan.micro_tokens},
+                      tokens_of, pictures_of, add);
   if (on_device) report += on_device->report();
   if (a.world()) parallel::sum_over_ranks(*a.world(), report);
   return report;
@@ -151,7 +152,7 @@ std::int64_t update_actor(actor<Device>& a, const Algorithm& algorithm, std::spa
       a.begin_update();
       const policy_report report = accumulate_gradient(a, algorithm, mini, plan);
       lr = plan.rate(updates++);
-      const step_outcome outcome = a.apply(lr, plan.grad_clip);
+      const step_outcome outcome = a.apply({.lr = lr, .grad_clip = plan.grad_clip});
       skipped += outcome.skipped;
       kl_coefficient = report.kl_coefficient;
       note("actor/pg_loss", report.policy_loss());

@@ -27,7 +27,7 @@ namespace trainer {
 
 /// Loss and rewards of some pairs; joined with +=.
 struct pair_report {
-  report<1, 3> pair;
+  report<1, 3> pair = paper::dpo().report();
   exact_sum likelihood;  ///< this part's share of the mean NLL of the chosen answers
   /// Adds the sums of other pairs.
   pair_report& operator+=(const pair_report& o) noexcept {
@@ -36,10 +36,10 @@ struct pair_report {
   }
   /// As report::keep_names().
   void keep_names(const pair_report& local) noexcept { pair.keep_names(local.pair); }
-  double loss() const noexcept { return pair.value(0); }
-  double accuracy() const noexcept { return pair.monitor_mean(0); }
-  double chosen_reward() const noexcept { return pair.monitor_mean(1); }
-  double rejected_reward() const noexcept { return pair.monitor_mean(2); }
+  double loss() const noexcept { return pair.loss(); }
+  double accuracy() const { return pair["accuracy"]; }
+  double chosen_reward() const { return pair["reward_chosen"]; }
+  double rejected_reward() const { return pair["reward_rejected"]; }
 };
 
 /// -(1 - e) log sigmoid(beta z) - e log sigmoid(-beta z), or IPO's (z - 1 / (2 beta))^2, with z the chosen answer's sum

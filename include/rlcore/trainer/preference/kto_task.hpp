@@ -53,7 +53,7 @@ class kto_task {
   void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
     const kto_link link = link_of(mismatch(train_, model, rows));
     const global_counts step = count(train_, rows);
-    report_type total;
+    auto total = paper::kto(link).report();
     std::int64_t tokens = 0;
     for (const std::uint32_t i : rows) tokens += std::ssize(train_[i].tokens);
     learn_answers(train_, rows, settings_.rows_per_pass, model, reference_,
@@ -64,10 +64,10 @@ class kto_task {
                             std::span<float>) { total += loss(link, train_, group, batch, logp, ref, step, dlogp); });
                   });
     sum_over_ranks(model, total);
-    m.set("train/kto_loss", total.value(0));
+    m.set("train/kto_loss", total.loss());
     set_rewards(m, "train/", total);
     m.set("train/kl", link.kl.value());
-    m.set("train/loss_mean", total.value(0));
+    m.set("train/loss_mean", total.loss());
     m.set("perf/total_num_tokens", tokens);
   }
 
@@ -77,7 +77,7 @@ class kto_task {
     std::vector<std::uint32_t> rows(eval_size());
     for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
     const global_counts counts = count(eval_, rows);
-    report_type total;
+    auto total = paper::kto({.kl = kto_baseline(0)}).report();
     std::vector<float> logp;
     std::vector<double> reward;
     const auto step = static_cast<std::size_t>(std::max<std::int64_t>(2, settings_.rows_per_step));
@@ -103,7 +103,7 @@ class kto_task {
       if (n == left) break;
     }
     sum_over_ranks(model, total);
-    m.set("eval/eval_loss", total.value(0));
+    m.set("eval/eval_loss", total.loss());
     set_rewards(m, "eval/", total);
     set_pair_accuracy(m, reward);
     score_file file(writes(model) ? settings_.scores : std::filesystem::path());
@@ -151,9 +151,9 @@ class kto_task {
   }
 
   static void set_rewards(metrics& m, const std::string& prefix, const report_type& r) {
-    const double desirable = r.monitor_mean(0), total = r.units > 0 ? 1 : 0;
-    m.set(prefix + "chosen_reward", desirable > 0 ? r.monitor_mean(1) / desirable : 0.0);
-    m.set(prefix + "reject_reward", total > desirable ? r.monitor_mean(2) / (total - desirable) : 0.0);
+    const double desirable = r["desirable"], total = r.units > 0 ? 1 : 0;
+    m.set(prefix + "chosen_reward", desirable > 0 ? r["reward_desirable"] / desirable : 0.0);
+    m.set(prefix + "reject_reward", total > desirable ? r["reward_undesirable"] / (total - desirable) : 0.0);
   }
 
   void set_pair_accuracy(metrics& m, const std::vector<double>& reward) const {

@@ -52,7 +52,8 @@ class prm_task {
                    [&](std::span<const std::uint32_t> group) { count_most_likely(model, train_, group, total); });
     std::vector<std::uint32_t> group;
     model.for_micro_batches(
-        rows.size(), settings_.rows_per_pass, 0, [&](std::size_t i) { return tokens_of(train_[rows[i]]); },
+        {.rows = rows.size(), .max_rows = settings_.rows_per_pass},
+        [&](std::size_t i) { return tokens_of(train_[rows[i]]); },
         [&](std::size_t i) { return grids_of(train_[rows[i]].images, train_.cache.get()); },
         [&](std::span<const std::uint32_t> micro_batch) {
           group.clear();

@@ -119,7 +119,7 @@ void learn_answers(Set& set, std::span<const std::uint32_t> rows, std::int64_t r
   std::vector<float> ref;
   std::vector<std::uint32_t> group;
   model.for_micro_batches(
-      rows.size(), rows_per_pass, 0, [&](std::size_t i) { return set.tokens_of(rows[i]); },
+      {.rows = rows.size(), .max_rows = rows_per_pass}, [&](std::size_t i) { return set.tokens_of(rows[i]); },
       [&](std::size_t i) { return set.pictures_of(rows[i]); },
       [&](std::span<const std::uint32_t> micro_batch) {
         group.clear();

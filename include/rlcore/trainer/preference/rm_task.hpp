@@ -65,12 +65,13 @@ class rm_task {
   /// Sets train/loss, train/acc, the share of pairs whose chosen answer has the higher reward, and the mean rewards.
   void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
     const global_counts step = count(rows.size());
-    report_type total;
+    report_type total = paper::rm().report();
     std::int64_t tokens = 0;
     for (const std::uint32_t i : rows) tokens += tokens_of(train_[i]);
     std::vector<std::uint32_t> group;
     model.for_micro_batches(
-        rows.size(), settings_.pairs_per_pass, 0, [&](std::size_t i) { return tokens_of(train_[rows[i]]); },
+        {.rows = rows.size(), .max_rows = settings_.pairs_per_pass},
+        [&](std::size_t i) { return tokens_of(train_[rows[i]]); },
         [&](std::size_t i) { return pictures_of(train_, rows[i]); },
         [&](std::span<const std::uint32_t> micro_batch) {
           group.clear();
@@ -82,12 +83,12 @@ class rm_task {
                                        });
         });
     sum_over_ranks(model, total);
-    m.set("train/loss", total.value(0));
-    m.set("train/acc", total.monitor_mean(0));
-    m.set("train/chosen_reward", total.monitor_mean(1));
-    m.set("train/reject_reward", total.monitor_mean(2));
-    m.set("train/loss_mean", total.value(0));
-    m.set("train/acc_mean", total.monitor_mean(0));
+    m.set("train/loss", total.loss());
+    m.set("train/acc", total["accuracy"]);
+    m.set("train/chosen_reward", total["reward_chosen"]);
+    m.set("train/reject_reward", total["reward_rejected"]);
+    m.set("train/loss_mean", total.loss());
+    m.set("train/acc_mean", total["accuracy"]);
     m.set("perf/total_num_tokens", tokens);
   }
 
@@ -97,7 +98,7 @@ class rm_task {
     std::vector<std::uint32_t> rows(eval_size());
     for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
     const global_counts step = count(rows.size());
-    report_type total;
+    report_type total = paper::rm().report();
     std::vector<float> reward;
     std::vector<double> rewards;
     const row_range shard = own_rows(model, rows.size(), [&](std::size_t i) { return tokens_of(eval_[i]); });
@@ -119,8 +120,8 @@ class rm_task {
           {{"chosen_reward", static_cast<float>(rewards[i])}, {"reject_reward", static_cast<float>(rewards[i + 1])}});
     file.close();
     moments_ = moments_of(rewards);
-    m.set("eval/eval_loss", total.value(0));
-    m.set("eval/acc_mean", total.monitor_mean(0));
+    m.set("eval/eval_loss", total.loss());
+    m.set("eval/acc_mean", total["accuracy"]);
     m.set("eval/reward_mean", moments_->mean);
     m.set("eval/reward_std", moments_->std);
   }

@@ -216,7 +216,7 @@ void supervised_run<Device, Task>::update() {
     const std::vector<std::uint32_t> rows = rows_(state_.step);
     model.begin_update();
     task_.update(model, std::span<const std::uint32_t>(rows), numbers);
-    const step_outcome outcome = model.apply(lr, settings_.grad_clip);
+    const step_outcome outcome = model.apply({.lr = lr, .grad_clip = settings_.grad_clip});
     numbers.set("train/grad_norm", outcome.gradient_norm);
     if (outcome.skipped) {
       ++state_.skipped_updates;

@@ -102,8 +102,8 @@ class sft_task {
     const auto length = [&](std::size_t i) { return train_[rows[i]].tokens.size(); };
     const auto pictures_of = [&](std::uint32_t i) { return grids_of(train_[rows[i]].images, cache_.get()); };
     std::size_t done = 0;
-    model.for_micro_batches(rows.size(), rows_per_pass_, tokens_per_pass_, length, pictures_of,
-                            [&](std::span<const std::uint32_t> micro_batch) {
+    model.for_micro_batches({.rows = rows.size(), .max_rows = rows_per_pass_, .max_tokens = tokens_per_pass_}, length,
+                            pictures_of, [&](std::span<const std::uint32_t> micro_batch) {
                               packed.clear();
                               for (const std::uint32_t i : micro_batch) packed.push_back(train_[rows[i]], cache_.get());
                               model.forward_backward(packed.input(), packed.targets, 1.0f,

@@ -37,7 +37,7 @@ TEST(entropy_bonus, gradient_has_to_go_somewhere) {
   const auto report = evaluate(serial{}, objective, token_mean{}, batch, step,
                                {.logp = matrix(dlogp, 1, 3), .entropy = matrix(dentropy, 1, 3)});
   EXPECT_NEAR(report.loss(), 2 - 0.3, 1e-15);
-  EXPECT_NEAR(report.value(1), 1, 1e-15);  // the report shows H itself
+  EXPECT_NEAR(report.value("entropy"), 1, 1e-15);  // the report shows H itself
   for (std::size_t t = 0; t < 3; ++t) {
     EXPECT_NEAR(dentropy[t], -0.1, 1e-16);
     EXPECT_NEAR(dlogp[t], -1.0 / 3, 1e-16);
