@@ -87,7 +87,7 @@ struct critic : trainable_model<Device> {
         this->begin_update();
         const sums s = accumulate(mini);
         lr = rates[std::min(loss.size(), rates.size() - 1)];
-        const step_outcome outcome = this->apply(lr, settings.grad_clip);
+        const step_outcome outcome = this->apply({.lr = lr, .grad_clip = settings.grad_clip});
         skipped += outcome.skipped;
         const auto tokens = static_cast<double>(std::max<std::int64_t>(1, s.tokens));
         loss.push_back(s.loss.value()), clipped.push_back(s.clipped.value() / tokens);
