@@ -103,8 +103,8 @@ void f(rlcore::matrix_view<const float> r, rlcore::matrix_view<const float> v, c
   rlcore::gae{}(r, v, m, a, t);
   rlcore::whitening{}(a, m, a);
 }'
-unit "every policy loss" - '#include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
-auto f(const rlcore::trainer::policy_loss_settings& s) { return rlcore::trainer::make_policy_loss(s); }'
+unit "every policy loss" - '#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
+auto f(const rlcore::trainer::policy_loss_settings& s) { return rlcore::trainer::algorithm_of(s); }'
 unit "kernels of the cpu" - '#include "rlcore/device/cpu.hpp"
 const void* f(const char* set) { return &rlcore::cpu_kernels::choose(set); }'
 unit "options of main_ppo" - '#include "rlcore/config/options.hpp"

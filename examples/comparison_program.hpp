@@ -24,7 +24,6 @@
 #include "rlcore/telemetry/comparison/comparison.hpp"
 #include "rlcore/telemetry/logger.hpp"
 #include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
 #include "rlcore/trainer/trainers.hpp"
 #include "rlcore/training/read_device.hpp"
 
@@ -108,7 +107,7 @@ struct variant {
         objective(objective_text(a.objective)),
         aggregation(text_of(a.aggregation)),
         remark(std::move(remark_)),
-        algorithm(trainer::composed_algorithm(a, selection)) {
+        algorithm(trainer::any_algorithm(a, selection)) {
     if constexpr (!std::is_same_v<Selection, trainer::no_selection>) objective += ", selected by " + text_of(selection);
   }
 };

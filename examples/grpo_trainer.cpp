@@ -8,23 +8,34 @@ namespace {
 
 using namespace rlcore;
 
-void train(any_device& device, const trainer::options& options, const trainer::team& ranks) {
-  // The algorithm. Advantage: (reward - mean) / deviation of a prompt's answers (algorithm.adv_estimator=grpo). Loss:
-  // the clipped ratio to the policy that sampled, plus a KL to the reference (use_kl_loss), less the entropy.
-  const trainer::any_estimator group_relative = trainer::read_estimator(options);
-  const trainer::any_policy_loss clipped = trainer::read_loss(options);
-  const trainer::any_algorithm grpo = trainer::composed_algorithm{group_relative, clipped};
+/// Advantage: (reward - mean) / deviation of a prompt's answers. Loss: the ratio to the policy that sampled, clipped to
+/// 1 +- clip_ratio and bounded by clip_ratio_c where the advantage is negative, + kl_loss_coef KL to the reference
+/// (use_kl_loss), - entropy_coeff entropy; averaged by loss_agg_mode, over all tokens by default.
+trainer::any_algorithm make_grpo(const trainer::options& options) {
+  const trainer::policy_loss_settings s = trainer::read_policy_loss(options);
+  trainer::any_algorithm grpo =
+      algorithm{group_relative{.normalize_by_std = options.get<bool>("algorithm.norm_adv_by_std_in_grpo")},
+                sum{dual_clip{.low = s.clip.clip_low, .high = s.clip.clip_high, .bound = s.clip.clip_c},
+                    when{s.use_kl, scaled{s.kl_coef, s.kl_divergence()}},
+                    when{s.entropy_coeff != 0, entropy_bonus(s.entropy_coeff)}},
+                s.aggregation};
+  // Another algorithm.adv_estimator or policy_loss.loss_mode takes the place of the advantage or the loss above.
+  trainer::replace_named_parts(grpo, options, {.adv_estimator = "grpo", .loss_mode = "vanilla"});
+  return grpo;
+}
 
-  // Inputs and state: prompts, tokenizer and rewards; the policy and further models; the position of the run.
-  const auto inputs = trainer::open_policy_inputs(device, options, ranks);
-  const auto models = trainer::open_policy_models(device, options, *inputs, grpo, ranks);
-  const auto run = trainer::open_policy_run(options, *inputs, *models, ranks);
+void train(any_device& device, const trainer::options& options, const trainer::team& ranks) {
+  const trainer::any_algorithm grpo = make_grpo(options);
+  const auto inputs = trainer::open_policy_inputs(device, options, ranks);  // prompts, tokenizer, rewards
+  const auto models = trainer::open_policy_models(device, options, *inputs, grpo, ranks);  // policy, reference
+  const auto run = trainer::open_policy_run(options, *inputs, *models, ranks);             // position, checkpoints, log
 
   while (run->next_step()) {
     if (!run->sample()) break;    // rollout.n answers to each prompt, scored by the reward
-    run->provide(grpo.inputs());  // reference log-probs; inputs of alternative estimators
-    run->advantages(grpo);        // within each group of answers
-    run->update_critic();         // only with an alternative estimator
+    run->provide(grpo.inputs());  // log-probs of the reference; what another estimator reads
+    run->penalise_rewards();      // only with algorithm.use_kl_in_reward: the KL is in the loss
+    run->advantages(grpo);        // each answer against its group
+    run->update_critic();         // only with adv_estimator=gae: GRPO has no critic
     run->update_actor(grpo);      // mini-batches, one optimizer step each
     run->finish_step();           // validation, checkpoint, log
   }

@@ -8,23 +8,35 @@ namespace {
 
 using namespace rlcore;
 
-void train(any_device& device, const trainer::options& options, const trainer::team& ranks) {
-  // The algorithm. Advantage: generalised advantage estimation over the critic's values, whitened over the tokens of
-  // the step (algorithm.adv_estimator=gae). Loss: the clipped ratio to the policy that sampled.
-  const trainer::any_estimator gae = trainer::read_estimator(options);
-  const trainer::any_policy_loss clipped = trainer::read_loss(options);
-  const trainer::any_algorithm ppo = trainer::composed_algorithm{gae, clipped};
+/// Advantage: generalised advantage estimation over the critic's values (algorithm.gamma and lam), whitened over the
+/// tokens of the step. Loss: the ratio to the policy that sampled, clipped to 1 +- clip_ratio and bounded by
+/// clip_ratio_c, - entropy_coeff entropy; averaged by loss_agg_mode. The critic's loss is a clipped squared error
+/// (critic.cliprange_value).
+trainer::any_algorithm make_ppo(const trainer::options& options) {
+  const trainer::policy_loss_settings s = trainer::read_policy_loss(options);
+  trainer::any_algorithm ppo = algorithm{
+      whitened{gae{.gamma = options.get<double>("algorithm.gamma"), .lambda = options.get<double>("algorithm.lam")}},
+      sum{dual_clip{.low = s.clip.clip_low, .high = s.clip.clip_high, .bound = s.clip.clip_c},
+          when{s.use_kl, scaled{s.kl_coef, s.kl_divergence()}},
+          when{s.entropy_coeff != 0, entropy_bonus(s.entropy_coeff)}},
+      s.aggregation};
+  // Another algorithm.adv_estimator or policy_loss.loss_mode takes the place of the advantage or the loss above.
+  trainer::replace_named_parts(ppo, options, {.adv_estimator = "gae", .loss_mode = "vanilla"});
+  return ppo;
+}
 
-  // Inputs and state: prompts, tokenizer and rewards; the policy and further models; the position of the run.
-  const auto inputs = trainer::open_policy_inputs(device, options, ranks);
-  const auto models = trainer::open_policy_models(device, options, *inputs, ppo, ranks);
-  const auto run = trainer::open_policy_run(options, *inputs, *models, ranks);
+void train(any_device& device, const trainer::options& options, const trainer::team& ranks) {
+  const trainer::any_algorithm ppo = make_ppo(options);
+  const auto inputs = trainer::open_policy_inputs(device, options, ranks);                // prompts, tokenizer, rewards
+  const auto models = trainer::open_policy_models(device, options, *inputs, ppo, ranks);  // policy, critic, reference
+  const auto run = trainer::open_policy_run(options, *inputs, *models, ranks);            // position, checkpoints, log
 
   while (run->next_step()) {
-    if (!run->sample()) break;   // answers to each prompt, scored by the reward
-    run->provide(ppo.inputs());  // the critic's values, the log-probs of the reference
-    run->advantages(ppo);        // the KL penalty of each token first, where it is in the reward; then GAE
-    run->update_critic();        // clipped squared error to the returns
+    if (!run->sample()) break;   // an answer to each prompt, scored by the reward
+    run->provide(ppo.inputs());  // the critic's value of each token, log-probs of the reference
+    run->penalise_rewards();     // with algorithm.use_kl_in_reward: - kl_ctrl.kl_coef KL at each token
+    run->advantages(ppo);        // of each token
+    run->update_critic();        // towards the returns
     run->update_actor(ppo);      // from step trainer.critic_warmup on
     run->finish_step();          // validation, checkpoint, log
   }

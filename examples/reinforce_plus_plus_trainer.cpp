@@ -7,23 +7,34 @@ namespace {
 
 using namespace rlcore;
 
-void train(any_device& device, const trainer::options& options, const trainer::team& ranks) {
-  // The algorithm. Advantage: the discounted rewards from each token on, whitened over all tokens of the step
-  // (algorithm.adv_estimator=reinforce_plus_plus). Loss: the clipped ratio to the policy that sampled.
-  const trainer::any_estimator whitened_returns = trainer::read_estimator(options);
-  const trainer::any_policy_loss clipped = trainer::read_loss(options);
-  const trainer::any_algorithm reinforce = trainer::composed_algorithm{whitened_returns, clipped};
+/// Advantage: the rewards from each token on, discounted by algorithm.gamma, whitened over all tokens of the step; the
+/// KL to the reference is in these rewards (algorithm.use_kl_in_reward). Loss: the ratio to the policy that sampled,
+/// clipped to 1 +- clip_ratio and bounded by clip_ratio_c, - entropy_coeff entropy; averaged by loss_agg_mode.
+trainer::any_algorithm make_reinforce_plus_plus(const trainer::options& options) {
+  const trainer::policy_loss_settings s = trainer::read_policy_loss(options);
+  trainer::any_algorithm reinforce = algorithm{
+      reinforce_plus_plus{.gamma = options.get<double>("algorithm.gamma"), .turns = verl::turns_of_returns(s.version)},
+      sum{dual_clip{.low = s.clip.clip_low, .high = s.clip.clip_high, .bound = s.clip.clip_c},
+          when{s.use_kl, scaled{s.kl_coef, s.kl_divergence()}},
+          when{s.entropy_coeff != 0, entropy_bonus(s.entropy_coeff)}},
+      s.aggregation};
+  // Another algorithm.adv_estimator or policy_loss.loss_mode takes the place of the advantage or the loss above.
+  trainer::replace_named_parts(reinforce, options, {.adv_estimator = "reinforce_plus_plus", .loss_mode = "vanilla"});
+  return reinforce;
+}
 
-  // Inputs and state: prompts, tokenizer and rewards; the policy and further models; the position of the run.
-  const auto inputs = trainer::open_policy_inputs(device, options, ranks);
-  const auto models = trainer::open_policy_models(device, options, *inputs, reinforce, ranks);
-  const auto run = trainer::open_policy_run(options, *inputs, *models, ranks);
+void train(any_device& device, const trainer::options& options, const trainer::team& ranks) {
+  const trainer::any_algorithm reinforce = make_reinforce_plus_plus(options);
+  const auto inputs = trainer::open_policy_inputs(device, options, ranks);  // prompts, tokenizer, rewards
+  const auto models = trainer::open_policy_models(device, options, *inputs, reinforce, ranks);  // policy, reference
+  const auto run = trainer::open_policy_run(options, *inputs, *models, ranks);  // position, checkpoints, log
 
   while (run->next_step()) {
     if (!run->sample()) break;         // answers to each prompt, scored by the reward
-    run->provide(reinforce.inputs());  // reference log-probs; inputs of alternative estimators
-    run->advantages(reinforce);        // the KL penalty of each token first, where it is in the reward
-    run->update_critic();              // only with an alternative estimator
+    run->provide(reinforce.inputs());  // log-probs of the reference; what another estimator reads
+    run->penalise_rewards();           // - kl_ctrl.kl_coef KL at each token
+    run->advantages(reinforce);        // returns, whitened over the batch
+    run->update_critic();              // only with adv_estimator=gae: REINFORCE++ has no critic
     run->update_actor(reinforce);      // mini-batches, one optimizer step each
     run->finish_step();                // validation, checkpoint, log
   }

@@ -7,9 +7,8 @@
 #include "rlcore/trainer/evaluation/summary.hpp"
 #include "rlcore/trainer/evaluation/validation_metrics.hpp"
 #include "rlcore/trainer/model_merger.hpp"
-#include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
-#include "rlcore/trainer/policy/algorithm/read_algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/token_table.hpp"
+#include "rlcore/trainer/policy/algorithm/estimate_advantages.hpp"
+#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
 #include "rlcore/trainer/policy/check_memory.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
 #include "rlcore/trainer/policy/critic_settings.hpp"
@@ -43,3 +42,22 @@
 #include "rlcore/trainer/supervised/sft_settings.hpp"
 #include "rlcore/trainer/supervised/sft_work.hpp"
 #include "rlcore/trainer/trainer_main_on_ranks.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+template class composed_loss<sum<dual_clip>, any_aggregation>;
+template std::unique_ptr<loss_on_device> detail::clipped_loss<>::on_device(any_loss_device&, const global_counts&,
+                                                                           extent_t) const;
+template class composed_loss<sum<dual_clip, detail::kl_term>, any_aggregation>;
+template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::kl_term>::on_device(any_loss_device&,
+                                                                                          const global_counts&,
+                                                                                          extent_t) const;
+template class composed_loss<sum<dual_clip, detail::entropy_term>, any_aggregation>;
+template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::entropy_term>::on_device(any_loss_device&,
+                                                                                               const global_counts&,
+                                                                                               extent_t) const;
+template class composed_loss<sum<dual_clip, detail::kl_term, detail::entropy_term>, any_aggregation>;
+template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::kl_term, detail::entropy_term>::on_device(
+    any_loss_device&, const global_counts&, extent_t) const;
+}  // namespace trainer
+RLCORE_END

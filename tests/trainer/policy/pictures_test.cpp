@@ -14,8 +14,8 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/image/encode.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
+#include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
 #include "rlcore/trainer/policy/prompts.hpp"
 #include "rlcore/trainer/policy/update.hpp"
@@ -79,8 +79,7 @@ struct fixture {
   }
   /// The weights after an update.
   std::vector<float> updated(const std::vector<trainer::trajectory>& batch, std::int64_t micro) {
-    const trainer::composed_algorithm algorithm{group_relative{},
-                                                trainer::make_policy_loss(trainer::policy_loss_settings{})};
+    const trainer::any_algorithm algorithm = trainer::algorithm_of(trainer::policy_loss_settings{});
     trainer::metrics out;
     trainer::update_plan plan{.mini_trajectories = 24, .micro_trajectories = micro, .lr = {1e-2}, .grad_clip = 1};
     EXPECT_EQ(trainer::update_actor(actor, algorithm, batch, plan, random_key{1}, out), 0);

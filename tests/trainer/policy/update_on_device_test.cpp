@@ -19,8 +19,7 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
+#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
 #include "rlcore/trainer/policy/critic.hpp"
 #include "rlcore/trainer/policy/update.hpp"
 #include "rlcore/training/devices.hpp"
@@ -185,9 +184,7 @@ void expect_near_gradient(const update_result& got, const update_result& wanted,
   EXPECT_NEAR(got.report.clip_fraction(), wanted.report.clip_fraction(), relative);
 }
 
-trainer::any_algorithm algorithm_with(const trainer::policy_loss_settings& s) {
-  return trainer::composed_algorithm{group_relative{}, trainer::make_policy_loss(s)};
-}
+trainer::any_algorithm algorithm_with(const trainer::policy_loss_settings& s) { return trainer::algorithm_of(s); }
 
 TEST(update_on_device, is_the_update_with_the_loss_on_the_host) {
   const auto batch = responses(11);

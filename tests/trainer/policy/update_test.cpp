@@ -13,8 +13,8 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/telemetry/metric_names.hpp"
-#include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
+#include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -105,11 +105,6 @@ trainer::policy_loss_settings loss_of(const json& spec) {
   return loss;
 }
 
-/// GRPO's advantages and that loss.
-auto algorithm_of(const trainer::policy_loss_settings& loss) {
-  return trainer::composed_algorithm{group_relative{}, trainer::make_policy_loss(loss)};
-}
-
 trainer::update_plan one_update() {
   return {.mini_trajectories = 6,
           .micro_trajectories = 4,
@@ -183,7 +178,7 @@ TEST(policy_update, gradient_is_the_sum_trajectory_by_trajectory_to_the_bit) {
     SCOPED_TRACE(name);
     const auto all = batch();
     const trainer::policy_loss_settings settings = loss_of(spec);
-    const trainer::any_policy_loss loss = trainer::make_policy_loss(settings);
+    const trainer::any_algorithm loss = trainer::algorithm_of(settings);
     global_counts counts;
     for (const trajectory& t : all) counts.add_row(t.response_length());
     fixture one;
@@ -233,7 +228,7 @@ TEST(policy_update, log_probs_do_not_depend_on_the_split) {
 }
 
 TEST(policy_update, a_gradient_that_is_not_finite_changes_nothing) {
-  const auto grpo = algorithm_of({});
+  const auto grpo = trainer::algorithm_of({});
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     fixture f;
     auto all = batch();
@@ -254,7 +249,7 @@ TEST(policy_update, a_gradient_that_is_not_finite_changes_nothing) {
 }
 
 TEST(policy_update, the_updates_after_a_skipped_one_are_made) {
-  const auto grpo = algorithm_of({});
+  const auto grpo = trainer::algorithm_of({});
   trainer::update_plan plan = one_update();
   plan.mini_trajectories = 3;
   auto all = batch();
@@ -276,7 +271,7 @@ TEST(policy_update, one_optimizer_step_per_mini_batch_and_pass) {
   const auto run = [&](std::uint64_t seed) {
     fixture f;
     trainer::metrics m;
-    EXPECT_EQ(trainer::update_actor(f.actor, algorithm_of({}), batch(), plan, random_key{seed}, m), 0);
+    EXPECT_EQ(trainer::update_actor(f.actor, trainer::algorithm_of({}), batch(), plan, random_key{seed}, m), 0);
     EXPECT_EQ(f.actor.optimizer().steps(), 6);
     return f.state();
   };
@@ -292,7 +287,7 @@ TEST(policy_update, clipping_scales_the_gradient_and_zero_switches_it_off) {
     trainer::metrics m;
     trainer::update_plan plan = one_update();
     plan.grad_clip = grad_clip;
-    trainer::update_actor(f.actor, algorithm_of({}), batch(), plan, random_key{1}, m);
+    trainer::update_actor(f.actor, trainer::algorithm_of({}), batch(), plan, random_key{1}, m);
     return std::pair{m.get("actor/grad_norm"), f.actor.optimizer().m().data()[3]};
   };
   const auto [norm, free] = weights(0);

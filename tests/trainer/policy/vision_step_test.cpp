@@ -13,8 +13,8 @@
 #include "rlcore/data/image_cache.hpp"
 #include "rlcore/image/encode.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
+#include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
 #include "rlcore/trainer/policy/update.hpp"
 
 namespace RLCORE_TEST_ID {
@@ -102,7 +102,7 @@ struct vision_step : testing::Test {
     trainer::policy_loss_settings loss;
     loss.clip = {spec.at("low"), spec.at("high"), spec.at("c")};
     loss.use_kl = !spec.at("kl").is_null(), loss.kl_coef = spec.at("kl_coef"), loss.entropy_coeff = spec.at("entropy");
-    const trainer::composed_algorithm algorithm{group_relative{}, trainer::make_policy_loss(loss)};
+    const trainer::any_algorithm algorithm = trainer::algorithm_of(loss);
     const trainer::update_plan plan{.mini_trajectories = 9,
                                     .micro_trajectories = 4,
                                     .temperature = golden().at("temperature").get<float>(),

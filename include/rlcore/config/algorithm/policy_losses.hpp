@@ -31,6 +31,9 @@ struct policy_loss_settings {
   double ppo_kl_coef = 0.1;  ///< of kl_cov
   sapo gate{};
   double dro_beta = 0;  ///< of dro; positive
+
+  /// kl_loss_type.
+  constexpr any_divergence kl_divergence() const { return {.kind = kl, .straight = straight_through}; }
 };
 
 /// Rows of policy_loss_words. compose() returns an algorithm of namespace verl; only its objective is used, and its

@@ -9,8 +9,6 @@ RLCORE_BEGIN
 namespace trainer {
 
 class any_algorithm;
-class any_estimator;
-class any_policy_loss;
 class options;
 class reward_source;
 class team;
@@ -20,14 +18,6 @@ struct policy_inputs;
 /// Policy, rollout model, reference, critic: models.hpp.
 template <class Device>
 class policy_models;
-
-/// algorithm.adv_estimator and its settings; with rlcore.advantages=openrlhf in OpenRLHF's way. Throws config_error.
-/// read_algorithm.hpp defines it.
-any_estimator read_estimator(const options& opt);
-
-/// The policy loss set by actor_rollout_ref.actor.*, with its KL and entropy. Throws config_error.
-/// read_algorithm.hpp defines it.
-any_policy_loss read_loss(const options& opt);
 
 /// Opens everything, prints a summary, and plans the batches. `custom_rewards` replaces the rewards set by `opt`.
 /// Throws rlcore::error for every error detectable now. inputs.hpp defines it.

@@ -4,10 +4,12 @@
 #pragma once
 
 #include "rlcore/config/programs/trainer_registries.hpp"
-#include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/any_estimator.hpp"
-#include "rlcore/trainer/policy/algorithm/any_policy_loss.hpp"
-#include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
+#include "rlcore/objective/advantage/gae.hpp"
+#include "rlcore/objective/advantage/group_relative.hpp"
+#include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
+#include "rlcore/objective/advantage/whitening.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
+#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
 #include "rlcore/trainer/policy/open.hpp"
 #include "rlcore/trainer/policy/run.hpp"
 #include "rlcore/trainer/trainer_main.hpp"
@@ -15,7 +17,6 @@
 #if !defined(RLCORE_COMPILED)
 #include "rlcore/config/programs/dapo.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
-#include "rlcore/trainer/policy/algorithm/read_algorithm.hpp"
 #include "rlcore/trainer/policy/inputs.hpp"
 #include "rlcore/trainer/policy/models.hpp"
 #include "rlcore/trainer/policy/run_of.hpp"

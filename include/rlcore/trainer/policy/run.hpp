@@ -26,11 +26,14 @@ template <class Device>
 class policy_models;
 
 /// A recipe calls the parts of a step in the order of its paper, between next_step() and finish_step():
-///   sample()            responses to the step's prompts, scored by the reward source; dynamic sampling if it is asked
+///   sample()            responses to the step's prompts, scored by the reward source
 ///   provide(inputs)     what the estimator declares, the log-probs of the reference, the values of the critic
-///   advantages(a)       the KL in the reward, if there is one, then the algorithm's estimator and selection
+///   penalise_rewards()  the KL in the reward
+///   advantages(a)       the algorithm's estimator and selection
 ///   update_critic()     if there is a critic
 ///   update_actor(a)     mini-batches, micro-batches, one optimizer step for each mini-batch
+/// sample() is the loop of dynamic sampling, which a recipe may write out: while (needs_groups())
+/// keep_differing_groups(sample_round()); then take_groups().
 /// `batch` and `numbers` are there for a recipe's own stages. All ranks make the same calls. policy_run_of<Device> is
 /// behind it: a recipe does not compile the models.
 class policy_run {
@@ -58,12 +61,28 @@ class policy_run {
   /// then the last step is saved.
   virtual bool next_step() = 0;
 
-  /// Fills `batch`. False if dynamic sampling finds no more groups, or a signal ends sampling: the run has ended before
-  /// its last step, the last complete one is saved, and resuming from it is bit-identical to an uninterrupted run.
-  virtual bool sample() = 0;
+  /// Whether the step wants another round of prompts: without dynamic sampling one, else until data.train_batch_size
+  /// groups are ready. False as well where the allowed rounds or the data are used up, or a signal ended sampling.
+  virtual bool needs_groups() = 0;
+  /// A round of prompts: rollout.n responses to each, scored. The responses to one prompt are neighbours.
+  virtual std::vector<trajectory> sample_round() = 0;
+  /// Adds those groups of the round that are ready for training: with dynamic sampling the ones whose answers differ by
+  /// algorithm.filter_groups.metric, else all.
+  virtual void keep_differing_groups(std::vector<trajectory> round) = 0;
+  /// Fills `batch` with the first of the ready groups; the others wait for the next step. False if there are too few:
+  /// the run has ended before its last step, the last complete one is saved, and resuming from it is bit-identical to
+  /// an uninterrupted run.
+  virtual bool take_groups() = 0;
+  /// All of that: fills `batch`, or ends the run.
+  bool sample() {
+    while (needs_groups()) keep_differing_groups(sample_round());
+    return take_groups();
+  }
   /// Sets in `batch` the estimator's declared `inputs`, reference log-probs and critic values.
   virtual void provide(advantage_input inputs) = 0;
-  /// The algorithm's advantages of `batch`, after the optional KL penalty on the rewards.
+  /// Subtracts the KL to the reference from the rewards of `batch`, if algorithm.use_kl_in_reward.
+  virtual void penalise_rewards() = 0;
+  /// The algorithm's advantages of `batch`.
   virtual void advantages(const any_algorithm& algorithm) = 0;
 
   /// All updates of the critic in this step; nothing without a critic.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -51,8 +52,12 @@ class policy_run_of final : public policy_run {
   std::optional<double> validated() const noexcept override { return validated_; }
 
   bool next_step() override;
-  bool sample() override;
+  bool needs_groups() override;
+  std::vector<trajectory> sample_round() override;
+  void keep_differing_groups(std::vector<trajectory> round) override;
+  bool take_groups() override;
   void provide(advantage_input inputs) override;
+  void penalise_rewards() override;
   void advantages(const any_algorithm& algorithm) override;
   void update_critic() override;
   void update_actor(const any_algorithm& algorithm) override;
@@ -104,56 +109,9 @@ class policy_run_of final : public policy_run {
   }
   critic<Device>* critic_or_null() { return models_.value_model ? &*models_.value_model : nullptr; }
 
-  /// Fills `batch` with the step's trajectories. With dynamic sampling it may set stopped_ instead.
-  void collect() {
-    const policy_settings& s = settings();
-    numbers.set("timing_s/old_log_prob", 0.0);
-    group_counts seen;
-    if (stored_) {
-      // Groups dropped by dynamic sampling are not stored; groups kept for later are restored here.
-      for (trajectory& t : worker_.sample_round(state_.step, ++state_.rounds, time))
-        state_.surplus.push_back(std::move(t));
-      if (std::ssize(state_.surplus) < in_.plan.trajectories_per_step)
-        throw data_error(s.replay + ": step " + std::to_string(state_.step) +
-                         " trains on responses that an earlier step sampled; replay from that step on");
-      batch = take_first(state_.surplus, in_.plan.trajectories_per_step);
-      seen = count_groups(batch, s.samples);
-    } else if (!s.dynamic_sampling.enabled) {
-      batch = worker_.sample_round(state_.step, ++state_.rounds, time);
-      seen = count_groups(batch, s.samples);
-    } else if (!collect_differing_groups(seen)) {
-      return;
-    }
-    worker_.report_rewards(numbers);
-    if (s.samples > 1) seen.write(numbers);
-    if (s.recompute_old_log_prob || stored_) compare_rollout(batch, numbers);
-  }
-
-  /// Rounds of sampling until a step's groups are found whose answers differ (DAPO). False if none are left.
-  bool collect_differing_groups(group_counts& seen) {
-    const policy_settings& s = settings();
-    const dynamic_sampling_settings& filter = s.dynamic_sampling;
-    const std::int64_t first_round = state_.rounds;
-    std::vector<trajectory>& ready = state_.surplus;
-    while (std::ssize(ready) < in_.plan.trajectories_per_step) {
-      stopped_ = why_to_stop(state_.rounds - first_round, std::ssize(ready) / s.samples, seen);
-      if (!stopped_.empty()) return false;
-      std::vector<trajectory> round = worker_.sample_round(state_.step, ++state_.rounds, time);
-      if (filter.metric == group_metric::seq_final_reward && s.reward_kl.enabled) {
-        worker_.score_reference(round, time);
-        penalise_rewards(round, {s.reward_kl.kind, state_.reward_kl_coefficient});
-      }
-      seen += keep_differing_groups(std::move(round), s.samples, filter.metric, ready);
-    }
-    batch = take_first(ready, in_.plan.trajectories_per_step);
-    if (!filter.keep_surplus) ready.clear();
-    numbers.set("train/num_gen_batches", state_.rounds - first_round);
-    numbers.set("train/surplus_groups", std::ssize(ready) / s.samples);
-    numbers.set("train/earlier_groups", std::count_if(batch.begin(), batch.end(), [&](const trajectory& t) {
-                                          return t.sampled_step < state_.step;
-                                        }) / s.samples);
-    return true;
-  }
+  /// The groups of the step that are ready: of dynamic sampling and of a replay they may wait for the next step.
+  std::vector<trajectory>& ready() { return stored_ || settings().dynamic_sampling.enabled ? state_.surplus : round_; }
+  bool enough() { return std::ssize(ready()) >= in_.plan.trajectories_per_step; }
 
   bool data_used_up() const {
     return in_.plan.total_rounds > 0 && state_.rounds >= in_.plan.total_rounds &&
@@ -195,8 +153,11 @@ class policy_run_of final : public policy_run {
   std::optional<logger> log_;
   progress bar_;
   rollout_worker<Device> worker_;
-  run_state state_, before_;  ///< now, and before the step
-  std::string stopped_;       ///< reason for stopping
+  run_state state_, before_;       ///< now, and before the step
+  std::vector<trajectory> round_;  ///< without dynamic sampling: the groups of the step
+  group_counts seen_;              ///< of the step
+  bool interrupted_ = false;       ///< a signal ended sampling
+  std::string stopped_;            ///< reason for stopping
   std::optional<double> validated_;
   signal_watch watch_;
   std::chrono::steady_clock::time_point begin_, reported_;
@@ -247,23 +208,75 @@ bool policy_run_of<Device>::next_step() {
   if (ranks_.least(asked_to_stop() == 0) == 0) return stop_for_signal();
   before_ = state_;
   ++state_.step;
-  numbers = {}, time = {};
+  numbers = {}, time = {}, seen_ = {};
+  round_.clear();
   begin_ = std::chrono::steady_clock::now();
   return true;
 }
 
 template <class Device>
-bool policy_run_of<Device>::sample() {
+bool policy_run_of<Device>::needs_groups() {
+  const std::int64_t rounds = state_.rounds - before_.rounds;
+  if (interrupted_ || !stopped_.empty()) return false;
+  if (stored_ || !settings().dynamic_sampling.enabled) return rounds == 0;
+  if (enough()) return false;
+  stopped_ = why_to_stop(rounds, std::ssize(ready()) / settings().samples, seen_);
+  return stopped_.empty();
+}
+
+template <class Device>
+std::vector<trajectory> policy_run_of<Device>::sample_round() {
   try {
-    collect();
+    return worker_.sample_round(state_.step, ++state_.rounds, time);
   } catch (const sampling_interrupted&) {  // of one rank: several end the step together
-    state_ = before_;
-    return stop_for_signal();
+    interrupted_ = true;
+    return {};
   }
-  if (stopped_.empty()) return true;
-  state_ = before_;
-  save_if_missing();
-  return false;
+}
+
+template <class Device>
+void policy_run_of<Device>::keep_differing_groups(std::vector<trajectory> round) {
+  const policy_settings& s = settings();
+  if (interrupted_) return;
+  if (stored_ || !s.dynamic_sampling.enabled) {  // a replay has stored no group that was dropped
+    ready().insert(ready().end(), std::make_move_iterator(round.begin()), std::make_move_iterator(round.end()));
+    return;
+  }
+  if (s.dynamic_sampling.metric == group_metric::seq_final_reward && s.reward_kl.enabled) {
+    worker_.score_reference(round, time);
+    trainer::penalise_rewards(round, {s.reward_kl.kind, state_.reward_kl_coefficient});
+  }
+  seen_ += trainer::keep_differing_groups(std::move(round), s.samples, s.dynamic_sampling.metric, ready());
+}
+
+template <class Device>
+bool policy_run_of<Device>::take_groups() {
+  const policy_settings& s = settings();
+  if (interrupted_ || !stopped_.empty()) {
+    state_ = before_;
+    if (interrupted_) return stop_for_signal();
+    save_if_missing();
+    return false;
+  }
+  if (!enough())
+    throw data_error(s.replay + ": step " + std::to_string(state_.step) +
+                     " trains on responses that an earlier step sampled; replay from that step on");
+  batch = take_first(ready(), in_.plan.trajectories_per_step);
+  numbers.set("timing_s/old_log_prob", 0.0);
+  if (s.dynamic_sampling.enabled && !stored_) {
+    if (!s.dynamic_sampling.keep_surplus) ready().clear();
+    numbers.set("train/num_gen_batches", state_.rounds - before_.rounds);
+    numbers.set("train/surplus_groups", std::ssize(ready()) / s.samples);
+    numbers.set("train/earlier_groups", std::count_if(batch.begin(), batch.end(), [&](const trajectory& t) {
+                                          return t.sampled_step < state_.step;
+                                        }) / s.samples);
+  } else {
+    seen_ = count_groups(batch, s.samples);
+  }
+  worker_.report_rewards(numbers);
+  if (s.samples > 1) seen_.write(numbers);
+  if (s.recompute_old_log_prob || stored_) compare_rollout(batch, numbers);
+  return true;
 }
 
 template <class Device>
@@ -272,11 +285,14 @@ void policy_run_of<Device>::provide(advantage_input inputs) {
 }
 
 template <class Device>
+void policy_run_of<Device>::penalise_rewards() {
+  const reward_kl_settings& kl = settings().reward_kl;
+  if (kl.enabled) time("adv", [&] { pay_kl(batch, kl, state_.reward_kl_coefficient, numbers); });
+}
+
+template <class Device>
 void policy_run_of<Device>::advantages(const any_algorithm& algorithm) {
-  time("adv", [&] {
-    if (const auto& kl = settings().reward_kl; kl.enabled) pay_kl(batch, kl, state_.reward_kl_coefficient, numbers);
-    algorithm.advantages(batch, settings().samples, key(stream::selection));
-  });
+  time("adv", [&] { algorithm.advantages(batch, settings().samples, key(stream::selection)); });
 }
 
 template <class Device>

@@ -6,7 +6,7 @@
 
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/read_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
 #include "rlcore/trainer/policy/inputs.hpp"
 #include "rlcore/trainer/policy/models.hpp"
 #include "rlcore/trainer/policy/run_of.hpp"
@@ -29,6 +29,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
   while (run->next_step()) {
     if (!run->sample()) break;
     run->provide(algorithm.inputs());
+    run->penalise_rewards();
     run->advantages(algorithm);
     run->update_critic();
     run->update_actor(algorithm);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,10 +17,8 @@
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/trainer/policy/actor.hpp"
-#include "rlcore/trainer/policy/algorithm/algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/loss_on_device.hpp"
-#include "rlcore/trainer/policy/algorithm/policy_loss.hpp"
-#include "rlcore/trainer/policy/algorithm/policy_rows.hpp"
+#include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/policy_algorithm.hpp"
 #include "rlcore/trainer/policy/algorithm/rows_on_device.hpp"
 #include "rlcore/trainer/policy/trajectory/packed_trajectories.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
@@ -80,14 +79,14 @@ class micro_fields {
 /// Adds the gradient of the loss over `mini` to a.gradient(). The denominators are counted over all of `mini` before
 /// its first backward pass, so the result does not depend on the micro-batches or their sizes. Each rank adds its own
 /// part; all return the report over all ranks.
-template <class Device, policy_algorithm Algorithm>
-policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, std::span<const trajectory* const> mini,
-                                  const update_plan& plan) {
+template <class Device>
+policy_report accumulate_gradient(actor<Device>& a, const any_algorithm& algorithm,
+                                  std::span<const trajectory* const> mini, const update_plan& plan) {
   global_counts counts;
   for (const trajectory* t : mini) counts.add_row(t->response_length());
   const bool with_entropy = contains(algorithm.reads(), field::entropy);  // else it is neither read nor reported
   std::unique_ptr<loss_on_device> on_device;                              // null: on the host
-  if constexpr (loss_of_device<Algorithm, Device>)
+  if constexpr (std::derived_from<Device, any_loss_device>)
     if (loss_stays_on_device(a)) on_device = algorithm.on_device(a.model.device(), counts, counts.rows());
   micro_fields fields;
   policy_report report;
@@ -104,8 +103,8 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
       report += algorithm.loss(rows, counts, dlogp, with_entropy ? dentropy : std::span<float>());
     };
     const auto stays = [&](auto logp, auto entropy, auto dlogp, auto dentropy) {
-      const rows_on_device<Device> there(a.model.device(), fields.rows(), algorithm.reads(), fields.kept());
-      policy_rows rows = there.rows();
+      const rows_on_device<Device> on_this(a.model.device(), fields.rows(), algorithm.reads(), fields.kept());
+      policy_rows rows = on_this.rows();
       rows.logp = span_of(logp);
       if (with_entropy) rows.entropy = span_of(entropy);
       on_device->add(rows, span_of(dlogp), with_entropy ? span_of(dentropy) : std::span<float>());
@@ -128,8 +127,8 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
 
 /// Runs all updates of one training step and sets actor/*: means over the updates. Returns how many were skipped
 /// because their gradient was not finite.
-template <class Device, policy_algorithm Algorithm>
-std::int64_t update_actor(actor<Device>& a, const Algorithm& algorithm, std::span<const trajectory> batch,
+template <class Device>
+std::int64_t update_actor(actor<Device>& a, const any_algorithm& algorithm, std::span<const trajectory> batch,
                           const update_plan& plan, random_key order_key, metrics& out) {
   const bool with_kl = contains(algorithm.reads(), field::ref_logp);
   const bool with_entropy = contains(algorithm.reads(), field::entropy);

@@ -23,14 +23,13 @@
 #include "rlcore/objective/piece/surrogate/plain.hpp"
 #include "rlcore/objective/selection/tokens.hpp"
 #include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
+#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
-using trainer::composed_algorithm;
+using trainer::any_algorithm;
 using trainer::trajectory;
 
 /// Rows of 3, 1, 0, 7 and 40 tokens.
@@ -62,9 +61,9 @@ struct nothing {
 };
 
 TEST(policy_algorithm, composed_of_verls_pieces_is_verls_loss) {
-  const trainer::any_policy_loss verl =
-      trainer::make_policy_loss(trainer::policy_loss_settings{.use_kl = true, .kl_coef = 0.25, .entropy_coeff = 0.125});
-  const composed_algorithm composed(
+  const trainer::any_algorithm verl =
+      trainer::algorithm_of(trainer::policy_loss_settings{.use_kl = true, .kl_coef = 0.25, .entropy_coeff = 0.125});
+  const any_algorithm composed(
       group_relative{},
       sum{dual_clip{.low = 0.2, .high = 0.2, .bound = 3}, scaled{0.25, clamped_k3{}}, entropy_bonus(0.125)},
       token_mean{});
@@ -72,7 +71,7 @@ TEST(policy_algorithm, composed_of_verls_pieces_is_verls_loss) {
   EXPECT_TRUE(contains(composed.reads(), field::ref_logp) && contains(composed.reads(), field::entropy));
   example a, b;
   const policy_report x = verl.loss(a.rows(true), a.counts, a.dlogp, a.dentropy);
-  const policy_report y = trainer::any_algorithm(composed).loss(b.rows(true), b.counts, b.dlogp, b.dentropy);
+  const policy_report y = composed.loss(b.rows(true), b.counts, b.dlogp, b.dentropy);
   EXPECT_EQ(a.dlogp, b.dlogp);
   EXPECT_EQ(a.dentropy, b.dentropy);
   EXPECT_EQ(x.policy_loss(), y.policy_loss());
@@ -88,7 +87,7 @@ TEST(policy_algorithm, composed_of_verls_pieces_is_verls_loss) {
 
 TEST(policy_algorithm, kl_to_the_old_policy_is_reported_whatever_the_objective) {
   example e;
-  const composed_algorithm reinforce(group_relative{}, policy_gradient{}, token_mean{});
+  const any_algorithm reinforce(group_relative{}, policy_gradient{}, token_mean{});
   EXPECT_FALSE(contains(reinforce.reads(), field::ref_logp));
   EXPECT_FALSE(contains(reinforce.reads(), field::entropy));
   const policy_report r = reinforce.loss(e.rows(), e.counts, e.dlogp, {});
@@ -106,7 +105,7 @@ TEST(policy_algorithm, kl_to_the_old_policy_is_reported_whatever_the_objective) 
 }
 
 TEST(policy_algorithm, advantages_per_token_replace_those_per_row) {
-  const composed_algorithm grpo(nothing{}, ppo_clip{}, token_mean{});
+  const any_algorithm grpo(nothing{}, ppo_clip{}, token_mean{});
   example a, b;
   std::vector<float> per_token;
   for (std::size_t row = 0; row < 5; ++row)
@@ -119,7 +118,7 @@ TEST(policy_algorithm, advantages_per_token_replace_those_per_row) {
 }
 
 TEST(policy_algorithm, a_clipped_sequence_counts_all_its_tokens) {
-  const composed_algorithm gspo(with_advantage(paper::gspo({.clip_low = 0.2, .clip_high = 0.2}), nothing{}));
+  const any_algorithm gspo(with_advantage(paper::gspo({.clip_low = 0.2, .clip_high = 0.2}), nothing{}));
   example e;
   for (std::size_t i = 0; i < e.logp.size(); ++i) e.old_logp[i] = e.logp[i];
   for (std::size_t i = 4; i < 11; ++i) e.old_logp[i] = e.logp[i] + 1;  // ratio e^-1 with A < 0: clipped
@@ -178,21 +177,20 @@ struct by_token {
 
 TEST(policy_algorithm, advantages_of_every_form) {
   auto batch = rewarded({1, 0, 0, 1});
-  composed_algorithm(group_relative{.normalize_by_std = false}, policy_gradient{}, token_mean{})
+  any_algorithm(group_relative{.normalize_by_std = false}, policy_gradient{}, token_mean{})
       .advantages(batch, 2, random_key{});
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(batch[i].advantage, i % 3 == 0 ? 0.5f : -0.5f);
-  composed_algorithm(with_lengths{}, policy_gradient{}, token_mean{}).advantages(batch, 2, random_key{});
+  any_algorithm(with_lengths{}, policy_gradient{}, token_mean{}).advantages(batch, 2, random_key{});
   EXPECT_EQ(batch[0].advantage, 21);
   EXPECT_EQ(batch[3].advantage, 621);
   EXPECT_TRUE(batch[0].token_advantage.empty());
-  trainer::any_algorithm(composed_algorithm(by_token{}, policy_gradient{}, token_mean{}))
-      .advantages(batch, 4, random_key{});
+  any_algorithm(by_token{}, policy_gradient{}, token_mean{}).advantages(batch, 4, random_key{});
   EXPECT_EQ(batch[2].token_advantage, (std::vector<float>{4, 4, 4}));
 }
 
 TEST(policy_algorithm, reinforce_plus_plus_whitens_over_the_tokens_of_the_batch) {
   auto batch = rewarded({1, 0, 0, 2});  // with 1, 2, 3 and 4 tokens
-  const composed_algorithm a(paper::reinforce_plus_plus());
+  const any_algorithm a(paper::reinforce_plus_plus());
   a.advantages(batch, 2, random_key{});
   // Returns are 1, 0 0, 0 0 0, 2 2 2 2: mean 0.9, sum of squares 17.
   const double mean = 0.9, deviation = std::sqrt((17 - 10 * 0.81) / 9 + 1e-8);
@@ -215,9 +213,9 @@ TEST(policy_algorithm, gae_asks_for_a_critic_and_reads_its_values) {
   auto batch = rewarded({1, 0, 0, 2});  // with 1, 2, 3 and 4 tokens
   for (trajectory& t : batch)
     for (std::int64_t i = 0; i < t.response_length(); ++i) t.value.push_back(0.25f * static_cast<float>(i + 1));
-  const composed_algorithm a(gae{.gamma = 1, .lambda = 1}, ppo_clip{}, token_mean{});
+  const any_algorithm a(gae{.gamma = 1, .lambda = 1}, ppo_clip{}, token_mean{});
   EXPECT_EQ(a.inputs(), advantage_input::values);
-  EXPECT_EQ(composed_algorithm(paper::rloo()).inputs(), advantage_input::none);
+  EXPECT_EQ(any_algorithm(paper::rloo()).inputs(), advantage_input::none);
   a.advantages(batch, 2, random_key{});
   // With gamma = lambda = 1 the return of every token is the reward, the advantage what the value was short of it.
   for (const trajectory& t : batch)
@@ -229,9 +227,9 @@ TEST(policy_algorithm, gae_asks_for_a_critic_and_reads_its_values) {
 
 TEST(policy_algorithm, estimators_of_rows_stay_with_rows) {
   auto batch = rewarded({1, 0, 0, 1});
-  composed_algorithm(paper::rloo()).advantages(batch, 2, random_key{});
+  any_algorithm(paper::rloo()).advantages(batch, 2, random_key{});
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(batch[i].advantage, i % 3 == 0 ? 1 : -1);
-  composed_algorithm(paper::opo()).advantages(batch, 2, random_key{});  // lengths 1, 2 and 3, 4
+  any_algorithm(paper::opo()).advantages(batch, 2, random_key{});  // lengths 1, 2 and 3, 4
   EXPECT_NEAR(batch[0].advantage, 1 - 1.0 / 3, 1e-7);
   EXPECT_NEAR(batch[3].advantage, 1 - 4.0 / 7, 1e-7);
   for (const trajectory& t : batch) EXPECT_TRUE(t.token_advantage.empty());
@@ -244,8 +242,8 @@ TEST(policy_algorithm, a_selection_sees_the_whole_step) {
     t.old_logp.assign(static_cast<std::size_t>(t.response_length()), -1);
     for (std::size_t k = 0; k < t.old_logp.size(); ++k) t.entropy.push_back(h += 1);  // 1, 2, ... 10
   }
-  const composed_algorithm a(algorithm{group_relative{}, token_filter{ppo_clip{}}, token_mean{}},
-                             high_entropy{.share = 0.2});
+  const any_algorithm a(algorithm{group_relative{}, token_filter{ppo_clip{}}, token_mean{}},
+                        high_entropy{.share = 0.2});
   EXPECT_TRUE(contains(a.reads(), field::selected));
   a.advantages(batch, 2, random_key{1});  // the 0.8-quantile of 1 ... 10 is 8.2
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(batch[i].selected, std::vector<float>(i + 1, 0)) << i;
@@ -257,7 +255,7 @@ TEST(policy_algorithm, a_selection_sees_the_whole_step) {
   policy_rows rows = e.rows();
   rows.selected = selected;
   a.loss(rows, e.counts, e.dlogp, {});
-  composed_algorithm(nothing{}, ppo_clip{}, token_mean{}).loss(plain.rows(), plain.counts, plain.dlogp, {});
+  any_algorithm(nothing{}, ppo_clip{}, token_mean{}).loss(plain.rows(), plain.counts, plain.dlogp, {});
   for (std::size_t i = 0; i < 51; ++i) EXPECT_EQ(e.dlogp[i], i % 3 == 0 ? plain.dlogp[i] : 0) << i;
   EXPECT_THROW(a.loss(e.rows(), e.counts, e.dlogp, {}), std::invalid_argument);
 }
@@ -267,7 +265,7 @@ TEST(policy_algorithm, a_random_selection_draws_with_the_key_of_the_step) {
     auto batch = rewarded({1, 0, 1, 0});
     for (trajectory& t : batch) t.tokens.assign(51, 0), t.old_logp.assign(50, -0.25f);
     for (std::size_t k = 0; k < 10; ++k) batch[0].old_logp[5 * k] = 2, batch[2].old_logp[5 * k] = 2;
-    const composed_algorithm a(paper::clip_cov(), clip_covariance{.share = 0.02});
+    const any_algorithm a(paper::clip_cov(), clip_covariance{.share = 0.02});
     a.advantages(batch, 2, random_key{seed});
     std::vector<float> all;
     for (const trajectory& t : batch) all.insert(all.end(), t.selected.begin(), t.selected.end());
@@ -279,10 +277,10 @@ TEST(policy_algorithm, a_random_selection_draws_with_the_key_of_the_step) {
 }
 
 TEST(policy_algorithm, a_named_algorithm_is_taken_as_a_whole) {
-  const composed_algorithm grpo(algorithm{group_relative{}, ppo_clip{.low = 0.1, .high = 0.3}, token_mean{}});
+  const any_algorithm grpo(algorithm{group_relative{}, ppo_clip{.low = 0.1, .high = 0.3}, token_mean{}});
   example a, b;
   grpo.loss(a.rows(), a.counts, a.dlogp, {});
-  composed_algorithm(group_relative{}, ppo_clip{.low = 0.1, .high = 0.3}, token_mean{})
+  any_algorithm(group_relative{}, ppo_clip{.low = 0.1, .high = 0.3}, token_mean{})
       .loss(b.rows(), b.counts, b.dlogp, {});
   EXPECT_EQ(a.dlogp, b.dlogp);
 }

@@ -1,5 +1,5 @@
 // Policy losses in the memory of a device, the emulated NPU, against the same losses on the host.
-#include "rlcore/trainer/policy/algorithm/loss_on_device.hpp"
+#include "rlcore/trainer/policy/algorithm/policy_algorithm.hpp"
 
 #include <gtest/gtest.h>
 
@@ -20,8 +20,7 @@
 #include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
+#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
 #include "rlcore/trainer/policy/algorithm/rows_on_device.hpp"
 #include "rlcore/training/devices.hpp"
 
@@ -155,7 +154,7 @@ TEST(loss_on_device, of_every_word_is_the_hosts) {
       s.dro_beta = 0.5;
       for (const bool token_advantage : {false, true}) {
         if (token_advantage && trainer::traits_of_policy_loss(word).by_response) continue;
-        const auto loss = trainer::make_policy_loss(s);
+        const auto loss = trainer::algorithm_of(s);
         expect_same(on_device(*device, loss, rows, token_advantage, false),
                     on_host(loss, rows, token_advantage, false));
       }
@@ -176,7 +175,7 @@ TEST(loss_on_device, with_penalties_is_the_hosts) {
                          std::to_string(a));
             policy_loss_settings s{.mode = word, .aggregation = aggregations[a], .use_kl = with_kl, .kl = kind};
             s.kl_coef = 0.25, s.entropy_coeff = entropy_coeff, s.version = verl::version::v0_9_1;
-            const auto loss = trainer::make_policy_loss(s);
+            const auto loss = trainer::algorithm_of(s);
             expect_same(on_device(*device, loss, rows, false, entropy_coeff > 0),
                         on_host(loss, rows, false, entropy_coeff > 0));
           }
@@ -185,7 +184,7 @@ TEST(loss_on_device, with_penalties_is_the_hosts) {
 TEST(loss_on_device, of_an_algorithm_is_that_of_its_loss) {
   const step_rows rows;
   const auto device = emulated_device();
-  const trainer::any_algorithm algorithm = trainer::composed_algorithm{paper::dapo()};
+  const trainer::any_algorithm algorithm = trainer::any_algorithm{paper::dapo()};
   expect_same(on_device(*device, algorithm, rows, false, false), on_host(algorithm, rows, false, false));
 }
 
@@ -198,10 +197,8 @@ struct of_the_host_alone {
 
 TEST(loss_on_device, does_not_exist_for_a_loss_of_the_host) {
   const auto device = emulated_device();
-  const trainer::any_policy_loss loss = of_the_host_alone{};
-  EXPECT_EQ(loss.on_device(*device, {}, 1), nullptr);
-  const trainer::any_algorithm algorithm =
-      trainer::composed_algorithm<group_relative, trainer::any_policy_loss>({}, loss);
+  const of_the_host_alone loss;
+  const trainer::any_algorithm algorithm(group_relative{}, loss);
   EXPECT_EQ(algorithm.on_device(*device, {}, 1), nullptr);
   EXPECT_EQ(trainer::penalised_loss(loss, {.kl_coef = 1, .entropy_coeff = 1}).on_device(*device, {}, 1), nullptr);
 }
@@ -209,8 +206,8 @@ TEST(loss_on_device, does_not_exist_for_a_loss_of_the_host) {
 TEST(loss_on_device, says_what_is_missing) {
   const step_rows rows;
   const auto device = emulated_device();
-  const auto there = trainer::make_policy_loss(policy_loss_settings{.use_kl = true})
-                         .on_device(*device, rows.counts, rows.counts.rows());
+  const auto there =
+      trainer::algorithm_of(policy_loss_settings{.use_kl = true}).on_device(*device, rows.counts, rows.counts.rows());
   const policy_rows host = rows.rows(0, false, false);
   const trainer::rows_on_device<any_device> fields(*device, host, field::none);
   EXPECT_TRUE(fields.rows().ref_logp.empty()) << "nobody reads it";

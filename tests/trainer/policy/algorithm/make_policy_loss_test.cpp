@@ -1,5 +1,5 @@
 // The run-time choices lead to the compositions they name.
-#include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
+#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
 
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ using trainer::policy_loss_settings;
 
 policy_report evaluated(const policy_loss_settings& s, const policy_rows& rows, const global_counts& step,
                         std::span<float> dlogp, std::span<float> dentropy = {}) {
-  return trainer::make_policy_loss(s).loss(rows, step, dlogp, dentropy);
+  return trainer::algorithm_of(s).loss(rows, step, dlogp, dentropy);
 }
 
 const policy_loss_settings verl{.clip = {.clip_high = 0.28}, .use_kl = true, .kl_coef = 0.05, .entropy_coeff = 0.01};
@@ -122,7 +122,7 @@ TEST(make_policy_loss, needs_only_what_it_uses) {
   EXPECT_THROW(evaluated(with_kl, rows, g.counts, g.dlogp), std::invalid_argument);
   EXPECT_THROW(evaluated(with_entropy, rows, g.counts, g.dlogp, g.dentropy), std::invalid_argument);
   EXPECT_THROW(any_aggregation(fixed_length{0}), std::invalid_argument);
-  EXPECT_THROW(trainer::make_policy_loss(policy_loss_settings{.mode = "gspoo"}), config_error);
+  EXPECT_THROW(trainer::algorithm_of(policy_loss_settings{.mode = "gspoo"}), config_error);
 }
 
 TEST(make_policy_loss, micro_batches_do_not_show) {

@@ -10,7 +10,7 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/algorithm/verl.hpp"
-#include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
+#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -48,7 +48,7 @@ policy_loss_settings loss_of(const char* word) { return {.mode = word, .clip = c
 
 policy_report evaluated(const policy_loss_settings& s, const policy_rows& rows, const global_counts& step,
                         std::span<float> dlogp, std::span<float> dentropy = {}) {
-  return trainer::make_policy_loss(s).loss(rows, step, dlogp, dentropy);
+  return trainer::algorithm_of(s).loss(rows, step, dlogp, dentropy);
 }
 
 template <class Named, class Aggregation>

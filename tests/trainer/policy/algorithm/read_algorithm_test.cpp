@@ -1,6 +1,6 @@
 // algorithm.adv_estimator on trajectories: the worked numbers of the formulas, verl's bundles, OpenRLHF's own
 // functions.
-#include "rlcore/trainer/policy/algorithm/read_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
 
 #include <gtest/gtest.h>
 
@@ -20,10 +20,16 @@ using trainer::estimator_settings;
 using trainer::trajectory;
 
 /// The estimator that a word of the command line names.
-trainer::any_estimator named(const char* word, const estimator_settings& s = {}) {
-  return trainer::estimator_words::visit("word", word,
-                                         [&](auto row) -> trainer::any_estimator { return row.compose(s); });
-}
+struct named_estimator : trainer::any_algorithm {
+  named_estimator(const char* word, const estimator_settings& s)
+      : any_algorithm(group_relative{}, ppo_clip{}, token_mean{}) {
+    trainer::estimator_words::visit("word", word, [&](auto row) { replace_advantage(row.compose(s)); });
+  }
+  void operator()(std::vector<trajectory>& batch, std::int64_t samples) const {
+    advantages(batch, samples, random_key{});
+  }
+};
+named_estimator named(const char* word, const estimator_settings& s = {}) { return {word, s}; }
 
 trajectory make(std::size_t response, float reward) {
   trajectory t;

@@ -12,7 +12,7 @@
 #include "rlcore/config/algorithm/advantage_estimators.hpp"
 #include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/tensor/span.hpp"
-#include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
+#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -49,7 +49,7 @@ TEST(verl_versions, gspo_and_aggregations_are_those_of_each_release) {
       s.aggregation =
           trainer::aggregation_words::visit("mode", mode, [&](auto row) { return row.compose(settings_of(v)); });
       std::vector<float> slope(logp.size());
-      const auto report = trainer::make_policy_loss(s).loss(rows, counts, slope, {});
+      const auto report = trainer::algorithm_of(s).loss(rows, counts, slope, {});
       EXPECT_NEAR(report.policy_loss(), loss.at("loss").get<double>(), 2e-7 * (1 + std::abs(report.policy_loss())))
           << version << mode;
       for (std::size_t i = 0; i < slope.size(); ++i)
@@ -143,7 +143,7 @@ void expect_number(double got, const nlohmann::json& want, double scale, const c
 
 void expect_policy(const loss_batch& b, const policy_loss_settings& s, const nlohmann::json& want) {
   std::vector<float> slope(b.logp.size(), 7);
-  const policy_report report = trainer::make_policy_loss(s).loss(b.rows(), b.counts, slope, {});
+  const policy_report report = trainer::algorithm_of(s).loss(b.rows(), b.counts, slope, {});
   if (want.at("loss").is_null()) return;
   double scale = 1;
   for (std::size_t i = 0; i < slope.size(); ++i) {
@@ -166,7 +166,7 @@ void expect_penalties(const loss_batch& b, policy_loss_settings s, const nlohman
   s.kl = word == "k1" ? kl_kind::k1 : word == "abs" ? kl_kind::abs_kl : word == "k2" ? kl_kind::k2 : kl_kind::k3;
   s.use_kl = true, s.kl_coef = 0.5, s.entropy_coeff = 0.25;
   std::vector<float> slope(b.logp.size(), 7), by_entropy(b.logp.size(), 7);
-  const policy_report report = trainer::make_policy_loss(s).loss(b.rows(), b.counts, slope, by_entropy);
+  const policy_report report = trainer::algorithm_of(s).loss(b.rows(), b.counts, slope, by_entropy);
   expect_number(report.kl_loss(), want.at("kl"), 1, "kl");
   expect_number(report.entropy_value(), want.at("entropy"), 0, "entropy");
   double entropy = 0;

@@ -163,6 +163,63 @@ struct sum<First, Rest...> {
 template <class... Nodes>
 sum(Nodes...) -> sum<Nodes...>;
 
+/// when{present, piece}: a term of a sum that a run-time setting switches on, e.g. when{use_kl, scaled{0.001, k3{}}}.
+/// with_present() leaves absent terms out of the loop; evaluate() alone gives them the coefficient 0.
+template <class Node>
+struct when {
+  static constexpr std::size_t pieces = piece_count<Node>;
+  bool present;
+  [[no_unique_address]] Node node;
+
+  /// `node_` if `present_`.
+  constexpr when(bool present_, Node node_) : present(present_), node(node_) {}
+
+  template <std::size_t Index>
+  RLCORE_FN constexpr const auto& piece() const noexcept {
+    return piece_at<Index>(node);
+  }
+  template <std::size_t Index>
+  RLCORE_FN constexpr double coefficient() const noexcept {
+    return present ? coefficient_at<Index>(node) : 0.0;
+  }
+};
+
+namespace detail {
+template <class Objective>
+inline constexpr bool is_when = false;
+template <class Node>
+inline constexpr bool is_when<when<Node>> = true;
+template <class Objective>
+inline constexpr bool has_when = false;
+template <class... Nodes>
+inline constexpr bool has_when<sum<Nodes...>> = (is_when<Nodes> || ...);
+
+/// f(sum of `taken` and of the nodes of `left` that are present).
+template <class F, class First, class... Rest, class... Taken>
+constexpr auto take_present(const F& f, const sum<First, Rest...>& left, const Taken&... taken) {
+  const auto further = [&](const auto&... more) {
+    if constexpr (sizeof...(Rest) == 0)
+      return f(sum{taken..., more...});
+    else
+      return take_present(f, left.rest, taken..., more...);
+  };
+  if constexpr (!is_when<First>)
+    return further(left.first);
+  else
+    return left.first.present ? further(left.first.node) : further();
+}
+}  // namespace detail
+
+/// f(objective) without the terms of its sum that are absent: f is called for one of the 2^n compositions and returns
+/// the same type for each. The first term is no when{}.
+template <class Objective, class F>
+constexpr auto with_present(const Objective& objective, const F& f) {
+  if constexpr (detail::has_when<Objective>)
+    return detail::take_present(f, objective);
+  else
+    return f(objective);
+}
+
 /// straight_through{a, b}: reports a, descends b. straight_through{clamped_k3{}, k2{}} is verl's "k3+"; see
 /// with_kl_gradient. If both gather something over the row, it must be the same.
 template <class Value, class Slope>

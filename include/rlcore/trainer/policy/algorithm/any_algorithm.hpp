@@ -1,80 +1,154 @@
-// Type-erased policy algorithm: the training loop is compiled once for all algorithms.
+// A policy algorithm chosen at run time: the training loop is compiled once for all of them.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 #include "rlcore/device/losses/loss_device.hpp"
-#include "rlcore/trainer/policy/algorithm/algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/loss_on_device.hpp"
-#include "rlcore/trainer/policy/algorithm/policy_loss.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/trainer/policy/algorithm/composed_loss.hpp"
+#include "rlcore/trainer/policy/algorithm/estimate_advantages.hpp"
+#include "rlcore/trainer/policy/algorithm/policy_algorithm.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
-/// Holds any policy_algorithm. One virtual call per micro-batch; every further algorithm costs the build its fused
-/// loop, not a second trainer. Copies share what they hold.
+/// Any policy_algorithm, as the two halves that a command line chooses separately: an advantage estimator and a policy
+/// loss. One virtual call per micro-batch; every further algorithm costs the build its fused loop, not a second
+/// trainer.
+///   any_algorithm{paper::dapo()}                            the parts of algorithm{}
+///   any_algorithm{paper::clip_cov(), clip_covariance{}}     with a selection of tokens
+///   any_algorithm{group_relative{}, objective, aggregation}
+///   any_algorithm{group_relative{}, loss}                   an estimator and a policy_loss
+///   any_algorithm{mine}                                     a policy_algorithm
+/// Terms of the objective that are absent (when{}) are neither computed nor read. Copies share what they hold.
 class any_algorithm {
  public:
-  /// Takes a copy of the algorithm.
+  /// An algorithm{}, and a selection of tokens if there is one. estimate_advantages() says in which forms the estimator
+  /// is called.
+  template <class Estimator, class Objective, class Aggregation, class Selection = no_selection>
+  any_algorithm(const algorithm<Estimator, Objective, Aggregation>& a, Selection selection = {})
+      : advantage_(estimator(a.advantage)), loss_(composed(a.objective, a.aggregation, selection)) {}
+  /// An estimator, an objective and an aggregation.
+  template <class Estimator, class Objective, class Aggregation>
+  any_algorithm(Estimator e, Objective objective, Aggregation aggregation)
+      : advantage_(estimator(std::move(e))), loss_(composed(objective, aggregation, no_selection{})) {}
+  /// An estimator and a loss.
+  template <class Estimator, policy_loss Loss>
+  any_algorithm(Estimator e, Loss loss) : advantage_(estimator(std::move(e))), loss_(held(std::move(loss))) {}
+  /// A copy of an algorithm that does both itself.
   template <class A>
-  requires(!std::same_as<A, any_algorithm> && policy_algorithm<A>) any_algorithm(A algorithm)
-      : held_(std::make_shared<const holder<A>>(std::move(algorithm))) {}
+  requires(!std::same_as<A, any_algorithm> && policy_algorithm<A>) any_algorithm(A algorithm) {
+    auto both = std::make_shared<const whole<A>>(std::move(algorithm));
+    advantage_ = both, loss_ = both;
+  }
 
-  field reads() const { return held_->reads(); }
-  bool reference_stays() const { return held_->reference_stays(); }
-  advantage_input inputs() const { return held_->inputs(); }
+  /// Puts another estimator into the place of the first half.
+  template <class Estimator>
+  void replace_advantage(Estimator e) {
+    advantage_ = estimator(std::move(e));
+  }
+  /// Puts the loss of another algorithm into the place of the second half.
+  void replace_loss_by(const any_algorithm& other) { loss_ = other.loss_; }
+
   /// Calls the held algorithm; see policy_algorithm.
   void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const {
-    held_->advantages(batch, samples, key);
+    advantage_->advantages(batch, samples, key);
+    loss_->select(batch, key);
   }
-  /// Calls the held algorithm; see policy_algorithm.
+  advantage_input inputs() const { return advantage_->inputs(); }
+  field reads() const { return loss_->reads(); }
+  bool reference_stays() const { return loss_->reference_stays(); }
+  /// Calls the held loss; see policy_loss.
   policy_report loss(const policy_rows& rows, const global_counts& step, std::span<float> dlogp,
                      std::span<float> dentropy) const {
-    return held_->loss(rows, step, dlogp, dentropy);
+    return loss_->loss(rows, step, dlogp, dentropy);
   }
-  /// See any_policy_loss::on_device.
+  /// The loss of one optimizer step of at most `rows` rows in the memory of `device`, which must support losses; null
+  /// if the held loss is host-only.
   std::unique_ptr<loss_on_device> on_device(any_loss_device& device, const global_counts& step, extent_t rows) const {
-    return held_->on_device(device, step, rows);
+    return loss_->on_device(device, step, rows);
   }
 
  private:
-  struct interface {
-    virtual ~interface() = default;
-    virtual field reads() const = 0;
-    virtual bool reference_stays() const = 0;
+  struct advantage_half {
+    virtual ~advantage_half() = default;
     virtual advantage_input inputs() const = 0;
     virtual void advantages(std::span<trajectory>, std::int64_t, random_key) const = 0;
+  };
+  struct loss_half {
+    virtual ~loss_half() = default;
+    virtual field reads() const = 0;
+    virtual bool reference_stays() const = 0;
+    virtual void select(std::span<trajectory>, random_key) const = 0;
     virtual policy_report loss(const policy_rows&, const global_counts&, std::span<float>, std::span<float>) const = 0;
     virtual std::unique_ptr<loss_on_device> on_device(any_loss_device&, const global_counts&, extent_t) const = 0;
   };
-  template <class A>
-  struct holder final : interface {
-    explicit holder(A a) : algorithm(std::move(a)) {}
-    field reads() const override { return algorithm.reads(); }
-    bool reference_stays() const override { return reference_may_stay(algorithm); }
-    advantage_input inputs() const override { return inputs_of(algorithm); }
-    void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const override {
-      algorithm.advantages(batch, samples, key);
+
+  template <class Estimator>
+  struct estimator_half final : advantage_half {
+    explicit estimator_half(Estimator e) : held(std::move(e)) {}
+    advantage_input inputs() const override { return inputs_of(held); }
+    void advantages(std::span<trajectory> batch, std::int64_t samples, random_key) const override {
+      estimate_advantages(held, batch, samples);
+    }
+    Estimator held;
+  };
+  /// The half of a policy_loss, or of a policy_algorithm.
+  template <class L>
+  struct holder : loss_half {
+    explicit holder(L l) : held(std::move(l)) {}
+    field reads() const override { return held.reads(); }
+    bool reference_stays() const override { return reference_may_stay(held); }
+    void select(std::span<trajectory> batch, random_key key) const override {
+      if constexpr (policy_loss<L>) held.select(batch, key);
     }
     policy_report loss(const policy_rows& rows, const global_counts& step, std::span<float> dlogp,
                        std::span<float> dentropy) const override {
-      return algorithm.loss(rows, step, dlogp, dentropy);
+      return held.loss(rows, step, dlogp, dentropy);
     }
     std::unique_ptr<loss_on_device> on_device(any_loss_device& device, const global_counts& step,
                                               extent_t rows) const override {
-      if constexpr (loss_of_device<A, any_loss_device>)
-        return algorithm.on_device(device, step, rows);
+      if constexpr (loss_of_device<L, any_loss_device>)
+        return held.on_device(device, step, rows);
       else
         return nullptr;
     }
-    A algorithm;
+    L held;
+  };
+  template <class A>
+  struct whole final : advantage_half, holder<A> {
+    explicit whole(A a) : holder<A>(std::move(a)) {}
+    advantage_input inputs() const override { return inputs_of(this->held); }
+    /// Selects as well.
+    void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const override {
+      this->held.advantages(batch, samples, key);
+    }
+    void select(std::span<trajectory>, random_key) const override {}
   };
 
-  std::shared_ptr<const interface> held_;
+  template <class Estimator>
+  static std::shared_ptr<const advantage_half> estimator(Estimator e) {
+    return std::make_shared<const estimator_half<Estimator>>(std::move(e));
+  }
+  template <class Loss>
+  static std::shared_ptr<const loss_half> held(Loss loss) {
+    return std::make_shared<const holder<Loss>>(std::move(loss));
+  }
+  template <class Objective, class Aggregation, class Selection>
+  static std::shared_ptr<const loss_half> composed(const Objective& objective, const Aggregation& aggregation,
+                                                   const Selection& selection) {
+    return with_present(objective, [&](const auto& terms) {
+      return held(composed_loss{terms, aggregation, selection});
+    });
+  }
+
+  std::shared_ptr<const advantage_half> advantage_;
+  std::shared_ptr<const loss_half> loss_;
 };
 
 }  // namespace trainer

@@ -2,24 +2,58 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
+#include "rlcore/core/random.hpp"
 #include "rlcore/device/losses/loss_device.hpp"
 #include "rlcore/device/losses/step_loss.hpp"
 #include "rlcore/exec/serial.hpp"
+#include "rlcore/objective/loop/batch.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/piece.hpp"
-#include "rlcore/trainer/policy/algorithm/loss_on_device.hpp"
-#include "rlcore/trainer/policy/algorithm/policy_loss.hpp"
-#include "rlcore/trainer/policy/algorithm/select_tokens.hpp"
+#include "rlcore/trainer/policy/algorithm/policy_algorithm.hpp"
+#include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
+
+/// Every token takes part.
+struct no_selection {};
+
+/// Sets trajectory::selected with select(rule, batch, selected): clip_covariance, kl_covariance, high_entropy, ... The
+/// rule sees the policy at the start of the step: sampling recorded logp, old_logp and entropy. A rule with a `key`
+/// draws with the step's key. verl differs: it selects within each micro-batch.
+template <class Rule>
+void select_tokens(Rule rule, std::span<trajectory> batch, random_key key) {
+  if constexpr (requires { rule.key = key; }) rule.key = key;
+  std::vector<std::int32_t> offsets{0};
+  std::vector<float> logp, entropy, advantage;
+  for (const trajectory& t : batch) {
+    logp.insert(logp.end(), t.old_logp.begin(), t.old_logp.end());
+    entropy.insert(entropy.end(), t.entropy.begin(), t.entropy.end());
+    if (t.token_advantage.empty())
+      advantage.insert(advantage.end(), t.old_logp.size(), t.advantage);
+    else
+      advantage.insert(advantage.end(), t.token_advantage.begin(), t.token_advantage.end());
+    offsets.push_back(static_cast<std::int32_t>(logp.size()));
+  }
+  std::vector<float> selected(logp.size());
+  const auto flat = [](const std::vector<float>& x) { return flat_view(std::span(x)); };
+  token_batch<float> tokens{.logp = flat(logp), .old_logp = flat(logp), .advantage = flat(advantage)};
+  if (entropy.size() == logp.size()) tokens.entropy = flat(entropy);
+  tokens.offsets = flat_view(std::span<const std::int32_t>(offsets));
+  select(rule, tokens, flat_view(std::span(selected)));
+  for (std::size_t i = 0; i < batch.size(); ++i)
+    batch[i].selected.assign(selected.begin() + offsets[i], selected.begin() + offsets[i + 1]);
+}
+
 namespace detail {
 
 template <class Piece>
@@ -71,24 +105,19 @@ class composed_loss {
 
   /// Writes the slopes of one micro-batch and returns its sums.
   policy_report loss(const policy_rows& rows, const global_counts& step, std::span<float> dlogp,
-                     std::span<float> dentropy) const {
-    return read(evaluate(serial{}, detail::with_ppo_kl(objective_), aggregation_, batch_of(rows), step,
-                         gradients_of(rows, dlogp, dentropy)));
-  }
+                     std::span<float> dentropy) const;
 
   /// The same in the memory of a device, micro-batch by micro-batch.
   template <loss_device Device>
-  std::unique_ptr<loss_on_device> on_device(Device& device, const global_counts& step, extent_t rows) const {
-    return std::make_unique<there<Device>>(device, *this, step, rows);
-  }
+  std::unique_ptr<loss_on_device> on_device(Device& device, const global_counts& step, extent_t rows) const;
 
  private:
   using measured = decltype(detail::with_ppo_kl(std::declval<const Objective&>()));
 
   template <class Device>
-  class there final : public loss_on_device {
+  class step_of final : public loss_on_device {
    public:
-    there(Device& device, const composed_loss& loss, const global_counts& step, extent_t rows)
+    step_of(Device& device, const composed_loss& loss, const global_counts& step, extent_t rows)
         : sums_(device, detail::with_ppo_kl(loss.objective_), loss.aggregation_, step, rows) {}
     bool needs_advantage() const override { return sums_.slopes_vanish_with(field::advantage); }
     void add(const policy_rows& rows, std::span<float> dlogp, std::span<float> dentropy) override {
@@ -147,5 +176,22 @@ class composed_loss {
   [[no_unique_address]] Selection selection_;
 };
 
+template <class Objective, class Aggregation, class Selection>
+policy_report composed_loss<Objective, Aggregation, Selection>::loss(const policy_rows& rows, const global_counts& step,
+                                                                     std::span<float> dlogp,
+                                                                     std::span<float> dentropy) const {
+  return read(evaluate(serial{}, detail::with_ppo_kl(objective_), aggregation_, batch_of(rows), step,
+                       gradients_of(rows, dlogp, dentropy)));
+}
+
+template <class Objective, class Aggregation, class Selection>
+template <loss_device Device>
+std::unique_ptr<loss_on_device> composed_loss<Objective, Aggregation, Selection>::on_device(Device& device,
+                                                                                            const global_counts& step,
+                                                                                            extent_t rows) const {
+  return std::make_unique<step_of<Device>>(device, *this, step, rows);
+}
+
 }  // namespace trainer
+
 RLCORE_END

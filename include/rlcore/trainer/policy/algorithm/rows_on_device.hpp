@@ -11,7 +11,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/tensor/buffer.hpp"
 #include "rlcore/tensor/tensor.hpp"
-#include "rlcore/trainer/policy/algorithm/policy_rows.hpp"
+#include "rlcore/trainer/policy/algorithm/policy_algorithm.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
