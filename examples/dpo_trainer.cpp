@@ -22,14 +22,19 @@ void train(any_device& device, const options& opt, const team& ranks) {
   if (opt.get<bool>("ipo") && opt.get<double>("label_smoothing") != 0)
     say("note: --label_smoothing has no effect with --ipo\n");
 
-  // Loss: -log sigmoid(beta ((logp - ref_logp) of the chosen - that of the rejected answer)), or IPO's square; plus the
-  // likelihood of the chosen answer.
+  // Loss, with z the log-ratio to the reference of the chosen answer less that of the rejected one: -log sigmoid(beta
+  // z) (DPO), or (z - 1 / (2 beta))^2 (IPO); plus the likelihood of the chosen answer. The mean over the pairs of a
+  // step.
+  const double beta = opt.get<double>("beta");
+  const answer_loss loss =
+      opt.get<bool>("ipo")
+          ? answer_loss(openrlhf::ipo({.beta = beta}))
+          : answer_loss(paper::dpo({.beta = beta, .label_smoothing = opt.get<double>("label_smoothing")}));
   const auto reference = load_reference(device, opt, *base, ranks);
   const auto task = make_task(device,
-                              dpo_task_settings{.beta = opt.get<double>("beta"),
-                                                .label_smoothing = opt.get<double>("label_smoothing"),
+                              dpo_task_settings{.loss = loss,
                                                 .nll_loss_coef = opt.get<double>("nll_loss_coef"),
-                                                .ipo = opt.get<bool>("ipo"),
+                                                .beta = beta,
                                                 .pairs_per_pass = opt.get<std::int64_t>("micro_train_batch_size"),
                                                 .scores = scores_path(opt)},
                               std::move(train), std::move(held_out), reference.get());

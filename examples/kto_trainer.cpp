@@ -22,11 +22,17 @@ void train(any_device& device, const options& opt, const team& ranks) {
 
   // Loss: 1 - sigmoid(beta (z - KL)) of good answers, 1 - sigmoid(beta (KL - z)) of bad ones, z = logp - ref_logp; the
   // KL comes from answers to other prompts.
+  const double beta = opt.get<double>("beta");
+  const auto loss = [&](kto_baseline kl) -> answer_loss {
+    return paper::kto({.kl = kl,
+                       .beta = beta,
+                       .desirable_weight = opt.get<double>("desirable_loss_weight"),
+                       .undesirable_weight = opt.get<double>("undesirable_loss_weight")});
+  };
   const auto reference = load_reference(device, opt, *base, ranks);
   const auto task = make_task(device,
-                              kto_task_settings{.beta = opt.get<double>("beta"),
-                                                .desirable_weight = opt.get<double>("desirable_loss_weight"),
-                                                .undesirable_weight = opt.get<double>("undesirable_loss_weight"),
+                              kto_task_settings{.loss = loss,
+                                                .beta = beta,
                                                 .rows_per_pass = opt.get<std::int64_t>("micro_train_batch_size"),
                                                 .rows_per_step = opt.get<std::int64_t>("train_batch_size"),
                                                 .scores = scores_path(opt)},

@@ -28,8 +28,10 @@ void train(any_device& device, const options& opt, const team& ranks) {
   // Loss: -log sigmoid(score of the chosen - score of the rejected answer - margin).
   const bool margins = opt.get<bool>("margin_loss"), logistic = opt.get<std::string>("loss") == "sigmoid";
   if (margins && !logistic) say("note: --margin_loss has no effect with --loss logexp\n");
+  const answer_loss loss = margins && logistic ? answer_loss(paper::rm_with_margins()) : answer_loss(paper::rm());
   const auto task = make_task(device,
-                              rm_task_settings{.margins = margins && logistic,
+                              rm_task_settings{.loss = loss,
+                                               .margins = margins && logistic,
                                                .pairs_per_pass = opt.get<std::int64_t>("micro_train_batch_size"),
                                                .scores = scores_path(opt)},
                               std::move(train), std::move(held_out));

@@ -24,9 +24,9 @@ void train(any_device& device, const options& opt, const team& ranks) {
     train_supervised(device, opt, *base, *task, ranks, {"train/loss", "val/loss", "eval/eval_loss"});
   };
   if (opt.get<std::string>("rlcore.sft_loss") == "dft")
-    learn(make_sft_task<dft>(device, *work));
+    learn(make_sft_task(device, *work, dft{}));
   else
-    learn(make_sft_task<negative_log_likelihood>(device, *work));
+    learn(make_sft_task(device, *work, negative_log_likelihood{}));
 }
 
 }  // namespace

@@ -44,8 +44,8 @@ template void train_supervised(any_device&, const options&, const base_model&, p
 // trainer/supervised/parts.hpp
 using likelihood_task = sft_task<any_device, negative_log_likelihood>;
 using dft_task = sft_task<any_device, dft>;
-template made<likelihood_task> make_sft_task<negative_log_likelihood>(any_device&, sft_work&);
-template made<dft_task> make_sft_task<dft>(any_device&, sft_work&);
+template made<likelihood_task> make_sft_task(any_device&, sft_work&, negative_log_likelihood);
+template made<dft_task> make_sft_task(any_device&, sft_work&, dft);
 template void train_supervised(any_device&, const options&, const base_model&, likelihood_task&, const team&,
                                const texts&);
 template void train_supervised(any_device&, const options&, const base_model&, dft_task&, const team&, const texts&);

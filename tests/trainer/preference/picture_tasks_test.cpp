@@ -25,6 +25,8 @@ namespace {
 using namespace rlcore;
 using namespace rlcore::trainer;
 
+auto kto_of_baseline(kto_baseline kl) { return paper::kto({.kl = kl, .beta = 0.1}); }
+
 const pair_columns pair_keys{.prompt = "prompt"};
 const unpaired_columns single_keys{.input = "prompt", .output = "chosen"};
 const step_columns step_keys{
@@ -113,7 +115,9 @@ TEST_F(picture_tasks, dpo_is_the_loss_of_rows_by_hand) {
     loss -= log_sigmoid(0.1 * (ratio(p.chosen) - ratio(p.rejected))) / static_cast<double>(rows.size());
   }
   const auto task = [&](auto set) {
-    return [set](auto* ref) { return dpo_task<cpu>({.pairs_per_pass = 3}, set, set, ref); };
+    return [set](auto* ref) {
+      return dpo_task<cpu>({.loss = paper::dpo({.beta = 0.1}), .pairs_per_pass = 3}, set, set, ref);
+    };
   };
   EXPECT_NEAR(evaluated(false, task(rows)), loss, 1e-6);
   EXPECT_GT(std::abs(evaluated(false, task(pairs(true, 70))) - loss), 1e-4) << "other pictures";
@@ -142,7 +146,8 @@ TEST_F(picture_tasks, kto_shows_a_prompts_pictures_to_the_next_rows_answer) {
       loss += (1 - std::exp(log_sigmoid(r.desirable ? u : -u))) / n;
     }
     const auto task = [&](auto* ref) {
-      return kto_task<cpu>({.beta = 0.1, .rows_per_pass = 3, .rows_per_step = 8}, chat, rows, rows, ref);
+      return kto_task<cpu>({.loss = kto_of_baseline, .beta = 0.1, .rows_per_pass = 3, .rows_per_step = 8}, chat, rows,
+                           rows, ref);
     };
     EXPECT_NEAR(evaluated(false, task, seed, other), loss, 1e-6);
   }
@@ -160,7 +165,9 @@ TEST_F(picture_tasks, reward_models_score_the_last_token) {
     };
     loss -= log_sigmoid(score(p.chosen) - score(p.rejected)) / static_cast<double>(rows.size());
   }
-  EXPECT_NEAR(evaluated(true, [&](auto*) { return rm_task<cpu>({.pairs_per_pass = 3}, rows, rows); }), loss, 1e-6);
+  EXPECT_NEAR(
+      evaluated(true, [&](auto*) { return rm_task<cpu>({.loss = paper::rm(), .pairs_per_pass = 3}, rows, rows); }),
+      loss, 1e-6);
 }
 
 TEST_F(picture_tasks, process_reward_models_judge_steps_behind_pictures) {
@@ -246,13 +253,19 @@ TEST_F(picture_tasks, no_result_shows_micro_batches_threads_or_ranks) {
   const auto kto = singles();
   const auto prm = steps();
   expect_one_result(false, [&](std::int64_t n) {
-    return [&dpo, n](auto* ref) { return dpo_task<cpu>({.nll_loss_coef = 0.1, .pairs_per_pass = n}, dpo, dpo, ref); };
+    return [&dpo, n](auto* ref) {
+      return dpo_task<cpu>({.loss = paper::dpo({.beta = 0.1}), .nll_loss_coef = 0.1, .pairs_per_pass = n}, dpo, dpo,
+                           ref);
+    };
   });
   expect_one_result(false, [&](std::int64_t n) {
-    return [&, n](auto* ref) { return kto_task<cpu>({.beta = 0.1, .rows_per_pass = n}, chat, kto, kto, ref); };
+    return [&, n](auto* ref) {
+      return kto_task<cpu>({.loss = kto_of_baseline, .beta = 0.1, .rows_per_pass = n}, chat, kto, kto, ref);
+    };
   });
-  expect_one_result(
-      true, [&](std::int64_t n) { return [&rm, n](auto*) { return rm_task<cpu>({.pairs_per_pass = n}, rm, rm); }; });
+  expect_one_result(true, [&](std::int64_t n) {
+    return [&rm, n](auto*) { return rm_task<cpu>({.loss = paper::rm(), .pairs_per_pass = n}, rm, rm); };
+  });
   expect_one_result(false, [&](std::int64_t n) {
     return [&, n](auto*) { return prm_task<cpu>({words.rewards, n}, prm, prm); };
   });

@@ -29,6 +29,8 @@ namespace {
 using namespace rlcore;
 using trainable_model = trainer::trainable_model<cpu>;
 
+auto kto_of_baseline(kto_baseline kl) { return paper::kto({.kl = kl, .beta = 0.1}); }
+
 class preference_in_shards : public testing::Test {
  protected:
   preference_in_shards() : tokenizer_(text::tokenizer::load(files_.model)) {
@@ -121,20 +123,22 @@ class preference_in_shards : public testing::Test {
 
 TEST_F(preference_in_shards, dpo) {
   expect_one_result(false, [&](auto* reference) {
-    return trainer::dpo_task<cpu>({.nll_loss_coef = 0.1, .pairs_per_pass = 2}, pairs_, pairs_, reference);
+    return trainer::dpo_task<cpu>({.loss = paper::dpo({.beta = 0.1}), .nll_loss_coef = 0.1, .pairs_per_pass = 2},
+                                  pairs_, pairs_, reference);
   });
 }
 
 TEST_F(preference_in_shards, kto) {
   const trainer::row_rules rules{tokenizer_};
   expect_one_result(false, [&](auto* reference) {
-    return trainer::kto_task<cpu>({.beta = 0.1, .rows_per_pass = 2, .rows_per_step = 4}, rules, unpaired_, unpaired_,
-                                  reference);
+    return trainer::kto_task<cpu>({.loss = kto_of_baseline, .beta = 0.1, .rows_per_pass = 2, .rows_per_step = 4}, rules,
+                                  unpaired_, unpaired_, reference);
   });
 }
 
 TEST_F(preference_in_shards, reward_models) {
-  expect_one_result(true, [&](auto*) { return trainer::rm_task<cpu>({.pairs_per_pass = 1}, pairs_, pairs_); });
+  expect_one_result(
+      true, [&](auto*) { return trainer::rm_task<cpu>({.loss = paper::rm(), .pairs_per_pass = 1}, pairs_, pairs_); });
 }
 
 TEST_F(preference_in_shards, process_reward_models) {

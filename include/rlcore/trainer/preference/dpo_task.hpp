@@ -27,7 +27,7 @@ namespace trainer {
 
 /// Loss and rewards of some pairs; joined with +=.
 struct pair_report {
-  report<1, 3> pair = paper::dpo().report();
+  answer_loss::report_type pair;
   exact_sum likelihood;  ///< this part's share of the mean NLL of the chosen answers
   /// Adds the sums of other pairs.
   pair_report& operator+=(const pair_report& o) noexcept {
@@ -42,9 +42,8 @@ struct pair_report {
   double rejected_reward() const { return pair["reward_rejected"]; }
 };
 
-/// -(1 - e) log sigmoid(beta z) - e log sigmoid(-beta z), or IPO's (z - 1 / (2 beta))^2, with z the chosen answer's sum
-/// of log-ratios to the reference minus the rejected one's; the mean over the pairs of the step. + nll_loss_coef times
-/// the mean over chosen answers of their mean NLL per token.
+/// A loss of pairs on log-probs and those of a reference, plus nll_loss_coef times the mean over chosen answers of
+/// their mean NLL per token.
 template <class Device>
 class dpo_task {
  public:
@@ -60,7 +59,7 @@ class dpo_task {
   /// Sets train/loss, train/acc and the rewards of chosen and rejected answers; with nll_loss_coef also train/nll_loss.
   void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
     const counts step = count(train_, rows);
-    pair_report total;
+    pair_report total{settings_.loss.report(), {}};
     std::int64_t tokens = 0;
     for (const std::uint32_t i : rows) tokens += train_.tokens_of(i);
     learn_answers(train_, rows, settings_.pairs_per_pass, model, reference_,
@@ -86,7 +85,7 @@ class dpo_task {
     std::vector<std::uint32_t> rows(eval_size());
     for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
     const counts step = count(eval_, rows);
-    pair_report total;
+    pair_report total{settings_.loss.report(), {}};
     std::vector<float> logp;
     std::vector<double> rewards;
     judge_answers(eval_, std::span<const std::uint32_t>(rows), settings_.pairs_per_pass, model, reference_,
@@ -155,22 +154,13 @@ class dpo_task {
     batch.offsets = rows.offsets;
     token_gradients<float> gradients;
     if (!dlogp.empty()) gradients.logp = dlogp;
-    pair_report out;
-    const auto run = [&](const auto& algorithm) {
-      if (settings_.nll_loss_coef == 0) {
-        out.pair = rlcore::evaluate(serial{}, algorithm, batch, step.answers, gradients);
-        return;
-      }
-      const auto both =
-          rlcore::evaluate(serial{}, with_likelihood<chosen_sequence_mean>(algorithm, settings_.nll_loss_coef), batch,
-                           step.answers, step.chosen, gradients);
-      out.pair = both.pair;
-      out.likelihood = both.likelihood.piece[0].aggregated;
-    };
-    if (settings_.ipo) {
-      run(openrlhf::ipo({.beta = settings_.beta}));
-    } else {
-      run(paper::dpo({.beta = settings_.beta, .label_smoothing = settings_.label_smoothing}));
+    pair_report out{settings_.loss(batch, step.answers, gradients), {}};
+    if (settings_.nll_loss_coef != 0) {
+      gradients.add = true;
+      out.likelihood = rlcore::evaluate(serial{}, scaled{settings_.nll_loss_coef, negative_log_likelihood{}},
+                                        chosen_sequence_mean{step.chosen}, batch, step.answers, gradients)
+                           .piece[0]
+                           .aggregated;
     }
     return out;
   }

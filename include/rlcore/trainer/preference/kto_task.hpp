@@ -51,22 +51,24 @@ class kto_task {
   /// Estimates the step's KL from mismatched rows, then adds the gradient; sets train/kto_loss, train/kl and the mean
   /// rewards.
   void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
-    const kto_link link = link_of(mismatch(train_, model, rows));
+    const kto_baseline kl = mismatch(train_, model, rows).baseline();
+    const answer_loss loss = settings_.loss(kl);
     const global_counts step = count(train_, rows);
-    auto total = paper::kto(link).report();
+    answer_loss::report_type total = loss.report();
     std::int64_t tokens = 0;
     for (const std::uint32_t i : rows) tokens += std::ssize(train_[i].tokens);
     learn_answers(train_, rows, settings_.rows_per_pass, model, reference_,
                   [&](std::span<const std::uint32_t> group, const shown_answers& batch, std::span<const float> ref) {
-                    model.forward_backward(
-                        batch.input(), batch.targets, 1.0f,
-                        [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
-                            std::span<float>) { total += loss(link, train_, group, batch, logp, ref, step, dlogp); });
+                    model.forward_backward(batch.input(), batch.targets, 1.0f,
+                                           [&](std::span<const float> logp, std::span<const float>,
+                                               std::span<float> dlogp, std::span<float>) {
+                                             total += evaluate(loss, train_, group, batch, logp, ref, step, dlogp);
+                                           });
                   });
     sum_over_ranks(model, total);
     m.set("train/kto_loss", total.loss());
     set_rewards(m, "train/", total);
-    m.set("train/kl", link.kl.value());
+    m.set("train/kl", kl.value());
     m.set("train/loss_mean", total.loss());
     m.set("perf/total_num_tokens", tokens);
   }
@@ -77,7 +79,7 @@ class kto_task {
     std::vector<std::uint32_t> rows(eval_size());
     for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
     const global_counts counts = count(eval_, rows);
-    auto total = paper::kto({.kl = kto_baseline(0)}).report();
+    answer_loss::report_type total = settings_.loss(kto_baseline(0)).report();
     std::vector<float> logp;
     std::vector<double> reward;
     const auto step = static_cast<std::size_t>(std::max<std::int64_t>(2, settings_.rows_per_step));
@@ -85,16 +87,13 @@ class kto_task {
       // A last group of one row joins the group before: alone it would have no other row to mismatch with.
       const std::size_t left = rows.size() - first, n = left <= step + 1 ? left : step;
       const auto part = std::span<const std::uint32_t>(rows).subspan(first, n);
-      const kto_link link = part.size() < 2 ? kto_link{.kl = kto_baseline(0),
-                                                       .beta = settings_.beta,
-                                                       .desirable_weight = settings_.desirable_weight,
-                                                       .undesirable_weight = settings_.undesirable_weight}
-                                            : link_of(mismatch(eval_, model, part));
+      const answer_loss loss =
+          settings_.loss(part.size() < 2 ? kto_baseline(0) : mismatch(eval_, model, part).baseline());
       std::vector<double> of_part;
       judge_answers(eval_, part, settings_.rows_per_pass, model, reference_,
                     [&](std::span<const std::uint32_t> group, const shown_answers& batch, std::span<const float> ref) {
                       score_answers(model.model, model.space, batch, logp);
-                      total += loss(link, eval_, group, batch, logp, ref, counts, {});
+                      total += evaluate(loss, eval_, group, batch, logp, ref, counts, {});
                       for (std::size_t i = 0; i < batch.size(); ++i)
                         of_part.push_back(settings_.beta * (batch.sum(i, logp) - batch.sum(i, ref)));
                     });
@@ -113,8 +112,6 @@ class kto_task {
   }
 
  private:
-  using report_type = sequence_report_of<sum_of<log_ratio_to_reference>, kto_link>;
-
   struct row_set : preference_rows<unpaired_row> {
     explicit row_set(preference_rows<unpaired_row> r)
         : preference_rows<unpaired_row>(std::move(r)), reference(lengths(this->rows)) {}
@@ -136,13 +133,6 @@ class kto_task {
     reference_log_probs reference;
   };
 
-  kto_link link_of(const mismatched_kl& kl) const {
-    return {.kl = kl.baseline(),
-            .beta = settings_.beta,
-            .desirable_weight = settings_.desirable_weight,
-            .undesirable_weight = settings_.undesirable_weight};
-  }
-
   static global_counts count(const row_set& set, std::span<const std::uint32_t> rows) {
     global_counts c;
     for (const std::uint32_t i : rows)
@@ -150,7 +140,7 @@ class kto_task {
     return c;
   }
 
-  static void set_rewards(metrics& m, const std::string& prefix, const report_type& r) {
+  static void set_rewards(metrics& m, const std::string& prefix, const answer_loss::report_type& r) {
     const double desirable = r["desirable"], total = r.units > 0 ? 1 : 0;
     m.set(prefix + "chosen_reward", desirable > 0 ? r["reward_desirable"] / desirable : 0.0);
     m.set(prefix + "reject_reward", total > desirable ? r["reward_undesirable"] / (total - desirable) : 0.0);
@@ -201,9 +191,10 @@ class kto_task {
     return kl;
   }
 
-  report_type loss(const kto_link& link, const row_set& set, std::span<const std::uint32_t> group,
-                   const shown_answers& rows, std::span<const float> logp, std::span<const float> ref,
-                   const global_counts& step, std::span<float> dlogp) const {
+  static answer_loss::report_type evaluate(const answer_loss& loss, const row_set& set,
+                                           std::span<const std::uint32_t> group, const shown_answers& rows,
+                                           std::span<const float> logp, std::span<const float> ref,
+                                           const global_counts& step, std::span<float> dlogp) {
     std::vector<float> label;
     for (const std::uint32_t i : group) label.push_back(set[i].desirable ? 1.0f : 0.0f);
     token_batch<float> batch{.logp = logp, .ref_logp = ref};
@@ -211,7 +202,7 @@ class kto_task {
     batch.offsets = rows.offsets;
     token_gradients<float> gradients;
     if (!dlogp.empty()) gradients.logp = dlogp;
-    return rlcore::evaluate(serial{}, paper::kto(link), batch, step, gradients);
+    return loss(batch, step, gradients);
   }
 
   kto_task_settings settings_;

@@ -5,6 +5,10 @@
 
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/trainer_registries.hpp"
+#include "rlcore/objective/algorithm/dpo.hpp"
+#include "rlcore/objective/algorithm/kto.hpp"
+#include "rlcore/objective/algorithm/openrlhf.hpp"
+#include "rlcore/objective/algorithm/reward_model.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/trainer/preference/open.hpp"
 #include "rlcore/trainer/supervised/open.hpp"

@@ -48,8 +48,7 @@ inline void write_reward_moments(const std::filesystem::path& folder, const std:
   checkpoint::write_file_atomically(path, text::json_text(config, 2) + "\n");
 }
 
-/// -log sigmoid(chosen - rejected [- margin]), which is also log(1 + exp(rejected - chosen)); the mean over the pairs
-/// of the step. A row's reward is the score at its last token.
+/// A loss of pairs of rewards, the mean over the pairs of the step. A row's reward is the score at its last token.
 template <class Device>
 class rm_task {
  public:
@@ -65,7 +64,7 @@ class rm_task {
   /// Sets train/loss, train/acc, the share of pairs whose chosen answer has the higher reward, and the mean rewards.
   void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
     const global_counts step = count(rows.size());
-    report_type total = paper::rm().report();
+    answer_loss::report_type total = settings_.loss.report();
     std::int64_t tokens = 0;
     for (const std::uint32_t i : rows) tokens += tokens_of(train_[i]);
     std::vector<std::uint32_t> group;
@@ -98,7 +97,7 @@ class rm_task {
     std::vector<std::uint32_t> rows(eval_size());
     for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
     const global_counts step = count(rows.size());
-    report_type total = paper::rm().report();
+    answer_loss::report_type total = settings_.loss.report();
     std::vector<float> reward;
     std::vector<double> rewards;
     const row_range shard = own_rows(model, rows.size(), [&](std::size_t i) { return tokens_of(eval_[i]); });
@@ -138,8 +137,6 @@ class rm_task {
   }
 
  private:
-  using report_type = sequence_report_of<sum_of<head_score>, bradley_terry>;
-
   static global_counts count(std::size_t pairs) {
     global_counts c;
     for (std::size_t i = 0; i < 2 * pairs; ++i) c.add_row(1);
@@ -177,19 +174,21 @@ class rm_task {
       }
   }
 
-  report_type loss(const preference_rows<preference_pair>& set, std::span<const std::uint32_t> group,
-                   std::span<const float> reward, const global_counts& step, std::span<float> slope) const {
+  answer_loss::report_type loss(const preference_rows<preference_pair>& set, std::span<const std::uint32_t> group,
+                                std::span<const float> reward, const global_counts& step,
+                                std::span<float> slope) const {
     std::vector<std::int32_t> offsets(reward.size() + 1);
     for (std::size_t i = 0; i < offsets.size(); ++i) offsets[i] = static_cast<std::int32_t>(i);
     token_batch<float> batch{.value = reward};
     batch.offsets = offsets;
     token_gradients<float> gradients;
     if (!slope.empty()) gradients.value = slope;
-    if (!settings_.margins) return rlcore::evaluate(serial{}, paper::rm(), batch, step, gradients);
     std::vector<float> margin;
-    for (const std::uint32_t i : group) margin.insert(margin.end(), 2, static_cast<float>(set[i].margin));
-    batch.target = per_row(margin);
-    return rlcore::evaluate(serial{}, paper::rm_with_margins(), batch, step, gradients);
+    if (settings_.margins) {
+      for (const std::uint32_t i : group) margin.insert(margin.end(), 2, static_cast<float>(set[i].margin));
+      batch.target = per_row(margin);
+    }
+    return settings_.loss(batch, step, gradients);
   }
 
   rm_task_settings settings_;

@@ -28,9 +28,9 @@ std::shared_ptr<sft_work> open_sft(const options& opt, const base_model& base);
 /// rlcore.show_mask: prints the first examples with their loss masks.
 void show_masks(const sft_work& work, const base_model& base);
 
-/// The SFT task of `work`, taking its rows. `Objective`: the loss per trained token.
-template <class Objective, class Device>
-std::shared_ptr<sft_task<Device, Objective>> make_sft_task(Device& device, sft_work& work);
+/// The SFT task of `work`, taking its rows. `loss`: of each trained token, e.g. negative_log_likelihood{}.
+template <class Device, class Objective>
+std::shared_ptr<sft_task<Device, Objective>> make_sft_task(Device& device, sft_work& work, Objective loss);
 
 /// All steps of a run: the gradient of a batch of the task's rows, one optimizer step, evaluation and checkpoints when
 /// they are due (supervised_run in run.hpp). Then the report, the first and last values of the metrics `shown`, and

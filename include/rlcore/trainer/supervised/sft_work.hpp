@@ -64,10 +64,10 @@ sft_work open_verl_sft(const options& opt, const base_model& base);
 /// The command line of OpenRLHF.
 sft_work open_openrlhf_sft(const options& opt, const base_model& base);
 
-template <class Objective, class Device>
-std::shared_ptr<sft_task<Device, Objective>> make_sft_task(Device&, sft_work& work) {
+template <class Device, class Objective>
+std::shared_ptr<sft_task<Device, Objective>> make_sft_task(Device&, sft_work& work, Objective loss) {
   return std::make_shared<sft_task<Device, Objective>>(std::move(work.train), std::move(work.eval), work.rows_per_pass,
-                                                       work.eval_name, 0, Objective{}, work.cache);
+                                                       work.eval_name, 0, loss, work.cache);
 }
 
 }  // namespace trainer
