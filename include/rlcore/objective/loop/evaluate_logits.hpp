@@ -58,7 +58,7 @@ std::size_t scratch(const Objective& objective, extent_t vocabulary, extent_t te
 template <class Objective, class T>
 class entry_evaluator {
  public:
-  using report_type = report<piece_count<Objective>, monitors<Objective>(indices<Objective>)>;
+  using report_type = report_of<Objective>;
 
   /// Positions of `p` into the gradient `g`; `scratch` belongs to this evaluator alone.
   entry_evaluator(const Objective& objective, const prepared_logits<T>& p, const logits_gradients<T>& g,
