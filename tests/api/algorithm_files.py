@@ -18,6 +18,8 @@ SYSTEMS = ["paper", "verl", "openrlhf", "trl"]
 def program_of(path):
     """The program whose source this file is; None for what offers no algorithm."""
     parts = path.relative_to(root).parts
+    if path.stem in ("grpo_trainer", "dapo_trainer", "ppo_trainer", "reinforce_plus_plus_trainer"):
+        return POLICY
     if parts[0] == "examples":
         return f"minimal/{path.stem}" if parts[1] == "minimal" else path.stem if len(parts) == 2 else None
     parts = path.relative_to(headers).parts
@@ -34,7 +36,7 @@ def words_of_programs():
     sources = [*(root / "examples").rglob("*.[ch]pp"), *(headers / "config").rglob("*.hpp"), *(headers / "trainer").rglob("*.hpp")]
     for path in sorted(sources):
         program = program_of(path)
-        if program and "#include \"rlcore/objective/" in path.read_text():
+        if program and ("#include \"rlcore/objective/" in path.read_text() or path.stem.endswith("_trainer")):
             code = re.sub(r"//[^\n]*|^#include[^\n]*|\"(\\.|[^\"\\])*\"", "", path.read_text(), flags=re.M)
             words.setdefault(program, set()).update(re.findall(r"(?:\w+::)*\w+", code))
     return words
