@@ -16,6 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
 
 #include "rlcore/core/abi.hpp"
@@ -31,9 +33,10 @@ class global_counts {
  public:
   RLCORE_FN global_counts() = default;
 
-  /// Adds one row of the step with this many live tokens; 0 is a row that is masked out entirely.
-  RLCORE_FN void add_row(std::int64_t live_tokens) noexcept {
-    tokens_ += live_tokens;
+  /// Adds one row of the step with this many live tokens; 0 is a row that is masked out entirely. Throws
+  /// std::invalid_argument for a negative number, and where the sum of all rows is no 64-bit integer.
+  void add_row(std::int64_t live_tokens) {
+    if (live_tokens < 0 || __builtin_add_overflow(tokens_, live_tokens, &tokens_)) refuse(live_tokens);
     sequences_ += live_tokens > 0;
     rows_ += 1;
     longest_ = detail::greatest(longest_, live_tokens);
@@ -60,6 +63,10 @@ class global_counts {
   RLCORE_FN std::int64_t longest() const noexcept { return longest_; }      ///< live tokens of the longest row
 
  private:
+  [[noreturn]] static void refuse(std::int64_t live_tokens) {
+    throw std::invalid_argument("rlcore: global_counts::add_row: a row of " + std::to_string(live_tokens) +
+                                " tokens; expected 0 or more, and less than 2^63 in all rows together");
+  }
   std::int64_t tokens_ = 0, sequences_ = 0, rows_ = 0, longest_ = 0;
 };
 

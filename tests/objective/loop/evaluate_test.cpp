@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <stdexcept>
+#include <vector>
 
 #include "objective/golden.hpp"
 #include "rlcore/exec/serial.hpp"
@@ -194,6 +197,63 @@ TEST(evaluate, a_report_without_rows_has_every_name) {
   EXPECT_EQ(r.piece[1].coefficient, 0.04);
   EXPECT_EQ(paper::dpo().report()["accuracy"], 0);
   EXPECT_EQ(paper::kd().report()["forward_kl"], 0);
+}
+
+/// Runs nothing.
+struct idle_executor {
+  template <class F>
+  void for_each(std::size_t, F&&) const {}
+  std::size_t concurrency() const { return 1; }
+};
+
+TEST(evaluate, an_executor_that_makes_no_call_is_noticed) {
+  golden_batch<float> g;
+  EXPECT_THROW(evaluate(idle_executor{}, paper::dapo(), g.batch()), std::invalid_argument);
+}
+
+TEST(evaluate, no_lengths_are_not_lengths_of_no_rows) {
+  const std::vector<float> logp(8, -1.f), advantage(2, 1.f);
+  const matrix_view<const float> matrix(logp.data(), {2, 4});
+  token_batch<float> batch{.logp = matrix, .old_logp = matrix, .advantage = advantage};
+  EXPECT_EQ(loss_counts(batch).tokens(), 8);
+  const std::vector<std::int32_t> lengths;
+  batch.lengths = lengths;
+  EXPECT_THROW(evaluate(paper::dapo(), batch), std::invalid_argument);
+  batch.lengths = {}, batch.offsets = lengths;
+  EXPECT_THROW(evaluate(paper::dapo(), batch), std::invalid_argument);
+}
+
+// A gradient may lie between the inputs (an array of structs) and over a field that is not read, not over one that is.
+TEST(evaluate, a_gradient_over_an_input_is_refused) {
+  std::vector<float> all(64, -1.f);
+  const std::vector<float> advantage(2, 1.f);
+  const auto matrix = [&](extent_t first, extent_t row, extent_t column) {
+    return matrix_view<float>(all.data() + first, {2, 4}, {row, column});
+  };
+  const auto refused = [&](const matrix_view<float>& logp, const matrix_view<float>& gradient) {
+    const token_batch<float> batch{
+        .logp = logp, .old_logp = matrix(48, 4, 1), .ref_logp = gradient, .advantage = advantage};
+    try {
+      evaluate(paper::dapo(), batch, {.logp = gradient});
+    } catch (const std::invalid_argument&) {
+      return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(refused(matrix(0, 4, 1), matrix(0, 4, 1)));
+  EXPECT_TRUE(refused(matrix(0, 4, 1), matrix(7, 4, 1)));    // the last element is its first
+  EXPECT_TRUE(refused(matrix(0, 4, 1), matrix(0, 1, 2)));    // by columns
+  EXPECT_TRUE(refused(matrix(0, 8, 2), matrix(13, -8, 1)));  // backwards
+  EXPECT_FALSE(refused(matrix(0, 4, 1), matrix(8, 4, 1)));
+  EXPECT_FALSE(refused(matrix(0, 8, 2), matrix(1, 8, 2)));  // {logp, gradient} of each token
+  EXPECT_FALSE(refused(matrix(0, 8, 1), matrix(4, 8, 1)));  // the right half of the rows
+}
+
+TEST(global_counts, refuse_what_is_no_number_of_tokens) {
+  global_counts c;
+  EXPECT_THROW(c.add_row(-1), std::invalid_argument);
+  c.add_row(std::numeric_limits<std::int64_t>::max());
+  EXPECT_THROW(c.add_row(1), std::invalid_argument);
 }
 
 }  // namespace

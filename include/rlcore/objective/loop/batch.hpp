@@ -128,6 +128,7 @@ struct integer_list {
   const void* data = nullptr;
   extent_t size = 0, stride = 1;
   bool wide = false;
+  bool given = false;  ///< an empty vector is a list of no rows, not a list that was left out
 
   RLCORE_FN integer_list() = default;
   /// A view of a vector of 32- or 64-bit integers; nothing is copied.
@@ -138,10 +139,10 @@ struct integer_list {
     using element = typename view_type::value_type;
     static_assert(view_type::rank == 1 && std::is_integral_v<element> && (sizeof(element) == 4 || sizeof(element) == 8),
                   "rlcore: lengths and offsets are vectors of 32- or 64-bit integers");
-    data = v.data, size = v.shape[0], stride = v.stride[0], wide = sizeof(element) == 8;
+    data = v.data, size = v.shape[0], stride = v.stride[0], wide = sizeof(element) == 8, given = true;
   }
 
-  RLCORE_FN bool present() const noexcept { return data != nullptr; }
+  RLCORE_FN bool present() const noexcept { return given; }
   /// The i-th integer; i is not checked.
   RLCORE_FN std::int64_t operator[](extent_t i) const noexcept {
     return wide ? static_cast<const std::int64_t*>(data)[i * stride]

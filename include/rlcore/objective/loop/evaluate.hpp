@@ -97,14 +97,21 @@ report_of<Objective> empty_report(const Objective& objective) noexcept {
 
 namespace token_loop {
 
-/// Throws std::invalid_argument if two gradients would be written over each other.
+/// Throws std::invalid_argument if a gradient would be written over another one, or over an input that is read.
 template <class T>
 void check_outputs_differ(const prepared_batch<T>& p) {
-  for (std::size_t f = 0; f < field_count; ++f)
+  for (std::size_t f = 0; f < field_count; ++f) {
+    if (p.output[f].data == nullptr) continue;
     for (std::size_t g = 0; g < f; ++g)
-      if (p.output[f].data != nullptr && p.output[f].data == p.output[g].data && p.shape.width > 0 && p.shape.rows > 0)
+      if (detail::share_elements(p.output[f], p.output[g], p.shape))
         throw std::invalid_argument("rlcore: token_gradients::" + std::string(field_names[g]) + " and " +
                                     std::string(field_names[f]) + " are one array; each needs its own");
+    for (std::size_t g = 0; g < field_count; ++g)
+      if (detail::share_elements(p.output[f], p.input[g], p.shape))
+        throw std::invalid_argument("rlcore: token_gradients::" + std::string(field_names[f]) +
+                                    " lies over token_batch::" + std::string(field_names[g]) +
+                                    ", which is still read; it needs an array of its own");
+  }
 }
 
 /// Checks everything that the loop will rely on.
@@ -141,6 +148,13 @@ prepared_batch<T> prepare(const token_batch<T>& b, const token_gradients<T>& g, 
   return p;
 }
 
+/// Throws std::invalid_argument if an executor has left calls out or repeated some.
+inline void check_calls(extent_t done, extent_t expected) {
+  if (done != expected)
+    throw std::invalid_argument("rlcore: the executor made " + std::to_string(done) + " calls of " +
+                                std::to_string(expected) + "; for_each(count, f) calls f(i) once for every i");
+}
+
 /// f(begin, end, part) over chunks of `items`, each with a report of its own; the parts are joined in `total`.
 template <class Executor, class T, class Report, class F>
 void for_each_chunk(const Executor& exec, const prepared_batch<T>& batch, extent_t items, Report& total, const F& f) {
@@ -149,15 +163,17 @@ void for_each_chunk(const Executor& exec, const prepared_batch<T>& batch, extent
   const extent_t most = exec.concurrency() == 1 ? 1 : detail::least<extent_t>(items, 128);
   const extent_t chunks = items == 0 ? 0 : detail::between<extent_t>(tokens / 16384, 1, most);
   std::atomic_flag merging;  // sums are exact, so the order in which chunks arrive does not matter
+  extent_t done = 0;
   exec.for_each(static_cast<std::size_t>(chunks), [&](std::size_t chunk) {
     const extent_t c = static_cast<extent_t>(chunk);
     Report part;
     f(items * c / chunks, items * (c + 1) / chunks, part);
     while (merging.test_and_set(std::memory_order_acquire)) merging.wait(true, std::memory_order_relaxed);
-    total += part;
+    total += part, ++done;
     merging.clear(std::memory_order_release);
     merging.notify_one();
   });
+  check_calls(done, chunks);
 }
 
 /// A part cannot be larger than the whole: catches counts of one micro-batch passed as those of the step.

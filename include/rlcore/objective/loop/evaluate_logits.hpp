@@ -248,16 +248,18 @@ report_of<Objective> evaluate_logits(const Executor& exec, const Objective& obje
 
     const extent_t chunks = logits_loop::chunk_count(p.entries, vocabulary, exec.concurrency(), scratch != 0);
     std::atomic_flag merging;  // sums are exact, so the order in which chunks arrive does not matter
+    extent_t done = 0;
     exec.for_each(static_cast<std::size_t>(chunks), [&](std::size_t chunk) {
       const extent_t c = static_cast<extent_t>(chunk);
       evaluator one(objective, p, gradients, batch.scratch.subspan(scratch ? scratch * chunk : 0, scratch));
       const auto part = logits_loop::evaluate_chunk(one, p, gradients, aggregation, step, p.entries * c / chunks,
                                                     p.entries * (c + 1) / chunks);
       while (merging.test_and_set(std::memory_order_acquire)) merging.wait(true, std::memory_order_relaxed);
-      total += part;
+      total += part, ++done;
       merging.clear(std::memory_order_release);
       merging.notify_one();
     });
+    token_loop::check_calls(done, chunks);
     if (chunks == 0 && gradients.logits.present() && !gradients.add)
       logits_loop::zero_rows(gradients.logits, 0, batch.logits.shape[0]);
     for (extent_t i = 0; i < p.rows; ++i) total.sequences += p.live_in_row(i) > 0;

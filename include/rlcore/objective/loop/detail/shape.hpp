@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "rlcore/core/order.hpp"
 #include "rlcore/objective/loop/batch.hpp"
@@ -53,6 +54,49 @@ struct row_source {
     return data + (per_token && offset >= 0 ? offset * token_stride : i * row_stride);
   }
 };
+
+/// The first and one past the last address of the elements of `rows` rows of `width` tokens.
+template <class T>
+std::pair<std::uintptr_t, std::uintptr_t> address_range(const row_source<T>& x, extent_t rows,
+                                                        extent_t width) noexcept {
+  extent_t low = 0, high = 0;
+  for (const extent_t last : {(rows - 1) * x.row_stride, x.per_token ? (width - 1) * x.token_stride : extent_t{0}})
+    (last < 0 ? low : high) += last;
+  const auto address = [&](extent_t at) {
+    return reinterpret_cast<std::uintptr_t>(x.data) + static_cast<std::uintptr_t>(at) * sizeof(T);
+  };
+  return {address(low), address(high + 1)};
+}
+
+/// Whether an element of `a` is an element of `b`; both have per-token elements of the same shape, or b one per row.
+/// Arrays that lie between each other (two fields of an array of structs) share none.
+template <class A, class B>
+bool share_elements(const row_source<A>& a, const row_source<B>& b, const row_shape& s) noexcept {
+  const extent_t rows = s.packed ? 1 : s.rows;  // packed tokens are one row of all
+  if (rows == 0 || s.width == 0 || a.data == nullptr || b.data == nullptr) return false;
+  const auto [a_first, a_end] = address_range(a, rows, s.width);
+  const auto [b_first, b_end] = address_range(b, b.per_token ? rows : s.rows, s.width);
+  if (a_end <= b_first || b_end <= a_first) return false;
+  // Element (i, j) of b is at i * outer + j * inner, the larger stride outside.
+  extent_t outer = b.row_stride, inner = b.per_token ? b.token_stride : 0;
+  extent_t outer_count = b.per_token ? rows : s.rows, inner_count = b.per_token ? s.width : 1;
+  if ((outer < 0 ? -outer : outer) < (inner < 0 ? -inner : inner))
+    std::swap(outer, inner), std::swap(outer_count, inner_count);
+  const auto holds = [&](const A* element) {
+    const extent_t at = static_cast<const B*>(element) - b.data;
+    const extent_t guess = outer == 0 ? 0 : at / outer;
+    for (const extent_t i : {guess - 1, guess, guess + 1}) {
+      const extent_t left = at - i * outer;
+      if (i < 0 || i >= outer_count) continue;
+      if (inner == 0 ? left == 0 : left % inner == 0 && left / inner >= 0 && left / inner < inner_count) return true;
+    }
+    return false;
+  };
+  for (extent_t i = 0; i < rows; ++i)
+    for (extent_t t = 0; t < s.width; ++t)
+      if (holds(a.data + i * a.row_stride + t * a.token_stride)) return true;
+  return false;
+}
 
 template <class T>
 std::string form_text(const token_field<T>& f) {
