@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/emulator/machine.hpp"
 #include "rlcore/emulator/meta.hpp"
-#include "rlcore/emulator/tasks.hpp"
 #include "rlcore/emulator/tensor.hpp"
 
 RLCORE_BEGIN

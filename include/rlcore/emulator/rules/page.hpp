@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "rlcore/emulator/rules/rule.hpp"
+#include "rlcore/emulator/rules/check.hpp"
 
 RLCORE_BEGIN
 namespace ascend::rules {
