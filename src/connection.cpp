@@ -1,5 +1,5 @@
 // A client's socket: waiting and deadlines by poll().
-#include "rlcore/serving/connection.hpp"
+#include "rlcore/serving/http.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>

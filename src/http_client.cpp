@@ -1,5 +1,5 @@
 // An HTTP client through cpp-httplib (the target rlcore::server).
-#include "rlcore/serving/http_client.hpp"
+#include "rlcore/serving/http.hpp"
 
 #include <httplib.h>
 

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/serving/http_server.hpp"
+#include "rlcore/serving/http.hpp"
 
 RLCORE_BEGIN
 namespace serving {

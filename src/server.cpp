@@ -29,10 +29,8 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/serving/connection.hpp"
-#include "rlcore/serving/http_server.hpp"
-#include "rlcore/serving/protocol/request_head.hpp"
-#include "rlcore/serving/request_body.hpp"
+#include "rlcore/serving/http.hpp"
+#include "rlcore/serving/http_request.hpp"
 
 RLCORE_BEGIN
 namespace serving {

@@ -16,7 +16,6 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/rollout/job.hpp"
 #include "rlcore/serving/generator.hpp"
-#include "rlcore/serving/inbox.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/serving/protocol/sampling_fields.hpp"
 #include "rlcore/serving/served_model.hpp"

@@ -20,10 +20,9 @@
 #include "rlcore/rollout/logit_rules.hpp"
 #include "rlcore/serving/answer.hpp"
 #include "rlcore/serving/context.hpp"
-#include "rlcore/serving/exchange.hpp"
+#include "rlcore/serving/http.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/serving/protocol/log_probs.hpp"
-#include "rlcore/serving/protocol/responses.hpp"
 #include "rlcore/serving/protocol/sampling_fields.hpp"
 #include "rlcore/serving/served_model.hpp"
 
