@@ -29,8 +29,8 @@
 #include "rlcore/device/npu/provider.hpp"
 #include "rlcore/device/npu/trace.hpp"
 #include "rlcore/emulator/emulator.hpp"
-#include "rlcore/text/input_kind.hpp"
 #include "rlcore/text/parse_json.hpp"
+#include "rlcore/text/text_file.hpp"
 
 namespace {
 

@@ -20,7 +20,7 @@
 #include "rlcore/serving/served_model.hpp"
 #include "rlcore/text/base64.hpp"
 #include "rlcore/text/chat_family.hpp"
-#include "rlcore/text/tokenizer_folder.hpp"
+#include "rlcore/text/train_bpe.hpp"
 
 namespace picture_model {
 

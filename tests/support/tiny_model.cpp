@@ -11,9 +11,8 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/text/copy_files.hpp"
+#include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/text/tokenizer_folder.hpp"
 #include "rlcore/text/train_bpe.hpp"
 #include "rlcore/verify/gsm8k_row.hpp"
 

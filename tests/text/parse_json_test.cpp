@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/text/cbor_depth.hpp"
+#include "rlcore/text/nlohmann_json.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -12,7 +12,6 @@
 #include "data/scratch.hpp"
 #include "rlcore/text/chat_family.hpp"
 #include "rlcore/text/chat_template.hpp"
-#include "rlcore/text/copy_files.hpp"
 #include "rlcore/text/text_file.hpp"
 
 namespace RLCORE_TEST_ID {

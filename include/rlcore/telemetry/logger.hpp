@@ -24,8 +24,8 @@
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/step_console.hpp"
 #include "rlcore/telemetry/tensorboard.hpp"
-#include "rlcore/text/input_kind.hpp"
 #include "rlcore/text/parse_json.hpp"
+#include "rlcore/text/text_file.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

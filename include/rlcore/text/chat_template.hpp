@@ -11,10 +11,8 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/text/jinja/rendering.hpp"
 #include "rlcore/text/jinja/value.hpp"
 #include "rlcore/text/message.hpp"
-#include "rlcore/text/render_options.hpp"
 
 RLCORE_BEGIN
 namespace text {

@@ -13,7 +13,6 @@
 #include "rlcore/text/jinja/value.hpp"
 #include "rlcore/text/message.hpp"
 #include "rlcore/text/parse_json.hpp"
-#include "rlcore/text/render_options.hpp"
 #include "rlcore/text/text_file.hpp"
 
 RLCORE_BEGIN

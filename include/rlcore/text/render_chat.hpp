@@ -22,7 +22,6 @@
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/chat_variables.hpp"
 #include "rlcore/text/jinja/program.hpp"
-#include "rlcore/text/json_field.hpp"
 #include "rlcore/text/message.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/text_file.hpp"

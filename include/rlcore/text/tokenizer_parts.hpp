@@ -19,17 +19,14 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/compiler.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/text/added_tokens.hpp"
 #include "rlcore/text/bpe_model.hpp"
 #include "rlcore/text/decoder.hpp"
 #include "rlcore/text/normalizer.hpp"
 #include "rlcore/text/parse_json.hpp"
-#include "rlcore/text/post_processor.hpp"
 #include "rlcore/text/pre_tokenizer.hpp"
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/text/utf8.hpp"
-#include "rlcore/text/word_cache.hpp"
 
 RLCORE_BEGIN
 namespace text {

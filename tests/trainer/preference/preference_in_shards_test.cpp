@@ -12,7 +12,7 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
-#include "rlcore/text/tokenizer_folder.hpp"
+#include "rlcore/text/train_bpe.hpp"
 #include "rlcore/trainer/preference/dpo_task.hpp"
 #include "rlcore/trainer/preference/kto_task.hpp"
 #include "rlcore/trainer/preference/prm_task.hpp"

@@ -14,8 +14,8 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/text/jinja/methods.hpp"
-#include "rlcore/text/jinja/services.hpp"
 #include "rlcore/text/jinja/value.hpp"
+#include "rlcore/text/jinja/value_text.hpp"
 
 RLCORE_BEGIN
 namespace text::jinja {

@@ -13,7 +13,7 @@
 #include "rlcore/checkpoint/safetensors.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/host_window.hpp"
-#include "rlcore/text/copy_files.hpp"
+#include "rlcore/text/text_file.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
