@@ -16,8 +16,8 @@
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/parallel/partition.hpp"
 #include "rlcore/nn/parallel/tensor_group.hpp"
-#include "rlcore/parallel/communicator/standing_ranks.hpp"
-#include "rlcore/parallel/layout/shard_piece.hpp"
+#include "rlcore/parallel/communicator/threads.hpp"
+#include "rlcore/parallel/layout/held_pieces.hpp"
 #include "rlcore/rollout/rank_group.hpp"
 
 RLCORE_BEGIN
