@@ -1,4 +1,4 @@
-#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/resolve_model.hpp"
 
 #include <nlohmann/json.hpp>
 

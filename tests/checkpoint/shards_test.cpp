@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/scratch.hpp"
-#include "rlcore/checkpoint/save_together.hpp"
+#include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/checkpoint/shard_reader.hpp"
 #include "rlcore/checkpoint/shard_writer.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"

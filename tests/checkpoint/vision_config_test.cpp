@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "data/scratch.hpp"
-#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/resolve_model.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

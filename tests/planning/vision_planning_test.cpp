@@ -7,7 +7,7 @@
 #include <string>
 
 #include "data/scratch.hpp"
-#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/planning/compute_time.hpp"
 #include "rlcore/planning/read_plan.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/json_file.hpp"
-#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/checkpoint/rope_config.hpp"
 #include "rlcore/checkpoint/tensor_info.hpp"
 #include "rlcore/checkpoint/vision_config_json.hpp"
@@ -89,7 +89,7 @@ inline void read_experts(const json_file& file, nn::config& c) {
   }
 }
 
-/// Declared in model_config.hpp.
+/// Declared in resolve_model.hpp.
 RLCORE_INLINE nn::config read_config(const std::filesystem::path& folder) {
   const json_file whole(folder / "config.json");
   nn::config c;
@@ -211,7 +211,7 @@ inline nlohmann::ordered_json config_json(const nn::config& c, stored_type type 
   return c.vision ? nest_text(std::move(root), c) : root;
 }
 
-/// Declared in model_config.hpp.
+/// Declared in resolve_model.hpp.
 RLCORE_INLINE std::string stored_dtype(const std::filesystem::path& folder) {
   const json_file whole(folder / "config.json");
   const json_file file = language_model(whole, read_family(whole));
@@ -220,7 +220,7 @@ RLCORE_INLINE std::string stored_dtype(const std::filesystem::path& folder) {
   return {};
 }
 
-/// Declared in model_config.hpp.
+/// Declared in resolve_model.hpp.
 RLCORE_INLINE std::string difference_of(const nn::config& found, const nn::config& expected) {
   const nlohmann::ordered_json a = config_json(found).flatten(), b = config_json(expected).flatten();
   const auto counts = [](const std::string& key) {
@@ -238,7 +238,7 @@ RLCORE_INLINE std::string difference_of(const nn::config& found, const nn::confi
   return "";
 }
 
-/// Declared in model_config.hpp.
+/// Declared in resolve_model.hpp.
 RLCORE_INLINE void write_config(const std::filesystem::path& folder, const nn::config& c, stored_type type) {
   const nlohmann::ordered_json eos = eos_json(c);
   write_file_atomically(folder / "config.json", text::json_text(config_json(c, type), 2) + "\n");

@@ -1,6 +1,5 @@
 // Hugging Face model folders: path, configuration and weights.
 #pragma once
 
-#include "rlcore/checkpoint/model_config.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"

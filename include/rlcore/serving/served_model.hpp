@@ -19,7 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/checkpoint/model_config.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/abi.hpp"

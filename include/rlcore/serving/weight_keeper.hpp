@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "rlcore/checkpoint/merge_adapter.hpp"
-#include "rlcore/checkpoint/model_config.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/core/error.hpp"

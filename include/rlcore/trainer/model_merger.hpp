@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "rlcore/checkpoint/merge_adapter.hpp"
-#include "rlcore/checkpoint/merged_weights.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/checkpoint/sharded_torch.hpp"
 #include "rlcore/checkpoint/stream_weights.hpp"
 #include "rlcore/checkpoint/vision_config_json.hpp"
+#include "rlcore/checkpoint/weight_source.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/nn/vision/module_names.hpp"
 #include "rlcore/telemetry/progress.hpp"
