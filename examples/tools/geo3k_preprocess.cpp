@@ -9,7 +9,7 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/geo3k_preprocess.hpp"
+#include "rlcore/config/programs/preprocess.hpp"
 #include "rlcore/data/table.hpp"
 #include "rlcore/trainer/program.hpp"
 #include "rlcore/verify/geo3k_row.hpp"

@@ -10,7 +10,7 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/gsm8k_solutions.hpp"
+#include "rlcore/config/programs/preprocess.hpp"
 #include "rlcore/data/jsonl.hpp"
 #include "rlcore/data/sampler.hpp"
 #include "rlcore/trainer/program.hpp"

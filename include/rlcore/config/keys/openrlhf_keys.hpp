@@ -1,7 +1,6 @@
 // OpenRLHF's keys: common to all trainers, PPO and SFT.
 #pragma once
 
-#include "rlcore/config/flag.hpp"
 #include "rlcore/config/key.hpp"
 #include "rlcore/config/keys/rlcore_keys.hpp"
 

@@ -13,7 +13,6 @@
 #include "rlcore/trainer/trainer_main.hpp"
 
 #if !defined(RLCORE_COMPILED)
-#include "rlcore/config/programs/dapo.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/trainer/policy/algorithm/read_algorithm.hpp"
 #include "rlcore/trainer/policy/inputs.hpp"

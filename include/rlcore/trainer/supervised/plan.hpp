@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "rlcore/config/number_table.hpp"
-#include "rlcore/config/settings/product.hpp"
+#include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/sampler.hpp"
 #include "rlcore/trainer/supervised/settings.hpp"

@@ -12,7 +12,7 @@
 
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/settings/chat_template_setting.hpp"
+#include "rlcore/config/settings/model_options.hpp"
 #include "rlcore/data/open_blend.hpp"
 #include "rlcore/data/sft_rows.hpp"
 #include "rlcore/data/table.hpp"

@@ -1,7 +1,9 @@
-// trainer.*, rlcore.*, critic: the run as a whole.
+// Keys trainer.* of verl, and those of Megatron.
+//
+// Keys of the Megatron configurations. Those of the actor say how ranks share the work; the other models have the same
+// layout.
 #pragma once
 
-#include "rlcore/config/flag.hpp"
 #include "rlcore/config/key.hpp"
 #include "rlcore/config/keys/rlcore_keys.hpp"
 
@@ -87,5 +89,97 @@ inline constexpr key own_run[] = {
 inline constexpr flag own_flags[] = {{"use_tensorboard", "rlcore.tensorboard_dir"}};
 inline constexpr flag policy_flags[] = {{"replay", "rlcore.replay"}};
 
+inline constexpr key megatron[] = {
+    {"actor_rollout_ref.actor.megatron.tensor_model_parallel_size", integer, "1", honoured,
+     "Megatron: ranks that share each matrix", at_least(1)},
+    {"actor_rollout_ref.actor.megatron.pipeline_model_parallel_size", integer, "1", honoured,
+     "Megatron: ranks that share the layers; only 1 here", at_least(1)},
+    {"actor_rollout_ref.actor.megatron.virtual_pipeline_model_parallel_size", integer, "null", accepted, "Megatron"},
+    {"actor_rollout_ref.actor.megatron.context_parallel_size", integer, "1", honoured,
+     "Megatron: ranks that share each sequence (rlcore.context_kind)", at_least(1)},
+    {"actor_rollout_ref.actor.megatron.expert_model_parallel_size", integer, "1", honoured,
+     "Megatron: ranks that share the experts", at_least(1)},
+    {"actor_rollout_ref.actor.megatron.expert_tensor_parallel_size", integer, "null", accepted, "Megatron"},
+    {"actor_rollout_ref.actor.megatron.sequence_parallel", boolean, "True", honoured,
+     "Megatron: norms are cut by rows between tensor ranks"},
+    {"actor_rollout_ref.actor.megatron.use_distributed_optimizer", boolean, "True", honoured,
+     "Megatron: True shares the optimizer state (ZeRO-1)"},
+    {"actor_rollout_ref.actor.megatron.param_offload", boolean, "False", accepted, "Megatron"},
+    {"actor_rollout_ref.actor.megatron.grad_offload", boolean, "False", accepted, "Megatron"},
+    {"actor_rollout_ref.actor.megatron.optimizer_offload", boolean, "False", accepted, "Megatron"},
+    {"actor_rollout_ref.actor.megatron.use_dist_checkpointing", boolean, "False", accepted, "Megatron"},
+    {"actor_rollout_ref.actor.megatron.dist_checkpointing_path", text, "null", accepted,
+     "Megatron checkpoint; weights come from the Hugging Face folder of model.path"},
+    {"actor_rollout_ref.actor.megatron.use_mbridge", boolean, "False", accepted, "Megatron"},
+    {"actor_rollout_ref.actor.megatron.seed", integer, "42", accepted, "Megatron"},
+    {"actor_rollout_ref.actor.megatron.override_ddp_config", dictionary, "{}", accepted, "Megatron"},
+    {"actor_rollout_ref.actor.megatron.override_transformer_config", dictionary, "{}", accepted, "Megatron"},
+    {"actor_rollout_ref.ref.megatron.tensor_model_parallel_size", integer, "1", honoured,
+     "Megatron: as the actor, another is refused", at_least(1)},
+    {"actor_rollout_ref.ref.megatron.pipeline_model_parallel_size", integer, "1", honoured,
+     "Megatron: as the actor, another is refused", at_least(1)},
+    {"actor_rollout_ref.ref.megatron.virtual_pipeline_model_parallel_size", integer, "null", accepted, "Megatron"},
+    {"actor_rollout_ref.ref.megatron.context_parallel_size", integer, "1", honoured,
+     "Megatron: as the actor, another is refused", at_least(1)},
+    {"actor_rollout_ref.ref.megatron.expert_model_parallel_size", integer, "1", honoured,
+     "Megatron: as the actor, another is refused", at_least(1)},
+    {"actor_rollout_ref.ref.megatron.expert_tensor_parallel_size", integer, "null", accepted, "Megatron"},
+    {"actor_rollout_ref.ref.megatron.sequence_parallel", boolean, "True", accepted, "Megatron"},
+    {"actor_rollout_ref.ref.megatron.use_distributed_optimizer", boolean, "True", accepted, "Megatron"},
+    {"actor_rollout_ref.ref.megatron.param_offload", boolean, "False", accepted, "Megatron"},
+    {"actor_rollout_ref.ref.megatron.grad_offload", boolean, "False", accepted, "Megatron"},
+    {"actor_rollout_ref.ref.megatron.optimizer_offload", boolean, "False", accepted, "Megatron"},
+    {"actor_rollout_ref.ref.megatron.use_dist_checkpointing", boolean, "False", accepted, "Megatron"},
+    {"actor_rollout_ref.ref.megatron.dist_checkpointing_path", text, "null", accepted,
+     "Megatron checkpoint; weights come from the Hugging Face folder of model.path"},
+    {"actor_rollout_ref.ref.megatron.use_mbridge", boolean, "False", accepted, "Megatron"},
+    {"actor_rollout_ref.ref.megatron.seed", integer, "42", accepted, "Megatron"},
+    {"actor_rollout_ref.ref.megatron.override_ddp_config", dictionary, "{}", accepted, "Megatron"},
+    {"actor_rollout_ref.ref.megatron.override_transformer_config", dictionary, "{}", accepted, "Megatron"},
+    {"critic.megatron.tensor_model_parallel_size", integer, "1", honoured, "Megatron: as the actor, another is refused",
+     at_least(1)},
+    {"critic.megatron.pipeline_model_parallel_size", integer, "1", honoured,
+     "Megatron: as the actor, another is refused", at_least(1)},
+    {"critic.megatron.virtual_pipeline_model_parallel_size", integer, "null", accepted, "Megatron"},
+    {"critic.megatron.context_parallel_size", integer, "1", honoured, "Megatron: as the actor, another is refused",
+     at_least(1)},
+    {"critic.megatron.expert_model_parallel_size", integer, "1", honoured, "Megatron: as the actor, another is refused",
+     at_least(1)},
+    {"critic.megatron.expert_tensor_parallel_size", integer, "null", accepted, "Megatron"},
+    {"critic.megatron.sequence_parallel", boolean, "True", accepted, "Megatron"},
+    {"critic.megatron.use_distributed_optimizer", boolean, "True", accepted, "Megatron"},
+    {"critic.megatron.param_offload", boolean, "False", accepted, "Megatron"},
+    {"critic.megatron.grad_offload", boolean, "False", accepted, "Megatron"},
+    {"critic.megatron.optimizer_offload", boolean, "False", accepted, "Megatron"},
+    {"critic.megatron.use_dist_checkpointing", boolean, "False", accepted, "Megatron"},
+    {"critic.megatron.dist_checkpointing_path", text, "null", accepted,
+     "Megatron checkpoint; weights come from the Hugging Face folder of model.path"},
+    {"critic.megatron.use_mbridge", boolean, "False", accepted, "Megatron"},
+    {"critic.megatron.seed", integer, "42", accepted, "Megatron"},
+    {"critic.megatron.override_ddp_config", dictionary, "{}", accepted, "Megatron"},
+    {"critic.megatron.override_transformer_config", dictionary, "{}", accepted, "Megatron"},
+    {"reward_model.megatron.tensor_model_parallel_size", integer, "1", accepted, "Megatron"},
+    {"reward_model.megatron.pipeline_model_parallel_size", integer, "1", accepted, "Megatron"},
+    {"reward_model.megatron.virtual_pipeline_model_parallel_size", integer, "null", accepted, "Megatron"},
+    {"reward_model.megatron.context_parallel_size", integer, "1", accepted, "Megatron"},
+    {"reward_model.megatron.expert_model_parallel_size", integer, "1", accepted, "Megatron"},
+    {"reward_model.megatron.expert_tensor_parallel_size", integer, "null", accepted, "Megatron"},
+    {"reward_model.megatron.sequence_parallel", boolean, "True", accepted, "Megatron"},
+    {"reward_model.megatron.use_distributed_optimizer", boolean, "True", accepted, "Megatron"},
+    {"reward_model.megatron.param_offload", boolean, "False", accepted, "Megatron"},
+    {"reward_model.megatron.grad_offload", boolean, "False", accepted, "Megatron"},
+    {"reward_model.megatron.optimizer_offload", boolean, "False", accepted, "Megatron"},
+    {"reward_model.megatron.use_dist_checkpointing", boolean, "False", accepted, "Megatron"},
+    {"reward_model.megatron.dist_checkpointing_path", text, "null", accepted,
+     "Megatron checkpoint; weights come from the Hugging Face folder of model.path"},
+    {"reward_model.megatron.use_mbridge", boolean, "False", accepted, "Megatron"},
+    {"reward_model.megatron.seed", integer, "42", accepted, "Megatron"},
+    {"reward_model.megatron.override_ddp_config", dictionary, "{}", accepted, "Megatron"},
+    {"reward_model.megatron.override_transformer_config", dictionary, "{}", accepted, "Megatron"},
+    {"actor_rollout_ref.actor.load_weight", boolean, "True", accepted, "Megatron"},
+    {"actor_rollout_ref.ref.load_weight", boolean, "True", accepted, "Megatron"},
+};
+
 }  // namespace trainer::keys
+
 RLCORE_END

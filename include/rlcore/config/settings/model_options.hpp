@@ -1,4 +1,4 @@
-// LoRA options: lora_rank, lora_alpha, target_modules and exclude_modules of a model's section.
+// Options of a model: LoRA, chat template, penalties of sampling.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,7 @@
 
 #include "rlcore/config/options.hpp"
 #include "rlcore/nn/lora/lora_settings.hpp"
+#include "rlcore/rollout/logit_rules.hpp"
 #include "rlcore/text/pattern.hpp"
 
 RLCORE_BEGIN
@@ -28,7 +29,28 @@ std::optional<nn::lora_settings> read_lora(const options& opt, const std::string
 /// Adds a note for LoRA keys of `section` that are set while the rank is 0.
 void note_unused_lora(options& opt, const std::string& section);
 
+/// The value of rlcore.chat_template, or else of verl's key: a file, Jinja text or a family. Empty if none is given.
+inline std::string chat_template_setting(const options& opt) {
+  for (const char* name :
+       {"rlcore.chat_template", "actor_rollout_ref.model.custom_chat_template", "data.chat_template"}) {
+    const key* known = opt.known().find(name);
+    if (known == nullptr || known->type != key_type::text) continue;
+    if (const auto setting = opt.find<std::string>(name)) return *setting;
+  }
+  return {};
+}
+
+/// <prefix>repetition_penalty, frequency_penalty and presence_penalty.
+inline rollout::logit_rules read_penalties(const options& opt, const std::string& prefix) {
+  rollout::logit_rules rules;
+  rules.repetition_penalty = static_cast<float>(opt.get<double>(prefix + "repetition_penalty"));
+  rules.frequency_penalty = static_cast<float>(opt.get<double>(prefix + "frequency_penalty"));
+  rules.presence_penalty = static_cast<float>(opt.get<double>(prefix + "presence_penalty"));
+  return rules;
+}
+
 }  // namespace trainer
+
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
