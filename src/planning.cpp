@@ -1,17 +1,13 @@
 // What rlcore/planning declares (the target rlcore::trainer).
 #define RLCORE_SOURCE_PLANNING
-#include "rlcore/planning/aligned_table.hpp"
 #include "rlcore/planning/check_host.hpp"
 #include "rlcore/planning/cluster.hpp"
 #include "rlcore/planning/cluster_file.hpp"
-#include "rlcore/planning/collective_time.hpp"
-#include "rlcore/planning/compute_time.hpp"
-#include "rlcore/planning/known_models.hpp"
 #include "rlcore/planning/layout.hpp"
 #include "rlcore/planning/measure_rank.hpp"
 #include "rlcore/planning/memory.hpp"
+#include "rlcore/planning/model_shape.hpp"
 #include "rlcore/planning/plan.hpp"
-#include "rlcore/planning/print.hpp"
 #include "rlcore/planning/read_model.hpp"
 #include "rlcore/planning/read_plan.hpp"
 #include "rlcore/planning/search.hpp"

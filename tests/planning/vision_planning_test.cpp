@@ -8,8 +8,8 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
-#include "rlcore/planning/compute_time.hpp"
 #include "rlcore/planning/read_plan.hpp"
+#include "rlcore/planning/stage_times.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

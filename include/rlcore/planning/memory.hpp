@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/planning/batches.hpp"
 #include "rlcore/planning/cluster.hpp"
 #include "rlcore/planning/layout.hpp"
 #include "rlcore/planning/traffic.hpp"

@@ -9,7 +9,7 @@
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/checkpoint/vision_config_json.hpp"
 #include "rlcore/nn/config.hpp"
-#include "rlcore/planning/known_models.hpp"
+#include "rlcore/planning/model_shape.hpp"
 
 RLCORE_BEGIN
 namespace trainer::planning {
