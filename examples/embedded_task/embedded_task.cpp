@@ -15,8 +15,8 @@
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/message.hpp"
 #include "rlcore/text/train_bpe.hpp"
+#include "rlcore/verify/dataset_rows.hpp"
 #include "rlcore/verify/gsm8k.hpp"
-#include "rlcore/verify/gsm8k_row.hpp"
 #include "supervised_step.hpp"
 #include "word_problems.hpp"
 

@@ -12,7 +12,7 @@
 #include "rlcore/config/programs/preprocess.hpp"
 #include "rlcore/data/table.hpp"
 #include "rlcore/trainer/program.hpp"
-#include "rlcore/verify/geo3k_row.hpp"
+#include "rlcore/verify/dataset_rows.hpp"
 
 namespace {
 

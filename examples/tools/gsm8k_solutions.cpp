@@ -14,7 +14,7 @@
 #include "rlcore/data/jsonl.hpp"
 #include "rlcore/data/sampler.hpp"
 #include "rlcore/trainer/program.hpp"
-#include "rlcore/verify/gsm8k_solution.hpp"
+#include "rlcore/verify/dataset_rows.hpp"
 
 namespace {
 

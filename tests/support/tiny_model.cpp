@@ -14,7 +14,7 @@
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/text/train_bpe.hpp"
-#include "rlcore/verify/gsm8k_row.hpp"
+#include "rlcore/verify/dataset_rows.hpp"
 
 namespace tiny_model {
 

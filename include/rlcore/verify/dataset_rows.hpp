@@ -1,4 +1,4 @@
-// GSM8K's example_model_solutions.jsonl: questions with several models' solutions, each labelled right or wrong.
+// Rows of the prepared data sets GSM8K and Geometry3K.
 #pragma once
 
 #include <algorithm>
@@ -9,11 +9,59 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/core/error.hpp"
 #include "rlcore/data/row.hpp"
+#include "rlcore/text/message.hpp"
 #include "rlcore/text/parse_json.hpp"
+#include "rlcore/verify/gsm8k.hpp"
 
 RLCORE_BEGIN
 namespace verify {
+
+/// The instruction after the question, identical to verl's.
+inline constexpr std::string_view gsm8k_instruction =
+    "Let's think step by step and output the final answer after \"####\".";
+
+/// data_source, prompt, ability, reward_model {style, ground_truth} and extra_info {split, index, answer, question}.
+/// Throws data_error starting with `where` when the solution has no "#### number".
+inline data::row gsm8k_row(const std::string& question, const std::string& answer, const std::string& split,
+                           std::size_t index, const std::string& where) {
+  const auto truth = gsm8k_ground_truth(answer);
+  if (!truth)
+    throw data_error(where + ": the answer '" + data::printable(answer, 60) + "' has no number after '#### '");
+  return {
+      {"data_source", "openai/gsm8k"},
+      {"prompt", data::row::array({{{"role", "user"}, {"content", question + " " + std::string(gsm8k_instruction)}}})},
+      {"ability", "math"},
+      {"reward_model", {{"style", "rule"}, {"ground_truth", *truth}}},
+      {"extra_info", {{"split", split}, {"index", index}, {"answer", answer}, {"question", question}}}};
+}
+
+/// The instruction after the problem, identical to verl's.
+inline constexpr std::string_view geo3k_instruction =
+    R"(You FIRST think about the reasoning process as an internal monologue and then provide the final answer. )"
+    R"(The reasoning process MUST BE enclosed within <think> </think> tags. The final answer MUST BE put in \boxed{}.)";
+
+/// data_source, prompt, images, ability, reward_model {style, ground_truth} and extra_info {split, index, answer,
+/// question} of a row of the hub (images, problem, answer). Images are copied unchanged. Throws data_error starting
+/// with `where` for another row, and for a problem with another number of <image> marks than images.
+inline data::row geo3k_row(const data::row& from, const std::string& split, std::size_t index,
+                           const std::string& where) {
+  const std::string& problem = data::string_column(from, "problem", where);
+  const std::string& answer = data::string_column(from, "answer", where);
+  const data::row& images = data::column(from, "images", where);
+  const std::size_t marks = text::count_image_marks(problem), pictures = images.is_array() ? images.size() : 0;
+  if (!images.is_array() || marks != pictures)
+    throw data_error(where + ": the problem has " + std::to_string(marks) + " <image> marks, column 'images' " +
+                     std::to_string(pictures) + " pictures");
+  return {
+      {"data_source", "hiyouga/geometry3k"},
+      {"prompt", data::row::array({{{"role", "user"}, {"content", problem + " " + std::string(geo3k_instruction)}}})},
+      {"images", images},
+      {"ability", "math"},
+      {"reward_model", {{"style", "rule"}, {"ground_truth", answer}}},
+      {"extra_info", {{"split", split}, {"index", index}, {"answer", answer}, {"question", problem}}}};
+}
 
 /// One model's solution of a question.
 struct judged_solution {
@@ -46,6 +94,7 @@ solved_question read_solved_question(const data::row& from, const std::string& w
 std::vector<bool> good_steps(const solved_question& q, const judged_solution& s);
 
 }  // namespace verify
+
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)
