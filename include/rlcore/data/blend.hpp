@@ -1,16 +1,35 @@
-// Blend of several datasets: their rows in one order.
+// Blends data sets: which row comes next.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <span>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "rlcore/data/interleave.hpp"
+#include "rlcore/core/random.hpp"
 #include "rlcore/data/row.hpp"
 
 RLCORE_BEGIN
 namespace data {
+
+/// Row `row` of data set `set`.
+struct row_place {
+  std::uint32_t set = 0, row = 0;
+  friend bool operator==(const row_place&, const row_place&) = default;
+};
+
+/// All rows of all datasets, concatenated.
+std::vector<row_place> concatenated(std::span<const std::size_t> sizes);
+
+/// Draws the dataset of each row with the given probabilities (they need not sum to 1) until every dataset is
+/// exhausted; one that ends sooner restarts (the rule "all_exhausted" of Hugging Face datasets). The order is a
+/// function of the arguments. Throws std::invalid_argument for empty sets, and probabilities that are not positive.
+std::vector<row_place> interleaved(std::span<const std::size_t> sizes, std::span<const double> probabilities,
+                                   std::uint64_t seed);
 
 /// The rows of all sets in the order of use.
 struct blend {
@@ -29,4 +48,49 @@ struct blend {
 };
 
 }  // namespace data
+
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)
+RLCORE_BEGIN
+namespace data {
+
+RLCORE_INLINE std::vector<row_place> concatenated(std::span<const std::size_t> sizes) {
+  std::vector<row_place> order;
+  for (std::uint32_t set = 0; set < sizes.size(); ++set)
+    for (std::uint32_t i = 0; i < sizes[set]; ++i) order.push_back({set, i});
+  return order;
+}
+
+RLCORE_INLINE std::vector<row_place> interleaved(std::span<const std::size_t> sizes,
+                                                 std::span<const double> probabilities, std::uint64_t seed) {
+  double total = 0;
+  if (sizes.size() != probabilities.size() || sizes.empty())
+    throw std::invalid_argument("rlcore: interleaved: " + std::to_string(sizes.size()) + " sets and " +
+                                std::to_string(probabilities.size()) + " probabilities");
+  for (std::size_t set = 0; set < sizes.size(); ++set) {
+    if (!(probabilities[set] > 0) || sizes[set] == 0)
+      throw std::invalid_argument("rlcore: interleaved: set " + std::to_string(set) + " has " +
+                                  std::to_string(sizes[set]) + " rows and probability " +
+                                  std::to_string(probabilities[set]));
+    total += probabilities[set];
+  }
+  const random_key key = random_key{seed}.child(0x6d697865u);  // "mixe"
+  std::vector<std::uint32_t> next(sizes.size());
+  std::vector<bool> whole(sizes.size());
+  std::vector<row_place> order;
+  for (std::size_t left = sizes.size(); left > 0;) {
+    double at = key.uniform(static_cast<std::uint32_t>(order.size())) * total;
+    std::uint32_t set = 0;
+    while (set + 1 < sizes.size() && at >= probabilities[set]) at -= probabilities[set++];
+    order.push_back({set, next[set]});
+    if (++next[set] < sizes[set]) continue;
+    next[set] = 0;
+    if (!whole[set]) whole[set] = true, --left;
+  }
+  return order;
+}
+
+}  // namespace data
+RLCORE_END
+#endif
