@@ -11,7 +11,7 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/tools.hpp"
-#include "rlcore/telemetry/comparison/run_comparison_page.hpp"
+#include "rlcore/telemetry/comparison/run_comparison.hpp"
 #include "rlcore/telemetry/comparison/run_log.hpp"
 #include "rlcore/trainer/program.hpp"
 

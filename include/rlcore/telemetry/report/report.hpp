@@ -18,7 +18,6 @@
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/telemetry/report/curves.hpp"
-#include "rlcore/telemetry/report/explanations.hpp"
 #include "rlcore/telemetry/report/page.hpp"
 #include "rlcore/telemetry/report/sample_answers.hpp"
 

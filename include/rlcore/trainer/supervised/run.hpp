@@ -18,7 +18,6 @@
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/telemetry/logger.hpp"
-#include "rlcore/telemetry/process_memory.hpp"
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/telemetry/report/report.hpp"
 #include "rlcore/telemetry/stages.hpp"
