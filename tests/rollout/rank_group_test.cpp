@@ -19,8 +19,8 @@
 #include "rlcore/nn/parallel/tensor_group.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/rollout/engine.hpp"
-#include "rlcore/rollout/rank_group.hpp"
 #include "rlcore/rollout/session.hpp"
+#include "rlcore/rollout/session_memory.hpp"
 #include "rollout/failing_group.hpp"
 #include "rollout/session_scenario.hpp"
 

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/rollout/job.hpp"
 #include "rlcore/rollout/request.hpp"
 
 RLCORE_BEGIN

@@ -20,7 +20,7 @@
 #include "rlcore/data/image_file.hpp"
 #include "rlcore/data/image_rows.hpp"
 #include "rlcore/nn/model/input.hpp"
-#include "rlcore/rollout/job.hpp"
+#include "rlcore/rollout/request.hpp"
 #include "rlcore/serving/context.hpp"
 #include "rlcore/serving/picture_bytes.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"

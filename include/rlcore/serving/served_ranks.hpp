@@ -18,7 +18,7 @@
 #include "rlcore/nn/parallel/tensor_group.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/parallel/layout/held_pieces.hpp"
-#include "rlcore/rollout/rank_group.hpp"
+#include "rlcore/rollout/session_memory.hpp"
 
 RLCORE_BEGIN
 namespace serving {

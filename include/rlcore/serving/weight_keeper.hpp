@@ -23,7 +23,7 @@
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/rollout/job.hpp"
+#include "rlcore/rollout/request.hpp"
 #include "rlcore/rollout/session_memory.hpp"
 #include "rlcore/serving/context.hpp"
 #include "rlcore/serving/engine_thread.hpp"
