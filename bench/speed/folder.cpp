@@ -4,8 +4,8 @@
 #include <string>
 
 #include "embedded_task.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/training/devices.hpp"
 #include "rlcore/training/files/model_files.hpp"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/atomic_file.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/preprocess.hpp"
 #include "rlcore/data/table.hpp"

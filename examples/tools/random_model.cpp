@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/tools.hpp"
 #include "rlcore/device/cpu.hpp"

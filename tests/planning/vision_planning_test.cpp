@@ -7,7 +7,7 @@
 #include <string>
 
 #include "data/scratch.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/planning/read_plan.hpp"
 #include "rlcore/planning/stage_times.hpp"
 

@@ -11,6 +11,7 @@
 #include "data/image_golden.hpp"
 #include "image/drawn.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/preprocessor_config.hpp"
 #include "rlcore/data/image_cache.hpp"
 #include "rlcore/device/cpu.hpp"

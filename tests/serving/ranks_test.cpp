@@ -19,6 +19,7 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/serving/generator.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"

@@ -1,7 +1,5 @@
-// Reads a file of torch.save.
-//
-// Allowlist of names in a torch.save pickle. A pickle is a program; its calls are only recorded here, and a name
-// outside this list is an error.
+// Reads a file of torch.save. A pickle is a program; its calls are only recorded here, and a name outside the list of
+// allowed names is an error.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,5 @@
-// Objects of aclnn (tensors, scalars, lists) and the arguments of an operator.
-//
-// Registry of live objects of the operator interface. It detects double destroys, uses after destroy and, at
-// aclFinalize, leaks.
+// Arguments of an operator, and the registry of live objects (tensors, scalars, lists), which detects double destroys,
+// uses after destroy and, at aclFinalize, leaks.
 #pragma once
 
 #include <array>

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/preprocessor_config.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/media_options.hpp"

@@ -1,5 +1,3 @@
-// Runs the server until a signal ends it.
-//
 // Declaration of a whole server from a command line. The CMake target rlcore::server has it compiled for any_device: a
 // program that links it includes this header and compiles in seconds. A program for another device includes serve.hpp.
 #pragma once

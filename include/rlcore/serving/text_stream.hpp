@@ -1,7 +1,5 @@
-// The text of an answer as it grows: stop strings, reasoning, tool calls.
-//
-// Incremental detokenizer with stop strings: emits whole characters only, and holds back a possible beginning of a stop
-// string.
+// The text of an answer as it grows: an incremental detokenizer with stop strings, which emits whole characters only
+// and holds back a possible beginning of a stop string; reasoning and tool calls in that text.
 #pragma once
 
 #include <algorithm>

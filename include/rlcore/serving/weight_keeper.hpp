@@ -19,9 +19,9 @@
 #include <variant>
 #include <vector>
 
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/merge_adapter.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/rollout/session_memory.hpp"

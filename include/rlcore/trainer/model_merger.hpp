@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/merge_adapter.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/checkpoint/sharded_torch.hpp"
 #include "rlcore/checkpoint/stream_weights.hpp"
 #include "rlcore/checkpoint/vision_config_json.hpp"

@@ -1,7 +1,5 @@
-// Scores answers of MATH: equal after normalisation.
-//
-// Answer normalisation of the MATH evaluation (Hendrycks et al., "Measuring Mathematical Problem Solving With the MATH
-// Dataset", 2021).
+// Scores answers of MATH after the normalisation of Hendrycks et al., "Measuring Mathematical Problem Solving With the
+// MATH Dataset", 2021.
 #pragma once
 
 #include <optional>

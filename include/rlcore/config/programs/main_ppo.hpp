@@ -1,10 +1,5 @@
-// Keys of verl's main_ppo, and of its DAPO recipe.
-//
-// The keys of grpo_trainer, ppo_trainer and reinforce_plus_plus_trainer: verl's main_ppo (state of August 2025), our
-// own, and OpenRLHF's flags.
-//
-// The keys of dapo_trainer: verl's recipe.dapo.main_dapo, which is main_ppo with another default of the reward manager;
-// and OpenRLHF's flags.
+// Keys of verl's main_ppo (state of August 2025) for grpo_trainer, ppo_trainer and reinforce_plus_plus_trainer, and of
+// verl's recipe.dapo.main_dapo for dapo_trainer; our own keys and OpenRLHF's flags beside them.
 #pragma once
 
 #include <span>

@@ -1,7 +1,6 @@
-// Elementwise operators, and the fused AdamW.
-//
-// Elementwise operators. The vector unit computes 16-bit types in float and rounds the result once, to nearest even;
-// scalars are first rounded to the type of the tensor, except those of Muls and the alpha of Add, Adds and Sub.
+// Elementwise operators, and the fused AdamW. The vector unit computes 16-bit types in float and rounds the result
+// once, to nearest even; scalars are first rounded to the type of the tensor, except those of Muls and the alpha of
+// Add, Adds and Sub.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,5 @@
-// Operators over an axis: sums, maxima, softmax, sort, top-k.
-//
-// Sort, top-k and argmax. Ties are broken at random where the hardware guarantees no order, unless deterministic. NaN
-// counts as larger than all.
+// Operators over an axis: sums, maxima, softmax, sort, top-k, argmax. Ties are broken at random where the hardware
+// guarantees no order, unless deterministic. NaN counts as larger than all.
 #pragma once
 
 #include <algorithm>

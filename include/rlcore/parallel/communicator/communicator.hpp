@@ -1,7 +1,5 @@
-// The concept of a communicator, collectives of typed values, and the communicator of one rank.
-//
-// The communicator concept: collectives that move bytes between ranks. Arithmetic is above it, in reduction.hpp, so
-// that the library fixes its order on every engine.
+// The communicator concept (collectives that move bytes between ranks), collectives of typed values, and the
+// communicator of one rank. Arithmetic is above it, in reduction.hpp: the library fixes its order on every engine.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,3 @@
-// Reductions above a communicator.
-//
 // Deterministic all-reduce and reduce-scatter: all_to_all, then a local sum in a fixed order. Same bits on every
 // engine, for every message size, and for every split of the data into calls.
 #pragma once

@@ -1,7 +1,5 @@
-// The tree of a gradient sum: its leaves, and which rank computes which leaf.
-//
-// Binary reduction tree over the leaves of an optimizer step: an addition order that does not depend on the number of
-// ranks.
+// Binary reduction tree over the leaves of an optimizer step, and which rank computes which leaf: an addition order
+// that does not depend on the number of ranks.
 #pragma once
 
 #include <algorithm>

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/image_options.hpp"

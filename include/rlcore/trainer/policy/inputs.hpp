@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/preprocessor_config.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/config/settings/model_options.hpp"
 #include "rlcore/data/open_blend.hpp"

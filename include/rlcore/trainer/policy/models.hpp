@@ -11,6 +11,7 @@
 #include <string>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/objective/advantage/estimator.hpp"

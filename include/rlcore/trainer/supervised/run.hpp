@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/telemetry/console.hpp"

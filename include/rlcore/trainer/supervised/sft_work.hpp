@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/model_options.hpp"
 #include "rlcore/data/open_blend.hpp"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/training/sharded/sharded_state.hpp"
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/checkpoint/shard_reader.hpp"
 #include "rlcore/checkpoint/shard_writer.hpp"
 #include "rlcore/checkpoint/stream_weights.hpp"

@@ -1,7 +1,5 @@
-// Keys trainer.* of verl, and those of Megatron.
-//
-// Keys of the Megatron configurations. Those of the actor say how ranks share the work; the other models have the same
-// layout.
+// Keys trainer.* of verl, and those of its Megatron configurations. Those of the actor say how ranks share the work;
+// the other models have the same layout.
 #pragma once
 
 #include "rlcore/config/key.hpp"
