@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "rlcore/emulator/operators/promotion.hpp"
+#include "rlcore/emulator/plan.hpp"
 
 RLCORE_BEGIN
 namespace ascend::emulated::plans {

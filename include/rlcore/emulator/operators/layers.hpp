@@ -10,7 +10,7 @@
 #include "rlcore/emulator/numerics/rounding.hpp"
 #include "rlcore/emulator/operators/elementwise.hpp"
 #include "rlcore/emulator/operators/movement.hpp"
-#include "rlcore/emulator/operators/promotion.hpp"
+#include "rlcore/emulator/plan.hpp"
 
 RLCORE_BEGIN
 namespace ascend::emulated::plans {

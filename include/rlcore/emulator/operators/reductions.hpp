@@ -9,7 +9,7 @@
 
 #include "rlcore/emulator/numerics/rounding.hpp"
 #include "rlcore/emulator/operators/movement.hpp"
-#include "rlcore/emulator/operators/promotion.hpp"
+#include "rlcore/emulator/plan.hpp"
 
 RLCORE_BEGIN
 namespace ascend::emulated::plans {
