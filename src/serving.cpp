@@ -3,7 +3,7 @@
 #include "rlcore/serving/answer.hpp"
 #include "rlcore/serving/context.hpp"
 #include "rlcore/serving/endpoints.hpp"
-#include "rlcore/serving/engine_thread.hpp"
+#include "rlcore/serving/generator.hpp"
 #include "rlcore/serving/http_request.hpp"
 #include "rlcore/serving/metrics.hpp"
 #include "rlcore/serving/open_model.hpp"

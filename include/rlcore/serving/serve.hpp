@@ -28,7 +28,7 @@
 #include "rlcore/nn/parallel/partition.hpp"
 #include "rlcore/rollout/session.hpp"
 #include "rlcore/serving/context.hpp"
-#include "rlcore/serving/engine_thread.hpp"
+#include "rlcore/serving/generator.hpp"
 #include "rlcore/serving/http.hpp"
 #include "rlcore/serving/open_model.hpp"
 #include "rlcore/serving/request_record.hpp"

@@ -18,8 +18,8 @@
 #include "rlcore/serving/context.hpp"
 #include "rlcore/serving/endpoints.hpp"
 #include "rlcore/serving/http.hpp"
-#include "rlcore/serving/protocol/openapi.hpp"
 #include "rlcore/serving/served_model.hpp"
+#include "rlcore/serving/web_page.hpp"
 #include "rlcore/serving/weight_control.hpp"
 
 RLCORE_BEGIN

@@ -16,7 +16,6 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/rollout/session.hpp"
 #include "rlcore/rollout/session_memory.hpp"
-#include "rlcore/serving/engine_thread.hpp"
 #include "rlcore/serving/generator.hpp"
 
 RLCORE_BEGIN

@@ -26,7 +26,6 @@
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/rollout/session_memory.hpp"
 #include "rlcore/serving/context.hpp"
-#include "rlcore/serving/engine_thread.hpp"
 #include "rlcore/serving/generator.hpp"
 #include "rlcore/serving/served_model.hpp"
 #include "rlcore/serving/served_ranks.hpp"
