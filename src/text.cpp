@@ -2,7 +2,6 @@
 #define RLCORE_SOURCE_TEXT
 #include "rlcore/text/base64.hpp"
 #include "rlcore/text/bpe_model.hpp"
-#include "rlcore/text/chat_family.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/chat_variables.hpp"
 #include "rlcore/text/decoder.hpp"

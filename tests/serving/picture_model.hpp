@@ -20,7 +20,7 @@
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/serving/served_model.hpp"
 #include "rlcore/text/base64.hpp"
-#include "rlcore/text/chat_family.hpp"
+#include "rlcore/text/chat_variables.hpp"
 #include "rlcore/text/train_bpe.hpp"
 
 namespace picture_model {

@@ -83,7 +83,6 @@ RLCORE_END
 #include "rlcore/core/compiler.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
-#include "rlcore/text/chat_family.hpp"
 #include "rlcore/text/chat_variables.hpp"
 #include "rlcore/text/jinja/program.hpp"
 #include "rlcore/text/parse_json.hpp"

@@ -19,7 +19,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/text/chat_family.hpp"
+#include "rlcore/text/chat_variables.hpp"
 #include "rlcore/text/normalizer.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/pre_tokenizer.hpp"
