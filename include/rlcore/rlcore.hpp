@@ -181,7 +181,6 @@
 #include "rlcore/parallel/reduction/reduction_tree.hpp"
 #include "rlcore/parallel/settings.hpp"
 #include "rlcore/parallel/strategy/any_strategy.hpp"
-#include "rlcore/parallel/strategy/composed.hpp"
 #include "rlcore/parallel/strategy/parallel_strategy.hpp"
 #include "rlcore/parallel/world.hpp"
 #include "rlcore/simd/exact.hpp"

@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "rlcore/parallel/launch.hpp"
-#include "rlcore/parallel/strategy/composed.hpp"
+#include "rlcore/parallel/strategy/any_strategy.hpp"
 
 int main(int argc, char** argv) {
   return rlcore::launch<rlcore::strategy::data<>>(argc, argv, [](auto& ranks) {

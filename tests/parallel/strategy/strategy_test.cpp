@@ -13,7 +13,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/parallel/launch.hpp"
-#include "rlcore/parallel/strategy/composed.hpp"
+#include "rlcore/parallel/strategy/any_strategy.hpp"
 #include "rlcore/parallel/strategy/parallel_strategy.hpp"
 
 namespace RLCORE_TEST_ID {
