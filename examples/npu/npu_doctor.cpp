@@ -21,7 +21,7 @@
 #include "layers.hpp"
 #include "report.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/npu.hpp"
+#include "rlcore/config/programs/tools.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/device/npu/loader/driver.hpp"

@@ -23,7 +23,7 @@
 #include "golden_runner.hpp"
 #include "golden_set.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/npu.hpp"
+#include "rlcore/config/programs/tools.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/device/npu/provider.hpp"

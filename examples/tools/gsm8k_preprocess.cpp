@@ -9,7 +9,7 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/preprocess.hpp"
+#include "rlcore/config/programs/tools.hpp"
 #include "rlcore/data/table.hpp"
 #include "rlcore/trainer/program.hpp"
 #include "rlcore/verify/dataset_rows.hpp"

@@ -10,7 +10,7 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/preprocess.hpp"
+#include "rlcore/config/programs/tools.hpp"
 #include "rlcore/data/jsonl.hpp"
 #include "rlcore/data/sampler.hpp"
 #include "rlcore/trainer/program.hpp"

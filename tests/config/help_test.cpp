@@ -9,10 +9,8 @@
 
 #include "rlcore/config/programs/evaluate.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
-#include "rlcore/config/programs/npu.hpp"
 #include "rlcore/config/programs/plan.hpp"
 #include "rlcore/config/programs/preference_keys.hpp"
-#include "rlcore/config/programs/preprocess.hpp"
 #include "rlcore/config/programs/sft.hpp"
 #include "rlcore/config/programs/tools.hpp"
 #include "rlcore/core/error.hpp"

@@ -4,7 +4,6 @@
 #include "rlcore/config/grammar/compose.hpp"
 #include "rlcore/config/grammar/override.hpp"
 #include "rlcore/config/help.hpp"
-#include "rlcore/config/yaml.hpp"
 
 namespace RLCORE_TEST_ID {
 

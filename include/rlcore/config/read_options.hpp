@@ -18,7 +18,6 @@
 #include "rlcore/config/help.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/registry.hpp"
-#include "rlcore/config/yaml.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/core/version.hpp"

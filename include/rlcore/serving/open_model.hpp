@@ -17,7 +17,7 @@
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/preprocessor_config.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/settings/media_options.hpp"
+#include "rlcore/config/settings/image_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/core/version.hpp"

@@ -11,7 +11,6 @@
 #include "rlcore/config/checks/preference_checks.hpp"
 #include "rlcore/config/keys/openrlhf_keys.hpp"
 #include "rlcore/config/keys/rlcore_keys.hpp"
-#include "rlcore/config/keys/verl/sft_keys.hpp"
 #include "rlcore/config/keys/verl/trainer_keys.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/trainer_registries.hpp"

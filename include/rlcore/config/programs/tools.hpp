@@ -1,13 +1,65 @@
-// Options of the tools compare_runs, model_merger, random_model and variants.
+// Options of the tools: preparing data, NPUs, comparing runs, converting models, variants.
 #pragma once
 
 #include <string>
 
+#include "rlcore/config/options.hpp"
 #include "rlcore/config/registry.hpp"
 #include "rlcore/nn/family/families.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
+
+/// Input folder (raw files), output folder and format.
+inline registry gsm8k_preprocess_registry() {
+  using namespace keys;
+  static constexpr key table[] = {
+      {"input_dir", text, "null", honoured, "where the raw files are; nothing is downloaded", not_empty},
+      {"local_save_dir", text, "'~/data/gsm8k'", honoured, "where train and test are written", not_empty},
+      {"format", text, "null", honoured, "null: parquet where this build has it, otherwise jsonl",
+       words("parquet|jsonl|both")},
+      {"hdfs_dir", text, "null", honoured, "refused: copy the files after the conversion"},
+  };
+  static constexpr flag other_names[] = {{"local_dataset_path", "input_dir"}, {"local_dir", "local_save_dir"}};
+  registry r;
+  r.program = "gsm8k_preprocess";
+  r.summary = "raw GSM8K (train.jsonl and test.jsonl of openai/grade-school-math) to the trainers' files";
+  r.details =
+      "Converts INPUT_DIR/train.jsonl and INPUT_DIR/test.jsonl (lines {\"question\", \"answer\"}) to verl's columns.\n"
+      "  gsm8k_preprocess --input_dir grade_school_math/data --local_save_dir ~/data/gsm8k\n";
+  return r.add_as_flags(table).add_flags(other_names).add_positional({"input_dir", 0});
+}
+
+/// The file of judged solutions, the output folder, the held-out split, and the step labels.
+registry gsm8k_solutions_registry();
+
+/// Input folder (hub files), output folder and format.
+inline registry geo3k_preprocess_registry() {
+  using namespace keys;
+  static constexpr key table[] = {
+      {"local_dataset_path", text, "null", honoured, "folder with the hub's Parquet files; nothing is downloaded",
+       not_empty},
+      {"local_save_dir", text, "'~/data/geo3k'", honoured, "where train and test are written", not_empty},
+      {"format", text, "parquet", honoured, "jsonl has the pictures in base64", words("parquet|jsonl|both")},
+      {"hdfs_dir", text, "null", honoured, "refused: copy the files after the conversion"},
+  };
+  static constexpr flag other_names[] = {{"input_dir", "local_dataset_path"}, {"local_dir", "local_save_dir"}};
+  registry r;
+  r.program = "geo3k_preprocess";
+  r.summary = "Geometry3K (hiyouga/geometry3k: columns images, problem, answer) to the trainers' files";
+  r.details =
+      "Converts the files train*.parquet and test*.parquet of a copy of the hub's data set, wherever they lie in the\n"
+      "folder, to verl's columns. The bytes of the pictures stay as they are.\n"
+      "  geo3k_preprocess --local_dataset_path geometry3k --local_save_dir ~/data/geo3k\n";
+  return r.add_as_flags(table).add_flags(other_names).add_positional({"local_dataset_path", 0});
+}
+
+/// The machine and device to inspect, and the output; the check rejects --report beside --timings or --json, and --cann
+/// where it has no effect.
+registry npu_doctor_registry();
+
+/// record or replay, the folder, and which provider runs the operators.
+registry npu_golden_registry();
 
 /// The two runs, the metrics and steps to compare, and the threshold.
 registry compare_runs_registry();
@@ -28,6 +80,93 @@ RLCORE_END
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
 namespace trainer {
+
+RLCORE_INLINE registry gsm8k_solutions_registry() {
+  using namespace keys;
+  static constexpr key table[] = {
+      {"input", text, "null", honoured, "example_model_solutions.jsonl; nothing is downloaded", not_empty},
+      {"local_save_dir", text, "'~/data/gsm8k_solutions'", honoured, "where the files are written", not_empty},
+      {"held_out", real, "0.25", honoured, "share of the questions that are held out", between(0, 1)},
+      {"seed", integer, "1", honoured, "which ones", between(0, 1e15)},
+      {"messages", boolean, "False", honoured, "prompts and solutions as message lists, for --apply_chat_template"},
+      {"mixed", boolean, "False", honoured, "unpaired rows and steps only of questions with right and wrong solutions"},
+      {"step_labels", text, "first_error", honoured,
+       "first_error: see above; solution: every step is as good as its solution", words("first_error|solution")},
+      {"placeholder", text, "'ки'", honoured, "the mark after a step; it has to be one token of the model", not_empty},
+  };
+  registry r;
+  r.program = "gsm8k_solutions";
+  r.summary = "right and wrong solutions of four models to GSM8K as preference data";
+  r.details =
+      R"(Writes, for training and for held-out questions (no question is in both):
+  pairs_{train,test}.jsonl     prompt, chosen, rejected: every right with every wrong solution   (rm, dpo)
+  unpaired_{train,test}.jsonl  input, output, label: 1 for a right solution, 0 for a wrong one   (kto)
+  steps_{train,test}.jsonl     input with a mark after each step, value: "+" or "-" per mark      (prm)
+The data judges whole solutions. With first_error the steps of a wrong one are good until a calculator result does not
+occur in the true solution.
+  gsm8k_solutions --input grade_school_math/data/example_model_solutions.jsonl --local_save_dir ~/data/pairs
+)";
+  return r.add_as_flags(table);
+}
+
+RLCORE_INLINE registry npu_doctor_registry() {
+  using namespace keys;
+  static constexpr key table[] = {
+      {"emulator", boolean, "False", honoured, "the emulated machine instead of this one"},
+      {"cann", text, "8.3", honoured, "version of CANN that the emulated machine plays", words("8.1|8.3|8.5|9.1")},
+      {"device", integer, "0", honoured, "number of the device to check", between(0, 1023)},
+      {"timings", boolean, "False", honoured, "and how long the main kernels take"},
+      {"json", text, "null", honoured, "file for what is printed, for programs", not_empty},
+      {"report", text, "null", honoured, "all that is to be known of this machine, in one archive: FILE.tar.gz",
+       not_empty},
+      {"rules", boolean, "False", honoured, "what CANN accepts of its operators, as docs/npu_operators.md"},
+  };
+  registry r;
+  r.program = "npu_doctor";
+  r.summary = "what of Ascend's CANN is on this machine, whether rlcore can use it, and if not, what to do";
+  r.details =
+      R"(  npu_doctor                        compares every kernel of training with the processor's
+  npu_doctor --report FILE.tar.gz   writes all of it, every operator's results, timings and three steps of GRPO
+  npu_doctor --rules                prints what CANN accepts of its operators
+Exit code: 0 if trainer.device=npu can work, otherwise 1.
+)";
+  r.check = [](options& o) {
+    if (o.is_set("cann") && (!o.get<bool>("emulator") || o.find<std::string>("report")))
+      throw config_error(
+          "--cann is the version that a check of the emulated machine plays: it goes with --emulator, not "
+          "with --report");
+    if (o.find<std::string>("report") && (o.get<bool>("timings") || o.find<std::string>("json")))
+      throw config_error("--report has timings and the JSON in its archive: leave out --timings and --json");
+  };
+  return r.add_as_flags(table);
+}
+
+RLCORE_INLINE registry npu_golden_registry() {
+  using namespace keys;
+  static constexpr key places[] = {
+      {"operation", text, "null", honoured, "write files, or compare with what they hold", words("record|replay")},
+      {"folder", text, "null", honoured, "where the files are", not_empty},
+  };
+  static constexpr key table[] = {
+      {"provider", text, "null", honoured, "what runs the operators; null: emulator for record, cann for replay",
+       words("cann|emulator")},
+      {"device", integer, "0", honoured, "number of the NPU", between(0, 1'000'000)},
+      {"report", text, "null", honoured, "what replay found; null: report.json in the folder", not_empty},
+      {"soc", text, "Ascend910B3", honoured, "the chip to emulate"},
+      {"cann", integer, "80300", honoured, "the version of CANN to emulate: 80300 is 8.3.RC1", between(0, 1'000'000)},
+  };
+  registry r;
+  r.program = "npu_golden";
+  r.summary = "the operators of an Ascend NPU beside the emulator's, through files";
+  r.details =
+      R"(  npu_golden record DIR                       runs every operator on the emulated machine and writes DIR
+  npu_golden replay DIR                       runs the same on this machine's CANN and compares
+  npu_golden record DIR --provider cann       the other way round: writes what this machine's NPU does
+  npu_golden replay DIR --provider emulator   compares the emulator with what was recorded
+Exit code of replay: 0 if every case that could run is within its bound, 2 otherwise; 1 if it cannot be done.
+)";
+  return r.add(places).add_as_flags(table).add_positional({"operation"}).add_positional({"folder"});
+}
 
 RLCORE_INLINE registry compare_runs_registry() {
   using namespace keys;
