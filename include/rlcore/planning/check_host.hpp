@@ -19,7 +19,7 @@
 #include "rlcore/planning/cluster_file.hpp"
 #include "rlcore/planning/measure_rank.hpp"
 #include "rlcore/planning/plan.hpp"
-#include "rlcore/planning/read_model.hpp"
+#include "rlcore/planning/read_plan.hpp"
 #include "rlcore/planning/stage_times.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
 #include "rlcore/training/trainable_model.hpp"
