@@ -11,8 +11,8 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/tools.hpp"
+#include "rlcore/data/blend.hpp"
 #include "rlcore/data/jsonl.hpp"
-#include "rlcore/data/sampler.hpp"
 #include "rlcore/trainer/program.hpp"
 #include "rlcore/verify/dataset_rows.hpp"
 
