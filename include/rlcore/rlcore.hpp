@@ -19,7 +19,6 @@
 #include "rlcore/exec/executor.hpp"
 #include "rlcore/exec/pool.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/exec/system_thread.hpp"
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/nn/attention/attention.hpp"
 #include "rlcore/nn/attention/kv_cache.hpp"
