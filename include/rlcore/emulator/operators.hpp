@@ -29,7 +29,7 @@
 #include "rlcore/emulator/operators/products.hpp"
 #include "rlcore/emulator/operators/reductions.hpp"
 #include "rlcore/emulator/plan.hpp"
-#include "rlcore/emulator/rules/check.hpp"
+#include "rlcore/emulator/rules/rules.hpp"
 
 RLCORE_BEGIN
 namespace ascend {

@@ -15,7 +15,7 @@
 #include "rlcore/emulator/execution.hpp"
 #include "rlcore/emulator/machine.hpp"
 #include "rlcore/emulator/meta.hpp"
-#include "rlcore/emulator/rules/check.hpp"
+#include "rlcore/emulator/rules/rules.hpp"
 #include "rlcore/emulator/tensor.hpp"
 
 RLCORE_BEGIN

@@ -119,7 +119,7 @@ RLCORE_INLINE registry npu_doctor_registry() {
       {"json", text, "null", honoured, "file for what is printed, for programs", not_empty},
       {"report", text, "null", honoured, "all that is to be known of this machine, in one archive: FILE.tar.gz",
        not_empty},
-      {"rules", boolean, "False", honoured, "what CANN accepts of its operators, as docs/npu_operators.md"},
+      {"rules", boolean, "False", honoured, "what the emulator checks of a call, rules of docs/npu_operators.md"},
   };
   registry r;
   r.program = "npu_doctor";
@@ -127,7 +127,7 @@ RLCORE_INLINE registry npu_doctor_registry() {
   r.details =
       R"(  npu_doctor                        compares every kernel of training with the processor's
   npu_doctor --report FILE.tar.gz   writes all of it, every operator's results, timings and three steps of GRPO
-  npu_doctor --rules                prints what CANN accepts of its operators
+  npu_doctor --rules                prints what the emulator checks of a call
 Exit code: 0 if trainer.device=npu can work, otherwise 1.
 )";
   r.check = [](options& o) {

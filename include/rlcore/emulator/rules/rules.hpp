@@ -1,7 +1,9 @@
-// The rules of the operator calls that CANN accepts, by operator and version, and the check of a call.
+// The rules of the operator calls that CANN accepts, by operator and version: the table, the check of a call, and the
+// rules as Markdown.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -20,8 +22,8 @@ namespace ascend {
 /// The vendor's rules for calls of operators; operators.inc is the table.
 namespace rules {
 
-/// The condition of a rule; `fact` is documentation only. sentence() prints a rule in words.
-enum class kind : unsigned char { given, types, promotable, castable, same_type, rank, same_shape, fact };
+/// The condition of a rule; sentence() prints it in words.
+enum class kind : unsigned char { given, types, promotable, castable, same_type, rank, same_shape };
 
 /// A row of the table. `versions` are "8.1* 8.3 ..."; a star marks a version whose own sources were not read for the
 /// row.
@@ -171,6 +173,22 @@ class book {
 
 }  // namespace ascend::rules
 
+namespace ascend::rules {
+
+/// `text` with Markdown's special characters escaped, for a table cell.
+std::string cell(std::string_view text);
+
+/// A rule in words: "self, out: one of float32, float16; else 161002".
+std::string sentence(const rule& r);
+
+/// The rules of one operator as a table; `versions` in columns.
+std::string section(std::string_view op);
+
+/// The rules of all operators: those rows of docs/npu_operators.md that refuse a call.
+std::string page();
+
+}  // namespace ascend::rules
+
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
@@ -181,7 +199,7 @@ RLCORE_INLINE checker::checker(std::string_view op, std::string_view version) {
   for (const signature& s : signatures())
     if (s.op == op) names_ = words(s.names);
   for (const rule& r : all())
-    if (r.op == op && r.kind != kind::fact && r.holds_in(version)) rules_.push_back(read(r));
+    if (r.op == op && r.holds_in(version)) rules_.push_back(read(r));
 }
 
 RLCORE_INLINE std::optional<refusal> checker::operator()(std::span<const argument> call) const {
@@ -278,6 +296,88 @@ RLCORE_INLINE std::string checker::broken(const reading& r, std::span<const argu
     default:
       return {};
   }
+}
+
+RLCORE_INLINE std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|' || c == '*' || c == '_' || c == '<' || c == '>' || c == '`') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+RLCORE_INLINE std::string sentence(const rule& r) {
+  const auto listed = [](std::string_view names) {
+    std::string out;
+    for (const char c : names) out += c == ' ' ? std::string(", ") : std::string(1, c);
+    return out;
+  };
+  std::string text;
+  switch (r.kind) {
+    case kind::given:
+      text = listed(r.subject) + ": not null";
+      break;
+    case kind::types:
+      text = listed(r.subject) + ": " + listed(r.value);
+      break;
+    case kind::promotable:
+      text = listed(r.subject.substr(8, r.subject.size() - 9)) + ": types that have a common one";
+      break;
+    case kind::castable: {
+      const std::size_t arrow = r.subject.find("->");
+      text = std::string(r.subject.substr(0, arrow)) + " can become " + std::string(r.subject.substr(arrow + 2));
+      break;
+    }
+    case kind::same_type:
+      text = listed(r.subject) + ": of one type";
+      break;
+    case kind::rank:
+      text = listed(r.subject) + ": " + std::string(1, r.value[0]) +
+             (r.value[0] == r.value[2] ? "" : " to " + std::string(1, r.value[2])) + " dimensions";
+      break;
+    case kind::same_shape:
+      text = listed(r.subject) + ": of one shape";
+      break;
+  }
+  return text + "; else " + std::to_string(r.code);
+}
+
+RLCORE_INLINE std::string section(std::string_view op) {
+  std::string text = "\n## " + std::string(op) + "\n\n";
+  for (const signature& s : signatures())
+    if (s.op == op) {
+      text += "`(";
+      for (const char c : s.names) text += c == ' ' ? std::string(", ") : std::string(1, c);
+      text += ")`\n\n";
+    }
+  text += "| rule | 8.1 | 8.3 | 8.5 | 9.1 | read in |\n|---|---|---|---|---|---|\n";
+  for (const rule& r : all()) {
+    if (r.op != op) continue;
+    text += "| " + cell(sentence(r)) + " |";
+    for (const std::string_view v : versions) {
+      const std::size_t at = r.versions.find(v);
+      text += at == std::string_view::npos                                            ? "  |"
+              : at + v.size() < r.versions.size() && r.versions[at + v.size()] == '*' ? " (x) |"
+                                                                                      : " x |";
+    }
+    text += " " + cell(r.source) + " |\n";
+  }
+  return text;
+}
+
+RLCORE_INLINE std::string page() {
+  std::string text =
+      "# What the emulator checks of a call\n"
+      "\n"
+      "docs/npu_operators.md explains the columns, and has what else was read of each operator.\n";
+  std::string_view last;
+  for (const rule& r : all())
+    if (r.op != last) {
+      text += section(r.op);
+      last = r.op;
+    }
+  return text;
 }
 
 }  // namespace ascend::rules
