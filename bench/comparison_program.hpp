@@ -1,4 +1,4 @@
-// Driver of variants.cpp: command line, one run per variant and seed, table and report.
+// Driver of examples/variants.cpp: command line, one run per variant and seed, table and report.
 #pragma once
 
 #include <algorithm>
