@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "rlcore/parallel/environment.hpp"
-#include "rlcore/serving/http.hpp"
+#include "rlcore/serving/http_client.hpp"
 #include "rlcore/trainer/evaluation/sampled_problems.hpp"
 #include "rlcore/trainer/trainers.hpp"
 

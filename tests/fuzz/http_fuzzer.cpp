@@ -11,11 +11,8 @@
 #include <string_view>
 
 #include "fuzz/fuzzing.hpp"
-#include "rlcore/serving/http.hpp"
+#include "rlcore/serving/connection.hpp"
 #include "rlcore/serving/http_request.hpp"
-#if !defined(RLCORE_COMPILED)  // one file is the whole fuzzer
-#include "../src/connection.cpp"
-#endif
 
 namespace RLCORE_TEST_ID {
 namespace {

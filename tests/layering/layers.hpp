@@ -44,6 +44,7 @@ inline const std::map<std::string, strings>& third_parties() {
       {"Eigen/", {"tensor/eigen"}},
       {"xtensor/", {"tensor/xtensor"}},
       {"xtl/", {"tensor/xtensor"}},
+      {"httplib.h", {"serving/"}},
       {"mpi.h", {"parallel/communicator/mpi"}},
   };
   return allowed;
@@ -52,9 +53,10 @@ inline const std::map<std::string, strings>& third_parties() {
 /// Headers of the operating system and of the instruction set. The mathematics (left of device) is free of the former.
 inline bool is_system_header(std::string_view name) {
   static const std::set<std::string_view> known = {
-      "dlfcn.h",    "fcntl.h",     "poll.h",     "pthread.h",    "sched.h",        "signal.h",     "spawn.h",
-      "sys/file.h", "sys/ioctl.h", "sys/mman.h", "sys/prctl.h",  "sys/stat.h",     "sys/types.h",  "sys/wait.h",
-      "termios.h",  "time.h",      "unistd.h",   "sys/random.h", "sys/resource.h", "sys/statvfs.h"};
+      "arpa/inet.h", "netdb.h",     "netinet/in.h", "netinet/tcp.h", "sys/eventfd.h",  "sys/socket.h", "sys/un.h",
+      "dlfcn.h",     "fcntl.h",     "poll.h",       "pthread.h",     "sched.h",        "signal.h",     "spawn.h",
+      "sys/file.h",  "sys/ioctl.h", "sys/mman.h",   "sys/prctl.h",   "sys/stat.h",     "sys/types.h",  "sys/wait.h",
+      "termios.h",   "time.h",      "unistd.h",     "sys/random.h",  "sys/resource.h", "sys/statvfs.h"};
   return known.contains(name);
 }
 inline bool is_intrinsics_header(std::string_view name) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/scratch.hpp"
-#include "rlcore/serving/http.hpp"
+#include "rlcore/serving/http_server.hpp"
 #include "serving/server_process.hpp"
 #include "support/program.hpp"
 #include "support/tiny_model.hpp"

@@ -1,5 +1,5 @@
 // The sockets of a server: many clients, and those that misbehave.
-#include "rlcore/serving/http.hpp"
+#include "rlcore/serving/http_server.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

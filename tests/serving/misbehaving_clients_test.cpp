@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "rlcore/serving/http.hpp"
+#include "rlcore/serving/http_server.hpp"
 #include "serving/running_server.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/serving/http.hpp"
+#include "rlcore/serving/http_server.hpp"
 #include "rlcore/serving/service.hpp"
 #include "serving/scripted_engine.hpp"
 

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/serving/connection.hpp"
 #include "rlcore/serving/http.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
 

@@ -29,7 +29,7 @@
 #include "rlcore/rollout/session.hpp"
 #include "rlcore/serving/context.hpp"
 #include "rlcore/serving/generator.hpp"
-#include "rlcore/serving/http.hpp"
+#include "rlcore/serving/http_server.hpp"
 #include "rlcore/serving/open_model.hpp"
 #include "rlcore/serving/request_record.hpp"
 #include "rlcore/serving/served_ranks.hpp"

@@ -1,7 +1,51 @@
-// HTTP through cpp-httplib (the target rlcore::server), which reads headers and writes responses. Its server is for a
-// few short requests: here one thread accepts and waits, a request that has come has a thread until it is answered, and
-// a connection that says nothing has none.
-#include <httplib.h>
+// HTTP server. One thread accepts and waits, a request that has come has a thread until it is answered, and a
+// connection that says nothing has none; cpp-httplib's server is for a few short requests. That library is slow to
+// compile: with RLCORE_COMPILED the server is defined in src/http.cpp (rlcore::server).
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/serving/connection.hpp"
+#include "rlcore/serving/http.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+/// Handles every request in a thread; idle connections need none. Requests wait for resources; none is rejected for
+/// lack of room.
+class http_server {
+ public:
+  using handler = std::function<http_response(const http_request&)>;
+
+  /// Accepts nothing before start(). `sockets` must outlive the server.
+  http_server(listening_sockets& sockets, http_settings settings, handler answer);
+  http_server(const http_server&) = delete;
+  http_server& operator=(const http_server&) = delete;
+  /// Stops, and waits for the requests that are being answered.
+  ~http_server();
+
+  /// Accepts connections, in threads of its own.
+  void start();
+  /// Closes the listening sockets and all connections without a request. Requests in progress continue.
+  void stop();
+  /// The number of requests in progress, including those waiting for a thread.
+  std::size_t busy() const;
+  /// Ends the connections of these requests.
+  void drop_all();
+
+ private:
+  class connections;
+  std::unique_ptr<connections> connections_;
+};
+
+}  // namespace serving
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_HTTP)
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -12,31 +56,27 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
-#include <functional>
 #include <list>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <span>
 #include <string>
 #include <system_error>
 #include <thread>
-#include <utility>
 #include <vector>
 
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/serving/http.hpp"
-#include "rlcore/serving/http_request.hpp"
+#include "rlcore/serving/httplib_server.hpp"
 
 RLCORE_BEGIN
 namespace serving {
-namespace {
-
-using clock = std::chrono::steady_clock;
+namespace detail {
 
 /// Counts the connections of other machines. Everything may be called from any thread.
 class address_counts {
@@ -79,173 +119,12 @@ class address_counts {
   std::map<std::string, std::size_t> of_;
 };
 
-/// A connection as httplib sees it.
-class http_stream final : public httplib::Stream {
- public:
-  http_stream(connection& client, const std::function<bool()>& crowded) : client_(client), crowded_(crowded) {}
-
-  bool is_readable() const override { return true; }
-  bool is_writable() const override { return client_.is_writable(); }
-  ssize_t read(char* bytes, std::size_t size) override {
-    const auto n = client_.read(bytes, size, crowded_);
-    return n ? static_cast<ssize_t>(*n) : -1;
-  }
-  ssize_t write(const char* bytes, std::size_t size) override {
-    const std::string_view text(bytes, size);
-    const bool head = !reason.empty() && text.starts_with("HTTP/1.1 ");
-    return client_.write(head ? with_reason(std::string(text)) : text) ? static_cast<ssize_t>(size) : -1;
-  }
-  void get_remote_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
-  void get_local_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
-  socket_t socket() const override { return client_.socket(); }
-
-  connection& client() noexcept { return client_; }
-  const std::function<bool()>& crowded() const noexcept { return crowded_; }
-
-  std::string reason;       ///< of the response's status line, if it is not the usual one
-  bool understood = false;  ///< the request's headers were read to their end
-  bool in_step = true;      ///< and its body, so that the next byte is that of the next request
-
- private:
-  /// httplib writes status line and headers at once.
-  std::string_view with_reason(std::string head) {
-    constexpr std::size_t before = sizeof "HTTP/1.1 400 " - 1;
-    for (char& c : reason)
-      if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
-    if (const std::size_t end = head.find("\r\n"); end != head.npos && end >= before)
-      head.replace(before, end - before, reason.substr(0, 400));
-    reason.clear();
-    return head_ = std::move(head);
-  }
-
-  connection& client_;
-  const std::function<bool()>& crowded_;
-  std::string head_;
-};
-
-thread_local http_stream* current = nullptr;  // of the thread that answers
-
-void set_error(httplib::Response& r, const api_error& e) {
-  r.status = e.status;
-  r.set_content(text::json_text(e.body()), "application/json");
-}
-
-/// httplib's way from a request to its response. It opens no socket and starts no thread.
-class speaker final : public httplib::Server {
- public:
-  speaker(const http_settings& settings, http_server::handler answer)
-      : settings_(settings), answer_(std::move(answer)), budget_(settings.bytes_in_flight, settings.body_limit) {
-    svr_sock_ = 0;  // without one, httplib ends a stream before its first event
-    set_keep_alive_max_count(1000000);
-    set_keep_alive_timeout(settings_.idle_deadline.count());
-    set_pre_routing_handler([this](const httplib::Request& q, httplib::Response& r) {
-      receive(q, r);
-      return HandlerResponse::Handled;
-    });
-    set_exception_handler([](const httplib::Request&, httplib::Response& r, std::exception_ptr) {
-      set_error(r, api_error(500, "InternalServerError", "the server cannot answer this request"));
-      current->in_step = false;
-    });
-    set_error_handler([](const httplib::Request&, httplib::Response& r) {
-      if (!current->understood) set_error(r, {r.status, std::string(phrase_of(r.status)), phrase_of(r.status)});
-    });
-  }
-
-  /// Answers the request whose headers have come; false if the connection has to be closed. With `last` the client is
-  /// told that it will be.
-  bool answer(connection& client, bool last, const std::function<bool()>& crowded) {
-    if (const std::string problem = problem_of_head(client.head()); !problem.empty()) return refuse(client, problem);
-    http_stream stream(client, crowded);
-    current = &stream;
-    bool closed = false;
-    const bool answered = process_request(stream, last, closed, [&](httplib::Request& q) {
-      stream.understood = true;
-      q.ranges.clear();                    // no response is a file
-      q.headers.erase("Accept-Encoding");  // httplib would compress streams, whose events then wait for their end
-    });
-    return answered && stream.understood && stream.in_step && !closed;
-  }
-
- private:
-  /// The bytes behind such a head may be anything: nothing else of the connection is read.
-  static bool refuse(connection& client, const std::string& problem) {
-    const std::string body = text::json_text(invalid_body(problem).body());
-    client.write("HTTP/1.1 400 Bad Request: " + problem +
-                 "\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: " +
-                 std::to_string(body.size()) + "\r\n\r\n" + body);
-    return false;
-  }
-
-  void receive(const httplib::Request& q, httplib::Response& r) {
-    auto room = std::make_unique<body_budget::share>(budget_);
-    body_reader reader(current->client(), settings_, *room, current->crowded());
-    std::string body;
-    try {
-      body = reader.read({.lengths = q.get_header_value_count("Content-Length"),
-                          .length = q.get_header_value("Content-Length"),
-                          .transfer = q.get_header_value("Transfer-Encoding"),
-                          .compression = q.get_header_value("Content-Encoding")});
-    } catch (const api_error& e) {
-      set_error(r, e);
-      current->in_step = reader.in_step();
-      if (!reader.in_step()) r.set_header("Connection", "close");
-      return;
-    }
-    handle(q, std::move(body), std::move(room), r);
-  }
-
-  /// `room` is held until the request has been understood or answered.
-  void handle(const httplib::Request& q, std::string body, std::unique_ptr<body_budget::share> room,
-              httplib::Response& r) {
-    const std::string origin = q.get_header_value("Origin");
-    const auto& allowed = settings_.allowed_origins;
-    if (!origin.empty() &&
-        std::any_of(allowed.begin(), allowed.end(), [&](const std::string& a) { return a == "*" || a == origin; })) {
-      r.set_header("Access-Control-Allow-Origin", origin);
-      r.set_header("Vary", "Origin");
-      if (q.method == "OPTIONS") {
-        r.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-        const std::string asked = q.get_header_value("Access-Control-Request-Headers");
-        r.set_header("Access-Control-Allow-Headers", asked.empty() ? "Authorization, Content-Type" : asked);
-        r.status = 204;
-        return;
-      }
-    }
-    connection* const client = &current->client();
-    http_response made = answer_({q.method,
-                                  q.path,
-                                  std::move(body),
-                                  q.get_header_value("Content-Type"),
-                                  q.get_header_value("Authorization"),
-                                  [client] { return client->connected(); },
-                                  {q.params.begin(), q.params.end()}});
-    room.reset();  // the body is gone
-    r.status = made.status;
-    current->reason = std::move(made.reason);
-    for (const auto& [name, value] : made.headers) r.set_header(name, value);
-    if (!made.stream) {
-      if (!made.body.empty()) r.set_content(made.body, made.content_type);
-      return;
-    }
-    r.set_header("Cache-Control", "no-cache");
-    r.set_chunked_content_provider(
-        made.content_type, [stream = std::move(made.stream)](std::size_t, httplib::DataSink& sink) {
-          bool taken = true;
-          stream([&](std::string_view bytes) { return taken = taken && sink.write(bytes.data(), bytes.size()); });
-          if (taken) sink.done();
-          return taken;
-        });
-  }
-
-  const http_settings& settings_;
-  http_server::handler answer_;
-  body_budget budget_;
-};
-
-}  // namespace
+}  // namespace detail
 
 class http_server::connections {
  public:
+  using clock = std::chrono::steady_clock;
+
   connections(listening_sockets& sockets, http_settings settings, handler answer)
       : sockets_(sockets),
         settings_(std::move(settings)),
@@ -355,7 +234,7 @@ class http_server::connections {
       if (s < 0 && (errno == EAGAIN || errno == EINTR)) return;
       if (s < 0 && errno == ECONNABORTED) continue;
       if (s < 0) return pause(std::string("cannot accept a connection: ") + std::strerror(errno));
-      auto place = address_counts::enter(addresses_, from);
+      auto place = detail::address_counts::enter(addresses_, from);
       if (!place) {
         ::close(s);
         continue;
@@ -450,9 +329,9 @@ class http_server::connections {
 
   listening_sockets& sockets_;
   const http_settings settings_;
-  const std::shared_ptr<address_counts> addresses_ =
-      std::make_shared<address_counts>(settings_.connections_per_address);
-  speaker speaker_;
+  const std::shared_ptr<detail::address_counts> addresses_ =
+      std::make_shared<detail::address_counts>(settings_.connections_per_address);
+  detail::speaker speaker_;
   const int wake_;
   std::atomic<bool> stopping_{false};
 
@@ -471,13 +350,14 @@ class http_server::connections {
   bool full_ = false, ended_ = false;
 };
 
-http_server::http_server(listening_sockets& sockets, http_settings settings, handler answer)
+RLCORE_INLINE http_server::http_server(listening_sockets& sockets, http_settings settings, handler answer)
     : connections_(std::make_unique<connections>(sockets, std::move(settings), std::move(answer))) {}
-http_server::~http_server() = default;
-void http_server::start() { connections_->start(); }
-void http_server::stop() { connections_->stop(); }
-std::size_t http_server::busy() const { return connections_->busy(); }
-void http_server::drop_all() { connections_->drop_all(); }
+RLCORE_INLINE http_server::~http_server() = default;
+RLCORE_INLINE void http_server::start() { connections_->start(); }
+RLCORE_INLINE void http_server::stop() { connections_->stop(); }
+RLCORE_INLINE std::size_t http_server::busy() const { return connections_->busy(); }
+RLCORE_INLINE void http_server::drop_all() { connections_->drop_all(); }
 
 }  // namespace serving
 RLCORE_END
+#endif
