@@ -187,7 +187,6 @@
 #include "rlcore/simd/math.hpp"
 #include "rlcore/simd/pack.hpp"
 #include "rlcore/simd/reduce.hpp"
-#include "rlcore/tensor/any_rank_view.hpp"
 #include "rlcore/tensor/buffer.hpp"
 #include "rlcore/tensor/offset_pointer.hpp"
 #include "rlcore/tensor/ragged.hpp"

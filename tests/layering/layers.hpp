@@ -31,7 +31,7 @@ inline const std::map<std::string, strings>& third_parties() {
       {"nlohmann/",
        {"text/", "data/", "verify/", "checkpoint/", "rollout/", "config/", "telemetry/", "training/", "serving/",
         "trainer/", "planning/"}},
-      {"png.h", {"image/decode_png", "image/encode_png"}},
+      {"png.h", {"image/decode_png", "image/encode"}},
       {"jpeglib.h", {"image/decode_jpeg"}},
       {"webp/decode.h", {"image/decode_webp"}},
       {"libdeflate.h", {"image/inflate_png"}},
