@@ -26,7 +26,7 @@
 #include "rlcore/data/image_rows.hpp"
 #include "rlcore/serving/generator.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
-#include "rlcore/serving/protocol/chat_request.hpp"
+#include "rlcore/serving/protocol/requests.hpp"
 #include "rlcore/serving/protocol/sampling_fields.hpp"
 #include "rlcore/serving/text_stream.hpp"
 #include "rlcore/text/chat_template.hpp"
