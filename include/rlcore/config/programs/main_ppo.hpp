@@ -15,7 +15,6 @@
 #include "rlcore/config/keys/verl/rollout_keys.hpp"
 #include "rlcore/config/keys/verl/trainer_keys.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/trainer_registries.hpp"
 #include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN

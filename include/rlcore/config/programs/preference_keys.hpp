@@ -5,7 +5,6 @@
 #include "rlcore/config/keys/openrlhf_keys.hpp"
 #include "rlcore/config/keys/rlcore_keys.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/trainer_registries.hpp"
 #include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN

@@ -13,7 +13,7 @@
 #include "rlcore/config/keys/rlcore_keys.hpp"
 #include "rlcore/config/keys/verl/trainer_keys.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/trainer_registries.hpp"
+#include "rlcore/config/registry.hpp"
 #include "rlcore/config/settings/image_options.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"

@@ -3,7 +3,7 @@
 // Without it, and for another device, the headers that define them are included.
 #pragma once
 
-#include "rlcore/config/programs/trainer_registries.hpp"
+#include "rlcore/config/registry.hpp"
 #include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
 #include "rlcore/trainer/policy/algorithm/any_estimator.hpp"
 #include "rlcore/trainer/policy/algorithm/any_policy_loss.hpp"
