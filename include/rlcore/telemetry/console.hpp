@@ -4,7 +4,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdarg>
 #include <cstddef>
 #include <cstdint>
@@ -72,7 +71,10 @@ struct number_table {
   /// One line each, numbers flush right.
   std::string text() const {
     std::size_t names = 0, numbers = 0;
-    for (const line& l : lines) names = std::max(names, l.name.size()), numbers = std::max(numbers, l.number.size());
+    for (const line& l : lines) {
+      if (names < l.name.size()) names = l.name.size();
+      if (numbers < l.number.size()) numbers = l.number.size();
+    }
     std::string out;
     for (const line& l : lines) {
       out += "  " + l.name + std::string(names - l.name.size() + 2 + numbers - l.number.size(), ' ') + l.number;
