@@ -60,7 +60,6 @@ std::string difference_of(const nn::config& found, const nn::config& expected);
 void write_config(const std::filesystem::path& folder, const nn::config& c, stored_type type = stored_type::f32);
 
 }  // namespace checkpoint
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)

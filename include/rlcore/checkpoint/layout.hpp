@@ -126,7 +126,6 @@ inline std::string shard_name(std::size_t shard, std::size_t shards) {
 }
 
 }  // namespace checkpoint
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)

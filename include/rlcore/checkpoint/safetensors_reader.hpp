@@ -106,7 +106,6 @@ class safetensors_reader {
 };
 
 }  // namespace checkpoint
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)

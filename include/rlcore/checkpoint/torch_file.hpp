@@ -120,7 +120,6 @@ class torch_file {
 };
 
 }  // namespace checkpoint
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)

@@ -156,7 +156,6 @@ class merged_weights final : public weight_source {
 };
 
 }  // namespace checkpoint
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)

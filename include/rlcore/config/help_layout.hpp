@@ -1,14 +1,15 @@
 // The layout of --help: columns and groups of keys.
 #pragma once
 
+#include <sys/ioctl.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <span>
 #include <string>
 #include <string_view>
-#include <sys/ioctl.h>
-#include <unistd.h>
+
 #include <vector>
 
 #include "rlcore/config/check_value.hpp"
@@ -84,7 +85,6 @@ help_entry entry_of(const registry& known, const key& k, std::string_view topic)
 }  // namespace detail
 
 }  // namespace trainer
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)

@@ -98,5 +98,4 @@ struct help_topic {
 };
 
 }  // namespace trainer
-
 RLCORE_END

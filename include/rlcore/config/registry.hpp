@@ -142,7 +142,6 @@ registry prm_registry();
 registry sft_registry(int argc, const char* const* argv);
 
 }  // namespace trainer
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)

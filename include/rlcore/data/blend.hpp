@@ -75,7 +75,6 @@ struct blend {
 };
 
 }  // namespace data
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)

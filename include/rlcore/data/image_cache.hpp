@@ -84,7 +84,6 @@ inline std::string image_uri(const image_file& file, const image::decode_setting
 }
 
 }  // namespace data
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)

@@ -158,7 +158,6 @@ std::vector<std::int32_t> expand_image_tokens(std::vector<std::int32_t> ids, std
                                               const image_settings& settings);
 
 }  // namespace data
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)

@@ -312,6 +312,5 @@ RLCORE_INLINE void write_parquet(const std::filesystem::path& path, std::span<co
 }
 
 }  // namespace data
-
 RLCORE_END
 #endif

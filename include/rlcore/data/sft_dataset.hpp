@@ -106,7 +106,6 @@ inline sft_example with_images(sft_example example, std::vector<image_pointer> i
 }
 
 }  // namespace data
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)

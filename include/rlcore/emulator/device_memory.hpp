@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -187,7 +188,6 @@ class device_memory {
 };
 
 }  // namespace ascend::emulated
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)

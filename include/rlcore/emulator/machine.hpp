@@ -169,7 +169,6 @@ bool deterministic();
 overflow_mode saturation();
 
 }  // namespace ascend::emulated
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)

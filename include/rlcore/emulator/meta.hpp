@@ -194,7 +194,6 @@ T scalar_value(const aclScalar& s) {
 }  // namespace emulated
 
 }  // namespace ascend
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)

@@ -168,7 +168,6 @@ inline void fill(meta_calls& table) {
 }
 
 }  // namespace ascend::emulated
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)

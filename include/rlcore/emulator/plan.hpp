@@ -223,7 +223,6 @@ inline kernel map_elements(planner& p, tensor a, std::optional<tensor> b, tensor
 }
 
 }  // namespace ascend::emulated
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)

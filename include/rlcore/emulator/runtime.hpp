@@ -68,7 +68,6 @@ inline void fill(runtime_calls& table) {
 }
 
 }  // namespace ascend::emulated
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)

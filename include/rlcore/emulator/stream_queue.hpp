@@ -144,7 +144,6 @@ class stream_queue {
 };
 
 }  // namespace ascend::emulated
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)

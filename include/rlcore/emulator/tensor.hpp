@@ -142,7 +142,6 @@ bool broadcast(const extents& a, const extents& b, extents& shape);
 tensor dimension_last(tensor t, std::int64_t i);
 
 }  // namespace ascend::emulated
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)

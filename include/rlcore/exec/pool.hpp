@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <time.h>
 #include <unistd.h>
+
 #include <atomic>
 #include <cfenv>
 #include <cstddef>

@@ -99,5 +99,4 @@ inline size smart_resize(size from, const size_limits& limits) {
 }
 
 }  // namespace image
-
 RLCORE_END

@@ -97,5 +97,4 @@ inline std::int64_t token_count(size from, const processor_settings& settings) {
 }
 
 }  // namespace image
-
 RLCORE_END

@@ -74,7 +74,6 @@ struct mesh {
 };
 
 }  // namespace parallel
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)

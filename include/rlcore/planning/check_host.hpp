@@ -126,7 +126,6 @@ inline std::string calibrate(const calibration& s) {
 }
 
 }  // namespace trainer::planning
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)

@@ -111,7 +111,6 @@ struct cluster {
 const std::vector<cluster>& known_clusters();
 
 }  // namespace trainer::planning
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)

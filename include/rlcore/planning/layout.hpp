@@ -100,7 +100,6 @@ struct batches {
 };
 
 }  // namespace trainer::planning
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)

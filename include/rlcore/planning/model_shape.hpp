@@ -108,7 +108,6 @@ const std::vector<model_shape>& known_models();
 const model_shape* find_known_model(std::string_view name);
 
 }  // namespace trainer::planning
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)

@@ -66,7 +66,6 @@ aligned_table plan_table(const std::vector<model_shape>& models, const workload&
                          const std::vector<std::int64_t>& devices, const wishes& wanted);
 
 }  // namespace trainer::planning
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)

@@ -40,7 +40,6 @@ wishes read_wishes(const options& o);
 std::string run_plan(const options& o);
 
 }  // namespace trainer::planning
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)

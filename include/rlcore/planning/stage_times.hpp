@@ -106,7 +106,6 @@ stage_times times_of(const model_shape& m, const layout& l, const workload& w, c
                      const memory_need& need);
 
 }  // namespace trainer::planning
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)

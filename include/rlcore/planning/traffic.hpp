@@ -121,7 +121,6 @@ class traffic {
 };
 
 }  // namespace trainer::planning
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)

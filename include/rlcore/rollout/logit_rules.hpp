@@ -73,7 +73,6 @@ struct logit_rules {
 };
 
 }  // namespace rollout
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_ROLLOUT)

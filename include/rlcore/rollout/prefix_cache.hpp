@@ -182,7 +182,6 @@ class prefix_pages {
 };
 
 }  // namespace rollout
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_ROLLOUT)

@@ -125,5 +125,4 @@ struct session_listener {
 };
 
 }  // namespace rollout
-
 RLCORE_END

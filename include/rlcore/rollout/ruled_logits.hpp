@@ -141,7 +141,6 @@ class ruled_logits {
 };
 
 }  // namespace rollout
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_ROLLOUT)

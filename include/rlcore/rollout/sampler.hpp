@@ -238,7 +238,6 @@ class sampler {
 };
 
 }  // namespace rollout
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_ROLLOUT)

@@ -52,5 +52,4 @@ struct token_logprob {
 };
 
 }  // namespace rollout
-
 RLCORE_END

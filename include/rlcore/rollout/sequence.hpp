@@ -177,5 +177,4 @@ class waiting_list {
 };
 
 }  // namespace rollout
-
 RLCORE_END

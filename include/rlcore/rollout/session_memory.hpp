@@ -169,5 +169,4 @@ class session_ranks {
 };
 
 }  // namespace rollout
-
 RLCORE_END

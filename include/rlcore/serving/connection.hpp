@@ -112,6 +112,7 @@ RLCORE_END
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>

@@ -136,7 +136,6 @@ json tokenized(context& shared, body_fields& f);
 json detokenized(context& shared, body_fields& f);
 
 }  // namespace serving
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)

@@ -145,7 +145,6 @@ class body_reader {
 };
 
 }  // namespace serving
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)

@@ -79,7 +79,6 @@ void read_pictures(const options& opt, const std::filesystem::path& folder, cons
 served_model open_served_model(const options& opt, const std::filesystem::path& folder, const nn::config& config);
 
 }  // namespace serving
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)

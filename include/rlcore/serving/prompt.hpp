@@ -93,7 +93,6 @@ std::unique_ptr<held_bytes> show_pictures(const served_model& model, const model
                                           std::vector<rollout::job>& jobs, const std::function<bool()>& connected = {});
 
 }  // namespace serving
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)

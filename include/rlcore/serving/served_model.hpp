@@ -262,5 +262,4 @@ struct served_model {
 };
 
 }  // namespace serving
-
 RLCORE_END

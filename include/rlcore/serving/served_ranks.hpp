@@ -137,5 +137,4 @@ class ranked_model {
 };
 
 }  // namespace serving
-
 RLCORE_END

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <signal.h>
+
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -76,5 +77,4 @@ extern template int serve(const std::vector<std::unique_ptr<any_device>>&, const
 #endif
 
 }  // namespace serving
-
 RLCORE_END

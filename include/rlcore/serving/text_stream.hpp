@@ -126,7 +126,6 @@ class tool_call_parser {
 };
 
 }  // namespace serving
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)

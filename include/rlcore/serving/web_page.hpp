@@ -319,5 +319,4 @@ inline constexpr std::string_view openapi_description = R"json({
 })json";
 
 }  // namespace serving
-
 RLCORE_END

@@ -352,5 +352,4 @@ class weight_keeper final : public weight_control {
 };
 
 }  // namespace serving
-
 RLCORE_END

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <unistd.h>
+
 #include <chrono>
-#include <fstream>
+#include <cstdio>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,12 +51,11 @@ class stages {
 
 /// Resident memory of this process in GiB; 0 if the system does not report it (/proc/self/statm).
 inline double resident_memory_gib() {
-  std::ifstream file("/proc/self/statm");
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/statm", "re"), std::fclose);
   long long total = 0, resident = 0;
-  if (!(file >> total >> resident)) return 0;
+  if (!file || std::fscanf(file.get(), "%lld %lld", &total, &resident) != 2) return 0;
   return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1024.0 * 1024.0 * 1024.0);
 }
 
 }  // namespace trainer
-
 RLCORE_END

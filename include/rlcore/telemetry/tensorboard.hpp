@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -175,7 +176,6 @@ inline std::filesystem::path tensorboard_folder(const std::filesystem::path& fol
 }
 
 }  // namespace trainer
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)

@@ -168,7 +168,6 @@ class word_cache {
 };
 
 }  // namespace text
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)

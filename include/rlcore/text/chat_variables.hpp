@@ -104,7 +104,6 @@ jinja::dictionary chat_variables(std::span<const message> messages, const render
                                  const jinja::dictionary& special_tokens);
 
 }  // namespace text
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)

@@ -108,7 +108,6 @@ class decoder {
 };
 
 }  // namespace text
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)

@@ -92,7 +92,6 @@ struct render_options {
 };
 
 }  // namespace text
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)

@@ -78,5 +78,4 @@ RLCORE_INLINE bool read_cbor(std::string_view bytes, nlohmann::json& value) {
 }  // namespace detail
 
 }  // namespace text
-
 RLCORE_END

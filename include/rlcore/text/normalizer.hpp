@@ -2,6 +2,7 @@
 #pragma once
 
 #include <utf8proc.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -174,7 +175,6 @@ class added_token_finder {
 };
 
 }  // namespace text
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)

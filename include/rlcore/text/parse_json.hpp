@@ -136,7 +136,6 @@ inline long long integer_field(const nlohmann::json& parent, const char* key, st
 }
 
 }  // namespace text
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/stat.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -70,5 +71,4 @@ inline void copy_files(const std::filesystem::path& from, const std::filesystem:
 }
 
 }  // namespace text
-
 RLCORE_END

@@ -132,7 +132,6 @@ tokenizer train_bpe(std::span<const std::string> corpus, std::size_t vocab_size,
                     std::span<const std::string> special_tokens, split_style style = split_style::qwen2);
 
 }  // namespace text
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)

@@ -156,5 +156,4 @@ class byte_alphabet {
 };
 
 }  // namespace text
-
 RLCORE_END

@@ -94,7 +94,6 @@ solved_question read_solved_question(const data::row& from, const std::string& w
 std::vector<bool> good_steps(const solved_question& q, const judged_solution& s);
 
 }  // namespace verify
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)

@@ -111,7 +111,6 @@ class formula {
 sameness compare_formulas(std::string_view a, std::string_view b);
 
 }  // namespace verify
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)

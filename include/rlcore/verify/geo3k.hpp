@@ -53,7 +53,6 @@ bool has_geo3k_format(std::string_view response);
 verdict score_geo3k(std::string_view response, std::string_view ground_truth, const geo3k_settings& settings = {});
 
 }  // namespace verify
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)

@@ -90,7 +90,6 @@ std::optional<std::string> gsm8k_ground_truth(std::string_view solution);
 verdict score_last_number(std::string_view response, std::string_view ground_truth);
 
 }  // namespace verify
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)

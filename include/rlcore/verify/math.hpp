@@ -53,7 +53,6 @@ struct math_settings {
 verdict score_math(std::string_view response, std::string_view ground_truth, const math_settings& settings = {});
 
 }  // namespace verify
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)

@@ -34,7 +34,6 @@ inline void check_reward_options(options& opt) {
 }
 
 }  // namespace trainer
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)

@@ -87,7 +87,6 @@ inline std::string to_yaml(const value& root) {
 }
 
 }  // namespace trainer
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)

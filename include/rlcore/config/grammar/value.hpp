@@ -179,7 +179,6 @@ inline std::string_view kind_of(const value& v) noexcept {
 }
 
 }  // namespace trainer
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)

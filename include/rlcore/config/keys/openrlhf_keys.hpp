@@ -277,5 +277,4 @@ inline constexpr flag openrlhf_ppo_flags[] = {
     {"bf16", "rlcore.compute", flag::switch_only, "bfloat16"}};
 
 }  // namespace trainer::keys
-
 RLCORE_END

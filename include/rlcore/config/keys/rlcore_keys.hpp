@@ -213,5 +213,4 @@ inline constexpr key verl_version_key = {
     words(verl_version_choices)};
 
 }  // namespace trainer::keys
-
 RLCORE_END

@@ -60,7 +60,6 @@ inline constexpr key dapo[] = {
 registry dapo_registry();
 
 }  // namespace trainer
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)

@@ -74,7 +74,6 @@ registry random_model_registry();
 registry variants_registry();
 
 }  // namespace trainer
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)

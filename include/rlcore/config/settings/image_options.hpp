@@ -93,7 +93,6 @@ void read_pixel_limits(const std::string& text, image_options& o);
 media_options read_media_options(const options& opt);
 
 }  // namespace trainer
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)

@@ -50,7 +50,6 @@ inline rollout::logit_rules read_penalties(const options& opt, const std::string
 }
 
 }  // namespace trainer
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)

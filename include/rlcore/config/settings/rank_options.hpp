@@ -121,7 +121,6 @@ inline void note_rollout_ranks(options& opt, int ranks) {
 }
 
 }  // namespace trainer
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)

@@ -251,5 +251,4 @@ class cube {
 };
 
 }  // namespace ascend::emulated
-
 RLCORE_END

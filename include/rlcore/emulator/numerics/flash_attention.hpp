@@ -251,5 +251,4 @@ void attention_backward(std::span<const attention_gradient_head<Real>> heads, Re
 }
 
 }  // namespace ascend::emulated
-
 RLCORE_END

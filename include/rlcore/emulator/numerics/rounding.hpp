@@ -152,5 +152,4 @@ Real folded_sum(Real* x, std::size_t n) {
 }
 
 }  // namespace ascend::emulated
-
 RLCORE_END

@@ -123,7 +123,6 @@ kernel aclnnApplyAdamWV2(planner& p, output var, output first, output second, ou
                          input step, float lr, float b1, float b2, float decay, float eps, bool amsgrad, bool maximize);
 
 }  // namespace ascend::emulated::plans
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)

@@ -85,7 +85,6 @@ inline rotary_pair rotated(std::int64_t mode, std::size_t i, std::size_t width) 
 kernel aclnnRotaryPositionEmbedding(planner& p, input self, input cosine, input sine, std::int64_t mode, output out);
 
 }  // namespace ascend::emulated::plans
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)

@@ -97,7 +97,6 @@ kernel aclnnSoftmaxBackward(planner& p, input dy, input result, std::int64_t dim
 kernel aclnnLogSoftmax(planner& p, input self, std::int64_t dim, output out);
 
 }  // namespace ascend::emulated::plans
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)

@@ -188,7 +188,6 @@ std::string section(std::string_view op);
 std::string page();
 
 }  // namespace ascend::rules
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)

@@ -179,5 +179,4 @@ class any_communicator_of final : public any_communicator {
 };
 
 }  // namespace parallel
-
 RLCORE_END

@@ -270,5 +270,4 @@ struct alone : typed_collectives<alone> {
 static_assert(communicator<alone> && std::is_empty_v<alone>);
 
 }  // namespace parallel
-
 RLCORE_END

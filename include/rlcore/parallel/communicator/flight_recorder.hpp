@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -182,7 +183,6 @@ class host_board {
 };
 
 }  // namespace parallel
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)

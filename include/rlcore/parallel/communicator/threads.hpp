@@ -209,7 +209,6 @@ class standing_ranks {
 };
 
 }  // namespace parallel
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)

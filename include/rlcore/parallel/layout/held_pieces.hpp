@@ -335,5 +335,4 @@ inline std::vector<assigned_piece> assign_pieces(const std::map<std::string, std
 }
 
 }  // namespace parallel
-
 RLCORE_END

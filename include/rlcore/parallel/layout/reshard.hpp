@@ -323,5 +323,4 @@ class reshard_plan {
 };
 
 }  // namespace parallel
-
 RLCORE_END

@@ -120,7 +120,6 @@ class piece_sum {
 };
 
 }  // namespace parallel
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)

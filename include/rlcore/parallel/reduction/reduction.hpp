@@ -175,5 +175,4 @@ void exchange_halves(any_communicator& c, const float* mine, std::span<const std
 }
 
 }  // namespace parallel
-
 RLCORE_END

@@ -145,5 +145,4 @@ class leaf_schedule {
 };
 
 }  // namespace parallel
-
 RLCORE_END

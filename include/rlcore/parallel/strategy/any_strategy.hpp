@@ -258,5 +258,4 @@ struct expert : composed<expert<Ranks, Inside...>> {
 };
 
 }  // namespace strategy
-
 RLCORE_END

@@ -100,5 +100,4 @@ struct alone {
 static_assert(parallel_strategy<alone>);
 
 }  // namespace strategy
-
 RLCORE_END

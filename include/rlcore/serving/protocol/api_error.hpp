@@ -112,5 +112,4 @@ inline std::string event_of(const json& value) { return "data: " + text::json_te
 inline constexpr const char* done_event = "data: [DONE]\n\n";
 
 }  // namespace serving
-
 RLCORE_END

@@ -113,7 +113,6 @@ std::vector<sent_prompt> read_prompts(body_fields& f);
 completion_request read_completion_request(body_fields& f, const request_defaults& by_default);
 
 }  // namespace serving
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)

@@ -129,7 +129,6 @@ std::string run_comparison_table(const run_pair& runs);
 std::string run_comparison_html(const run_pair& runs);
 
 }  // namespace trainer
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)

@@ -71,7 +71,6 @@ std::string metric_table(const std::vector<std::string>& names);
 std::string answer_cards(const std::vector<sample_answer>& answers);
 
 }  // namespace trainer::html
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)

@@ -118,7 +118,6 @@ inline bool is_further_curve(std::string_view name) {
 }
 
 }  // namespace trainer::html
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)

@@ -77,7 +77,6 @@ inline bool is_elements(const value& v) {
 const std::map<std::string_view, test_function>& tests();
 
 }  // namespace text::jinja
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)

@@ -119,7 +119,6 @@ class program {
 };
 
 }  // namespace text::jinja
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)

@@ -240,7 +240,6 @@ value from_json(const Json& json) {
 }
 
 }  // namespace text::jinja
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <utf8proc.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -93,7 +94,6 @@ inline std::int64_t integer_of(const value& v, std::string_view what) {
 bool contains(const value& v, const value& needle, services& run);
 
 }  // namespace text::jinja
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)

@@ -301,5 +301,4 @@ inline constexpr key sft_own[] = {
 };
 
 }  // namespace trainer::keys
-
 RLCORE_END
