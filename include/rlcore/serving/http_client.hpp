@@ -62,8 +62,10 @@ inline std::string server_of(const std::string& url) {
 
 }  // namespace detail
 
+/// The connection to one server.
 class http_client::connection : public httplib::Client {
  public:
+  /// Throws config_error for an invalid URL.
   explicit connection(const std::string& url) : Client(detail::server_of(url)), server(detail::server_of(url)) {
     set_keep_alive(true);
     set_tcp_nodelay(true);

@@ -121,10 +121,12 @@ class address_counts {
 
 }  // namespace detail
 
+/// One thread that accepts and waits, the threads that answer, and their connections.
 class http_server::connections {
  public:
   using clock = std::chrono::steady_clock;
 
+  /// Accepts nothing before start().
   connections(listening_sockets& sockets, http_settings settings, handler answer)
       : sockets_(sockets),
         settings_(std::move(settings)),
