@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/text/nlohmann_json.hpp"
+#include "rlcore/text/cbor_depth.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
