@@ -245,7 +245,7 @@ function(rlcore_define_component name reason)
     rlcore_component_needs_component(devices)
     rlcore_find_httplib()
     rlcore_component_needs(rlcore::httplib "cpp-httplib (Debian package libcpp-httplib-dev)")
-    rlcore_add_compiled(server serving.cpp server.cpp listening.cpp connection.cpp serve.cpp http_client.cpp evaluate_by_server.cpp)
+    rlcore_add_compiled(server serving.cpp http.cpp serve.cpp evaluate_by_server.cpp)
     return()
   elseif(name STREQUAL "planning")
     # The cost model of plan.

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "rlcore/config/programs/openai_server.hpp"
-#include "rlcore/serving/awaited_signals.hpp"
 #include "rlcore/serving/served_model.hpp"
 #include "rlcore/serving/server.hpp"
 #include "rlcore/trainer/program.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comparison_program.hpp"
-#include "rlcore/config/programs/variants.hpp"
+#include "rlcore/config/programs/tools.hpp"
 #include "rlcore/objective/algorithm/cispo.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/objective/algorithm/gspo.hpp"

@@ -1,3 +1,4 @@
 // nlohmann's parser and writer, compiled once (the targets rlcore::checkpoint, rlcore::text and rlcore::data).
-#include "rlcore/text/exact_json_reader.hpp"
-#include "rlcore/text/nlohmann_json.hpp"
+#define RLCORE_SOURCE_JSON
+#include "rlcore/text/big_integer.hpp"
+#include "rlcore/text/parse_json.hpp"

@@ -4,7 +4,6 @@
 #include "rlcore/parallel/communicator/flight_recorder.hpp"
 #include "rlcore/parallel/communicator/hccl.hpp"
 #include "rlcore/parallel/communicator/rendezvous.hpp"
-#include "rlcore/parallel/communicator/standing_ranks.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/parallel/communicator/watchdog.hpp"
 #include "rlcore/parallel/reduction/piece_sum.hpp"

@@ -1,2 +1,3 @@
 // Parquet through Arrow C++, which takes far longer to compile than what reads its rows (behind rlcore::data).
-#include "rlcore/data/parquet_arrow.hpp"
+#define RLCORE_SOURCE_PARQUET
+#include "rlcore/data/parquet.hpp"

@@ -1,6 +1,5 @@
 // The policy trainers and evaluation, which sample alike, on a device chosen at run time, compiled once for many
 // programs (the targets rlcore::trainers and rlcore::policy_trainers).
-#include "rlcore/config/programs/dapo.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/trainer/evaluation/evaluate.hpp"
 #include "rlcore/trainer/policy/train_policy.hpp"

@@ -2,7 +2,6 @@
 #define RLCORE_SOURCE_TELEMETRY
 #include "rlcore/telemetry/comparison/comparison.hpp"
 #include "rlcore/telemetry/comparison/run_comparison.hpp"
-#include "rlcore/telemetry/comparison/run_comparison_page.hpp"
 #include "rlcore/telemetry/comparison/run_log.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/telemetry/logger.hpp"
@@ -10,7 +9,6 @@
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/telemetry/report/chart.hpp"
-#include "rlcore/telemetry/report/explanations.hpp"
 #include "rlcore/telemetry/report/page.hpp"
 #include "rlcore/telemetry/report/report.hpp"
 #include "rlcore/telemetry/report/sample_answers.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "embedded_task.hpp"
-#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/training/devices.hpp"

@@ -14,10 +14,9 @@
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/message.hpp"
-#include "rlcore/text/tokenizer_folder.hpp"
 #include "rlcore/text/train_bpe.hpp"
+#include "rlcore/verify/dataset_rows.hpp"
 #include "rlcore/verify/gsm8k.hpp"
-#include "rlcore/verify/gsm8k_row.hpp"
 #include "supervised_step.hpp"
 #include "word_problems.hpp"
 

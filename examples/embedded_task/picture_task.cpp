@@ -19,7 +19,6 @@
 #include "rlcore/text/base64.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/message.hpp"
-#include "rlcore/text/tokenizer_folder.hpp"
 #include "rlcore/text/train_bpe.hpp"
 #include "supervised_step.hpp"
 

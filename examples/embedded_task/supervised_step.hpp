@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/optim/adamw.hpp"

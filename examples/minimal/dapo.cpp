@@ -15,7 +15,7 @@
 #include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/objective/filter/groups.hpp"
 #include "rlcore/objective/reward_shaping.hpp"
-#include "rlcore/parallel/strategy/launch.hpp"
+#include "rlcore/parallel/launch.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/training/trainable_model.hpp"

@@ -10,7 +10,7 @@
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/objective/algorithm/dpo.hpp"
-#include "rlcore/parallel/strategy/launch.hpp"
+#include "rlcore/parallel/launch.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/training/trainable_model.hpp"

@@ -13,7 +13,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/device/losses.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
-#include "rlcore/parallel/strategy/launch.hpp"
+#include "rlcore/parallel/launch.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/training/trainable_model.hpp"

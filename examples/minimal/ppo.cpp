@@ -13,7 +13,7 @@
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/objective/advantage/whitening.hpp"
 #include "rlcore/objective/algorithm/ppo.hpp"
-#include "rlcore/parallel/strategy/launch.hpp"
+#include "rlcore/parallel/launch.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/training/trainable_model.hpp"

@@ -9,7 +9,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/device/losses.hpp"
 #include "rlcore/objective/algorithm/sft.hpp"
-#include "rlcore/parallel/strategy/launch.hpp"
+#include "rlcore/parallel/launch.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/training/trainable_model.hpp"

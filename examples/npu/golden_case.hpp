@@ -17,7 +17,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "rlcore/checkpoint/safetensors.hpp"
+#include "rlcore/checkpoint/safetensors_reader.hpp"
+#include "rlcore/checkpoint/safetensors_writer.hpp"
+#include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/core/dtype.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/npu/arguments.hpp"

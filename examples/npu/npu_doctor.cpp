@@ -3,7 +3,7 @@
 //   build/bin/npu_doctor --device 1    checks this device instead of 0
 //   build/bin/npu_doctor --emulator    the same on the emulated machine
 //   build/bin/npu_doctor --report FILE.tar.gz   all that is to be known of this machine, in one archive (docs/npu.md)
-//   build/bin/npu_doctor --rules       what CANN accepts of its operators, docs/npu_operators.md
+//   build/bin/npu_doctor --rules       what the emulator checks of a call, rules of docs/npu_operators.md
 // More: --timings, --json FILE (what is printed, for programs).
 #include <algorithm>
 #include <cstdint>
@@ -21,7 +21,7 @@
 #include "layers.hpp"
 #include "report.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/npu_doctor.hpp"
+#include "rlcore/config/programs/tools.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/device/npu/loader/driver.hpp"
@@ -29,7 +29,7 @@
 #include "rlcore/device/npu/queue.hpp"
 #include "rlcore/device/npu/soc.hpp"
 #include "rlcore/emulator/emulator.hpp"
-#include "rlcore/emulator/rules/page.hpp"
+#include "rlcore/emulator/rules/rules.hpp"
 #include "rlcore/training/devices.hpp"
 #include "timings.hpp"
 

@@ -23,14 +23,14 @@
 #include "golden_runner.hpp"
 #include "golden_set.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/npu_golden.hpp"
+#include "rlcore/config/programs/tools.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/device/npu/provider.hpp"
 #include "rlcore/device/npu/trace.hpp"
 #include "rlcore/emulator/emulator.hpp"
-#include "rlcore/text/input_kind.hpp"
 #include "rlcore/text/parse_json.hpp"
+#include "rlcore/text/text_file.hpp"
 
 namespace {
 

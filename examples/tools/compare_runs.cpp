@@ -10,8 +10,8 @@
 
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/compare_runs.hpp"
-#include "rlcore/telemetry/comparison/run_comparison_page.hpp"
+#include "rlcore/config/programs/tools.hpp"
+#include "rlcore/telemetry/comparison/run_comparison.hpp"
 #include "rlcore/telemetry/comparison/run_log.hpp"
 #include "rlcore/trainer/program.hpp"
 

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "rlcore/checkpoint/atomic_file.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/geo3k_preprocess.hpp"
+#include "rlcore/config/programs/tools.hpp"
 #include "rlcore/data/table.hpp"
 #include "rlcore/trainer/program.hpp"
-#include "rlcore/verify/geo3k_row.hpp"
+#include "rlcore/verify/dataset_rows.hpp"
 
 namespace {
 

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "rlcore/checkpoint/atomic_file.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/gsm8k_solutions.hpp"
+#include "rlcore/config/programs/tools.hpp"
+#include "rlcore/data/blend.hpp"
 #include "rlcore/data/jsonl.hpp"
-#include "rlcore/data/sampler.hpp"
 #include "rlcore/trainer/program.hpp"
-#include "rlcore/verify/gsm8k_solution.hpp"
+#include "rlcore/verify/dataset_rows.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/config/programs/model_merger.hpp"
+#include "rlcore/config/programs/tools.hpp"
 #include "rlcore/trainer/model_merger.hpp"
 #include "rlcore/trainer/program.hpp"
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "rlcore/planning/calibrate.hpp"
+#include "rlcore/planning/check_host.hpp"
 #include "rlcore/planning/read_plan.hpp"
 #include "rlcore/trainer/program.hpp"
 

@@ -7,12 +7,12 @@
 #include <string_view>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/random_model.hpp"
+#include "rlcore/config/programs/tools.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/text/copy_files.hpp"
+#include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/program.hpp"
 

@@ -6,6 +6,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/merge_adapter.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/lora/lora.hpp"
 

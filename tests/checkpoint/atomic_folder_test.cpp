@@ -1,11 +1,10 @@
-#include "rlcore/checkpoint/atomic_folder.hpp"
+#include "rlcore/checkpoint/atomic_file.hpp"
 
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "data/scratch.hpp"
-#include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 
 namespace RLCORE_TEST_ID {

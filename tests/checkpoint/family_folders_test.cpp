@@ -8,7 +8,6 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
-#include "rlcore/checkpoint/model_config.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "data/scratch.hpp"
-#include "rlcore/checkpoint/save_together.hpp"
+#include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/checkpoint/shard_reader.hpp"
 #include "rlcore/checkpoint/shard_writer.hpp"
 #include "support/process_ranks.hpp"

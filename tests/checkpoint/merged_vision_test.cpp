@@ -10,8 +10,8 @@
 
 #include "checkpoint/tiny_vision_folder.hpp"
 #include "data/scratch.hpp"
-#include "rlcore/checkpoint/merged_weights.hpp"
 #include "rlcore/checkpoint/stream_weights.hpp"
+#include "rlcore/checkpoint/weight_source.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -1,4 +1,4 @@
-#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 
 #include <nlohmann/json.hpp>
 

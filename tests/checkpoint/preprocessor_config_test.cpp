@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "data/scratch.hpp"
-#include "rlcore/text/copy_files.hpp"
+#include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -1,4 +1,4 @@
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 
 #include <optional>
 

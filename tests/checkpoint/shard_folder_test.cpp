@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "data/scratch.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/checkpoint/shard_writer.hpp"
 #include "rlcore/checkpoint/stream_weights.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"

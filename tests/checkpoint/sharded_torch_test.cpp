@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "data/scratch.hpp"
-#include "rlcore/checkpoint/merged_weights.hpp"
 #include "rlcore/checkpoint/stream_weights.hpp"
 #include "rlcore/checkpoint/tensor_info.hpp"
+#include "rlcore/checkpoint/weight_source.hpp"
 #include "torch_archive.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "data/scratch.hpp"
-#include "rlcore/checkpoint/save_together.hpp"
+#include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/checkpoint/shard_reader.hpp"
 #include "rlcore/checkpoint/shard_writer.hpp"
-#include "rlcore/parallel/communicator/alone.hpp"
+#include "rlcore/parallel/communicator/communicator.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "support/shard_layouts.hpp"
 

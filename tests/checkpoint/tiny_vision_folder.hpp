@@ -12,6 +12,7 @@
 #include "data/scratch.hpp"
 #include "nn/parity_example.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/vision/module_names.hpp"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "data/scratch.hpp"
-#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

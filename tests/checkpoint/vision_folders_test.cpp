@@ -14,6 +14,7 @@
 #include "nn/parity_example.hpp"
 #include "nn/vl_parity_rows.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/log_probs.hpp"

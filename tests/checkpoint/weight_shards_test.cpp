@@ -1,4 +1,4 @@
-#include "rlcore/checkpoint/save_together.hpp"
+#include "rlcore/checkpoint/layout.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,21 +7,12 @@
 #include <cstdlib>
 #include <set>
 
-#include "rlcore/config/programs/compare_runs.hpp"
-#include "rlcore/config/programs/dapo.hpp"
 #include "rlcore/config/programs/evaluate.hpp"
-#include "rlcore/config/programs/geo3k_preprocess.hpp"
-#include "rlcore/config/programs/gsm8k_preprocess.hpp"
-#include "rlcore/config/programs/gsm8k_solutions.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
-#include "rlcore/config/programs/model_merger.hpp"
-#include "rlcore/config/programs/npu_doctor.hpp"
-#include "rlcore/config/programs/npu_golden.hpp"
 #include "rlcore/config/programs/plan.hpp"
 #include "rlcore/config/programs/preference_keys.hpp"
-#include "rlcore/config/programs/random_model.hpp"
 #include "rlcore/config/programs/sft.hpp"
-#include "rlcore/config/programs/variants.hpp"
+#include "rlcore/config/programs/tools.hpp"
 #include "rlcore/core/error.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -1,5 +1,5 @@
 // Pictures for pages: small, and those that were there.
-#include "rlcore/data/image_uri.hpp"
+#include "rlcore/data/image_cache.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "rlcore/data/sampler.hpp"
+#include "rlcore/data/blend.hpp"
 
 #include <gtest/gtest.h>
 

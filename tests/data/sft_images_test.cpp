@@ -1,5 +1,5 @@
 // Supervised rows with pictures against transformers' processor (reference/image_rows.py), and rows that are no good.
-#include "rlcore/data/sft_images.hpp"
+#include "rlcore/data/sft_dataset.hpp"
 
 #include "data/image_golden.hpp"
 #include "data/scratch.hpp"

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "rlcore/device/npu/abi/calls.hpp"
+#include "rlcore/emulator/machine.hpp"
 #include "rlcore/emulator/numerics/elements.hpp"
-#include "rlcore/emulator/tasks.hpp"
 #include "rlcore/emulator/tensor.hpp"
 
 namespace npu_test {

@@ -1,6 +1,5 @@
 // Whole command lines, a word on each line: verl's keys and OpenRLHF's flags.
 #include "fuzz/fuzzing.hpp"
-#include "rlcore/config/programs/dapo.hpp"
 #include "rlcore/config/programs/evaluate.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/config/programs/preference_keys.hpp"

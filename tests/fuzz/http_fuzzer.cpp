@@ -12,11 +12,7 @@
 
 #include "fuzz/fuzzing.hpp"
 #include "rlcore/serving/connection.hpp"
-#include "rlcore/serving/protocol/request_head.hpp"
-#include "rlcore/serving/request_body.hpp"
-#if !defined(RLCORE_COMPILED)  // one file is the whole fuzzer
-#include "../src/connection.cpp"
-#endif
+#include "rlcore/serving/http_request.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -2,10 +2,8 @@
 #include "fuzz/fuzzing.hpp"
 #include "rlcore/config/check_value.hpp"
 #include "rlcore/config/grammar/compose.hpp"
-#include "rlcore/config/grammar/interpolate.hpp"
 #include "rlcore/config/grammar/override.hpp"
 #include "rlcore/config/help.hpp"
-#include "rlcore/config/yaml.hpp"
 
 namespace RLCORE_TEST_ID {
 

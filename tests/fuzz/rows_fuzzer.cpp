@@ -10,8 +10,8 @@
 #include "rlcore/trainer/preference/pair_rows.hpp"
 #include "rlcore/trainer/preference/step_rows.hpp"
 #include "rlcore/trainer/preference/unpaired_rows.hpp"
+#include "rlcore/verify/dataset_rows.hpp"
 #include "rlcore/verify/dispatch.hpp"
-#include "rlcore/verify/gsm8k_solution.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

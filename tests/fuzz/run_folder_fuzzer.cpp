@@ -2,7 +2,7 @@
 #include "fuzz/fuzzing.hpp"
 #include "rlcore/checkpoint/folder_lock.hpp"
 #include "rlcore/checkpoint/layout.hpp"
-#include "rlcore/config/programs/compare_runs.hpp"
+#include "rlcore/config/programs/tools.hpp"
 #include "rlcore/training/files/run_settings.hpp"
 #include "rlcore/training/files/saved_sums.hpp"
 

@@ -53,6 +53,9 @@
 #include <xtensor/xtensor.hpp>
 #include <xtensor/xview.hpp>
 #endif
+#if __has_include(<httplib.h>)
+#include <httplib.h>
+#endif
 #if __has_include(<fmt/format.h>)
 #include <fmt/chrono.h>
 #include <fmt/format.h>

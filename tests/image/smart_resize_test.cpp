@@ -1,5 +1,5 @@
 // Against transformers and qwen-vl-utils (reference/image.py).
-#include "rlcore/image/smart_resize.hpp"
+#include "rlcore/image/pixels.hpp"
 
 #include <gtest/gtest.h>
 

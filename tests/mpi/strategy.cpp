@@ -1,8 +1,8 @@
 // A program that names its strategy, run as an MPI job and as threads: strategy [--ranks N].
 #include <cstdio>
 
-#include "rlcore/parallel/strategy/axes.hpp"
-#include "rlcore/parallel/strategy/launch.hpp"
+#include "rlcore/parallel/launch.hpp"
+#include "rlcore/parallel/strategy/any_strategy.hpp"
 
 int main(int argc, char** argv) {
   return rlcore::launch<rlcore::strategy::data<>>(argc, argv, [](auto& ranks) {

@@ -13,7 +13,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/planning/cluster_file.hpp"
-#include "rlcore/planning/read_model.hpp"
+#include "rlcore/planning/read_plan.hpp"
 #include "rlcore/planning/search.hpp"
 
 namespace RLCORE_TEST_ID {

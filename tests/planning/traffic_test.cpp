@@ -9,7 +9,7 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
-#include "rlcore/planning/read_model.hpp"
+#include "rlcore/planning/read_plan.hpp"
 #include "rlcore/planning/traffic.hpp"
 #include "rlcore/training/frozen_model.hpp"
 #include "rlcore/training/scored_groups.hpp"

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "data/scratch.hpp"
-#include "rlcore/checkpoint/model_config.hpp"
-#include "rlcore/planning/compute_time.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/planning/read_plan.hpp"
+#include "rlcore/planning/stage_times.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

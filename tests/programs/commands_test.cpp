@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/text/tokenizer_folder.hpp"
 #include "rlcore/text/train_bpe.hpp"
 #include "support/program.hpp"
 #include "support/tiny_model.hpp"

@@ -1,6 +1,7 @@
 // Runs build/bin/model_merger as a user would.
 #include "checkpoint/torch_archive.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/shard_writer.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"

@@ -1,5 +1,5 @@
 // The most likely tokens of rows, their log-probs and ranks, against a sort in double.
-#include "rlcore/rollout/likely_tokens.hpp"
+#include "rlcore/rollout/sampler.hpp"
 
 #include <gtest/gtest.h>
 

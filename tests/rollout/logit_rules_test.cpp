@@ -13,8 +13,8 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/rollout/kept_tokens.hpp"
 #include "rlcore/rollout/ruled_logits.hpp"
+#include "rlcore/rollout/sampler.hpp"
 #include "rollout/golden_sampling.hpp"
 #include "support/thrown.hpp"
 

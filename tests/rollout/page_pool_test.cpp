@@ -1,4 +1,4 @@
-#include "rlcore/rollout/page_pool.hpp"
+#include "rlcore/rollout/prefix_cache.hpp"
 
 #include <gtest/gtest.h>
 

@@ -17,10 +17,10 @@
 #include "nn/tiny_vision.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/parallel/tensor_group.hpp"
-#include "rlcore/parallel/communicator/standing_ranks.hpp"
+#include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/rollout/engine.hpp"
-#include "rlcore/rollout/rank_group.hpp"
 #include "rlcore/rollout/session.hpp"
+#include "rlcore/rollout/session_memory.hpp"
 #include "rollout/failing_group.hpp"
 #include "rollout/session_scenario.hpp"
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "data/scratch.hpp"
-#include "rlcore/serving/exchange.hpp"
 #include "rlcore/serving/http_server.hpp"
 #include "serving/server_process.hpp"
 #include "support/program.hpp"

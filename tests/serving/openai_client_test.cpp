@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "data/scratch.hpp"
-#include "rlcore/text/tokenizer_folder.hpp"
 #include "rlcore/text/train_bpe.hpp"
 #include "serving/server_process.hpp"
 #include "support/tiny_model.hpp"

@@ -1,5 +1,5 @@
 // The description at /openapi.json beside what the endpoints do. tests/acceptance/openapi.py asks by it at length.
-#include "rlcore/serving/protocol/openapi.hpp"
+#include "rlcore/serving/web_page.hpp"
 
 #include <gtest/gtest.h>
 

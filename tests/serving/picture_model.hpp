@@ -11,6 +11,7 @@
 #include "data/image_golden.hpp"
 #include "image/drawn.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/preprocessor_config.hpp"
 #include "rlcore/data/image_cache.hpp"
 #include "rlcore/device/cpu.hpp"
@@ -19,8 +20,8 @@
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/serving/served_model.hpp"
 #include "rlcore/text/base64.hpp"
-#include "rlcore/text/chat_family.hpp"
-#include "rlcore/text/tokenizer_folder.hpp"
+#include "rlcore/text/chat_variables.hpp"
+#include "rlcore/text/train_bpe.hpp"
 
 namespace picture_model {
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "data/scratch.hpp"
-#include "rlcore/serving/byte_budget.hpp"
+#include "rlcore/serving/context.hpp"
 #include "rlcore/serving/service.hpp"
 #include "serving/picture_model.hpp"
 #include "serving/scripted_engine.hpp"

@@ -4,9 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/serving/protocol/reasoning.hpp"
-#include "rlcore/serving/protocol/tool_calls.hpp"
 #include "rlcore/serving/service.hpp"
+#include "rlcore/serving/text_stream.hpp"
 #include "serving/scripted_engine.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -10,7 +10,7 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
-#include "rlcore/text/tokenizer_folder.hpp"
+#include "rlcore/text/train_bpe.hpp"
 #include "serving/server_process.hpp"
 #include "support/tiny_model.hpp"
 

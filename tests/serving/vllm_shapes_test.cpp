@@ -10,8 +10,8 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
-#include "rlcore/serving/protocol/reasoning.hpp"
 #include "rlcore/serving/service.hpp"
+#include "rlcore/serving/text_stream.hpp"
 #include "serving/scripted_engine.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -2,6 +2,8 @@
 // A line `// <snippet: FILE N>` stands for the N-th block of C++ in FILE; check.sh puts the block's text there and its
 // #include lines at the top. Nothing here is run: the numbers of the first one are in tests/objective/readme_test.cpp.
 
+#include "rlcore/emulator/emulated_npu.hpp"
+
 namespace readme {
 const Eigen::ArrayXXf response_mask;
 inline void run() {

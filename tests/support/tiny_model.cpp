@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/text/copy_files.hpp"
+#include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/text/tokenizer_folder.hpp"
 #include "rlcore/text/train_bpe.hpp"
-#include "rlcore/verify/gsm8k_row.hpp"
+#include "rlcore/verify/dataset_rows.hpp"
 
 namespace tiny_model {
 

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "rlcore/telemetry/metric_names.hpp"
-#include "rlcore/telemetry/process_memory.hpp"
+#include "rlcore/telemetry/stages.hpp"
 #include "rlcore/trainer/evaluation/validation_metrics.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -1,5 +1,5 @@
 // What stdout gets as a terminal and as a pipe, and what console.log keeps.
-#include "rlcore/telemetry/step_console.hpp"
+#include "rlcore/telemetry/step_table.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Merges by hand, for both loops.
-#include "rlcore/text/bpe_merges.hpp"
+#include "rlcore/text/bpe_model.hpp"
 
 #include <gtest/gtest.h>
 

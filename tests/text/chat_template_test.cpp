@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "data/scratch.hpp"
-#include "rlcore/text/chat_family.hpp"
+#include "rlcore/text/chat_variables.hpp"
 #include "rlcore/text/text_file.hpp"
 
 namespace RLCORE_TEST_ID {

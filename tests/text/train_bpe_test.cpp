@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "data/scratch.hpp"
-#include "rlcore/text/chat_family.hpp"
 #include "rlcore/text/chat_template.hpp"
-#include "rlcore/text/copy_files.hpp"
+#include "rlcore/text/chat_variables.hpp"
 #include "rlcore/text/text_file.hpp"
 
 namespace RLCORE_TEST_ID {

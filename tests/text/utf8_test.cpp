@@ -6,8 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "rlcore/text/byte_alphabet.hpp"
-
 namespace RLCORE_TEST_ID {
 
 namespace text = rlcore::text;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/scratch.hpp"
-#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/config/grammar/compose.hpp"
 #include "rlcore/data/jsonl.hpp"

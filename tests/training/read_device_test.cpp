@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/config/programs/dapo.hpp"
 #include "rlcore/config/programs/evaluate.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/config/programs/preference_keys.hpp"

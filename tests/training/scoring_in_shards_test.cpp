@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/training/frozen_model.hpp"

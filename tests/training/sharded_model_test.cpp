@@ -13,6 +13,7 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "support/counted_device.hpp"
 #include "support/tiny_model.hpp"

@@ -10,6 +10,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "support/tiny_model.hpp"
 

@@ -1,4 +1,4 @@
-#include "rlcore/verify/format.hpp"
+#include "rlcore/verify/geo3k.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "rlcore/verify/geo3k_row.hpp"
+#include "rlcore/verify/dataset_rows.hpp"
 
 #include "data/scratch.hpp"
 #include "rlcore/verify/dispatch.hpp"

@@ -1,4 +1,4 @@
-#include "rlcore/verify/gsm8k_row.hpp"
+#include "rlcore/verify/dataset_rows.hpp"
 
 #include "data/scratch.hpp"
 #include "rlcore/data/prompt_dataset.hpp"

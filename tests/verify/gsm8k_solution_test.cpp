@@ -1,5 +1,5 @@
 // Judged solutions and what their steps are worth.
-#include "rlcore/verify/gsm8k_solution.hpp"
+#include "rlcore/verify/dataset_rows.hpp"
 
 #include <gtest/gtest.h>
 

@@ -21,7 +21,7 @@
 #include <system_error>
 #include <thread>
 
-#include "rlcore/checkpoint/atomic_folder.hpp"
+#include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/file.hpp"
 #include "rlcore/text/parse_json.hpp"

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "rlcore/checkpoint/adapter.hpp"
-#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
-#include "rlcore/checkpoint/save_together.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/text/parse_json.hpp"
 

@@ -99,6 +99,111 @@ inline std::filesystem::path find_shards(const std::filesystem::path& folder) {
 }  // namespace checkpoint
 RLCORE_END
 
-#if !defined(RLCORE_COMPILED)
-#include "rlcore/checkpoint/manifest_json.hpp"
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)
+#include <cstdio>
+#include <stdexcept>
+#include <utility>
+
+#include "rlcore/checkpoint/atomic_file.hpp"
+#include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/core/compiler.hpp"
+#include "rlcore/text/parse_json.hpp"
+
+RLCORE_BEGIN
+namespace checkpoint {
+
+RLCORE_INLINE nlohmann::json to_json(const shard_files& files) {
+  nlohmann::json pieces = nlohmann::json::array(), kinds = nlohmann::json::object();
+  for (const shard_piece& p : files.pieces) pieces.push_back({p.tensor, p.shape, p.start, p.extent, p.first, p.last});
+  for (const auto& [kind, file] : files.kinds) {
+    std::string sums;
+    for (const std::uint32_t crc : file.crc32) {
+      char text[9];
+      std::snprintf(text, sizeof text, "%08x", static_cast<unsigned>(crc));
+      sums += text;
+    }
+    kinds[kind] = {{"file", file.name}, {"bytes", file.bytes}, {"crc32", sums}};
+  }
+  return {{"pieces", pieces}, {"kinds", kinds}};
+}
+
+RLCORE_INLINE shard_manifest::shard_manifest(const std::filesystem::path& folder) : folder_(folder) {
+  const json_file file(path());
+  if (file.string("format") != format) file.fail("format", "\"" + std::string(format) + "\"");
+  if (file.integer("block") != static_cast<std::int64_t>(shard_block)) file.fail("block", std::to_string(shard_block));
+  if (file.string("dtype") != "F32") file.fail("dtype", "\"F32\"");
+  try {
+    file.root().at("tensors").get_to(shapes_);
+    for (const nlohmann::json& rank : file.root().at("ranks")) ranks_.push_back(parse(rank));
+  } catch (const nlohmann::json::exception&) {
+    throw format_error(path().string() + ": damaged: not what the format says");
+  }
+  check();
+}
+
+RLCORE_INLINE void shard_manifest::write(const std::filesystem::path& folder,
+                                         const std::map<std::string, std::vector<std::int64_t>>& shapes,
+                                         const nlohmann::json& ranks) {
+  const nlohmann::ordered_json root{
+      {"format", format}, {"block", shard_block}, {"dtype", "F32"}, {"tensors", shapes}, {"ranks", ranks}};
+  write_file_atomically(folder / manifest_name, text::json_text(root) + "\n");
+}
+
+RLCORE_INLINE shard_files shard_manifest::parse(const nlohmann::json& json) const {
+  shard_files files;
+  std::size_t blocks = 0;
+  for (const nlohmann::json& p : json.at("pieces")) {
+    shard_piece piece;
+    p.at(0).get_to(piece.tensor);
+    p.at(1).get_to(piece.shape);
+    p.at(2).get_to(piece.start);
+    p.at(3).get_to(piece.extent);
+    p.at(4).get_to(piece.first);
+    p.at(5).get_to(piece.last);
+    if (const std::string fault = parallel::fault_of(piece); !fault.empty())
+      fail("damaged: a piece of tensor '" + data::printable(piece.tensor) + "' has " + fault);
+    blocks += blocks_of(piece.size());
+    files.pieces.push_back(std::move(piece));
+  }
+  for (const auto& [kind, entry] : json.at("kinds").items()) {
+    shard_file& file = files.kinds[kind];
+    entry.at("file").get_to(file.name);
+    entry.at("bytes").get_to(file.bytes);
+    const auto sums = entry.at("crc32").get<std::string>();
+    if (file.name.empty() || file.name.find('/') != std::string::npos)
+      fail("file '" + data::printable(file.name) + "'; expected a name in the same folder");
+    if (sums.size() != 8 * blocks || sums.find_first_not_of("0123456789abcdef") != std::string::npos)
+      fail("damaged: the checksums of " + data::printable(file.name) + " are not 8 digits for each of " +
+           std::to_string(blocks) + " blocks");
+    for (std::size_t i = 0; i < sums.size(); i += 8)
+      file.crc32.push_back(static_cast<std::uint32_t>(std::stoul(sums.substr(i, 8), nullptr, 16)));
+  }
+  return files;
+}
+
+RLCORE_INLINE void shard_manifest::check() {
+  parallel::piece_layout layout;
+  for (const shard_files& r : ranks_) {
+    layout.push_back(r.pieces);
+    for (const shard_piece& p : r.pieces)
+      if (const auto at = shapes_.find(p.tensor); at == shapes_.end() || at->second != p.shape)
+        fail("damaged: a piece of tensor '" + data::printable(p.tensor) + "' of shape " + shape_text(p.shape) +
+             ", which is not in the list of tensors");
+  }
+  try {
+    held_ = parallel::held_pieces(layout);
+  } catch (const std::invalid_argument& e) {
+    fail(std::string("damaged: ") + e.what());
+  }
+  for (const auto& [name, pieces] : held_)
+    for (const parallel::held_piece& h : pieces)
+      if (h.holders.size() > 1)
+        fail("damaged: the pieces of ranks " + std::to_string(h.holders[0].rank) + " and " +
+             std::to_string(h.holders[1].rank) + " overlap: " + text_of(h.piece));
+  if (const std::string missing = parallel::missing_of(held_, shapes_); !missing.empty())
+    fail("incomplete: " + missing);
+}
+
+}  // namespace checkpoint
+RLCORE_END
 #endif

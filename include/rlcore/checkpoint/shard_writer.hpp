@@ -15,7 +15,7 @@
 #include "rlcore/checkpoint/crc32.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 #include "rlcore/checkpoint/shard_manifest.hpp"
-#include "rlcore/parallel/layout/gather_pieces.hpp"
+#include "rlcore/parallel/layout/reshard.hpp"
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN

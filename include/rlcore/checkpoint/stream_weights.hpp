@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
-#include "rlcore/checkpoint/save_together.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/checkpoint/weight_source.hpp"
 #include "rlcore/text/parse_json.hpp"

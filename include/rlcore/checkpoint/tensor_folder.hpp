@@ -16,9 +16,9 @@
 #include <system_error>
 #include <vector>
 
+#include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/checkpoint/safetensors_reader.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
-#include "rlcore/checkpoint/save_together.hpp"
 #include "rlcore/checkpoint/shard_reader.hpp"
 #include "rlcore/nn/vision/module_names.hpp"
 #include "rlcore/text/parse_json.hpp"

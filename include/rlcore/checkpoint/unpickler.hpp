@@ -359,5 +359,4 @@ class unpickler {
 };
 
 }  // namespace checkpoint
-
 RLCORE_END

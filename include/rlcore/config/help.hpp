@@ -7,10 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "rlcore/config/flag.hpp"
-#include "rlcore/config/grammar/override_token.hpp"
-#include "rlcore/config/help/groups.hpp"
-#include "rlcore/config/help/layout.hpp"
+#include "rlcore/config/grammar/value.hpp"
+#include "rlcore/config/help_layout.hpp"
 #include "rlcore/config/key.hpp"
 #include "rlcore/config/registry.hpp"
 #include "rlcore/core/error.hpp"

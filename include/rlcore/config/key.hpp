@@ -1,9 +1,10 @@
-// Option definition: name, type, default and disposition in this build.
+// A key or flag of a command line, and a help topic.
 #pragma once
 
 #include <limits>
 #include <string_view>
 
+#include "rlcore/config/grammar/value.hpp"
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
@@ -70,6 +71,31 @@ constexpr key_limits words(std::string_view choices, std::string_view later = {}
   return {.choices = choices, .later = later};
 }
 }  // namespace keys
+
+/// `--name a` sets `key` to a. Several flags may set one key; the last word on the command line wins, whether it was
+/// written as a flag or as key=value.
+struct flag {
+  static constexpr int switch_only = 0;  ///< no value follows (action="store_true")
+  static constexpr int any_count = -1;   ///< a list of none or more (nargs="*")
+  static constexpr int append = -2;      ///< one value; each use adds it to the list (action="append")
+
+  std::string_view name;  ///< without the two dashes
+  std::string_view key;
+  int count = 1;                   ///< how many values follow; more than one, any_count and append make a list
+  std::string_view bare = "True";  ///< the value a switch sets, as typed after key=
+  /// From the texts typed after the flag (a text, or a list of texts) to the value of the key; without it the texts are
+  /// read by the type of the key. May throw config_error.
+  value (*transform)(const value&) = nullptr;
+};
+
+/// A key belongs to the first topic that lists it, else to the topic whose name is its longest prefix.
+struct help_topic {
+  std::string_view name;        ///< prefix of its keys (data, actor_rollout_ref.actor), or any word
+  std::string_view holds;       ///< short description
+  std::string_view keys = {};   ///< the most used ones without the prefix `name`, separated by blanks
+  std::string_view flags = {};  ///< keys of one word, the most used ones first
+  bool takes_rest = false;      ///< takes the one-word keys that no topic lists
+};
 
 }  // namespace trainer
 RLCORE_END

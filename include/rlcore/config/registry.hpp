@@ -1,4 +1,5 @@
-// The keys a program knows, in the order of its help.
+// The keys of a program, and declarations of the trainers' registries. A caller of the latter compiles neither the keys
+// nor their checks: main_ppo.hpp, preference_keys.hpp and sft.hpp define them, the trainer libraries contain them.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/config/flag.hpp"
-#include "rlcore/config/help_topic.hpp"
 #include "rlcore/config/key.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/core/suggest.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -115,6 +115,32 @@ class registry {
   std::vector<std::size_t> order_;  ///< of keys_ by name
 };
 
+/// The unknown key with suggestions: keys that end with it, then similar spellings, then keys with the same last word.
+std::string unknown_key_text(const registry& known, const std::string& name);
+
+/// verl's main_ppo, and OpenRLHF's flags, whose advantage_estimator is then group_norm.
+registry grpo_trainer_registry();
+/// verl's main_ppo with the estimator gae and a critic, and OpenRLHF's PPO flags beside it.
+registry ppo_trainer_registry();
+/// verl's main_ppo with the estimator reinforce_plus_plus, and OpenRLHF's flags, whose advantage_estimator is then
+/// reinforce.
+registry reinforce_plus_plus_trainer_registry();
+/// The keys of grpo_trainer with the reward manager and the configuration's name of verl's DAPO recipe. OpenRLHF has no
+/// flags for DAPO's additions to GRPO; a note names the keys that do.
+registry dapo_registry();
+
+/// The flags of OpenRLHF's train_dpo, and rlcore's own keys.
+registry dpo_registry();
+/// The flags of OpenRLHF's train_kto, and rlcore's own keys.
+registry kto_registry();
+/// The flags of OpenRLHF's train_rm, and rlcore's own keys.
+registry rm_registry();
+/// The flags of OpenRLHF's train_prm, and rlcore's own keys.
+registry prm_registry();
+
+/// The registry of the command line: verl's keys, or OpenRLHF's if it contains one of their flags.
+registry sft_registry(int argc, const char* const* argv);
+
 }  // namespace trainer
 RLCORE_END
 
@@ -163,6 +189,28 @@ RLCORE_INLINE const key* registry::free_form(std::string_view name) const {
     if (k != nullptr) return k->type == key_type::dictionary ? k : nullptr;
   }
   return nullptr;
+}
+
+RLCORE_INLINE std::string unknown_key_text(const registry& known, const std::string& name) {
+  const auto names = known.names();
+  const auto ending = [&](const std::string& end) {
+    std::vector<std::string> found;
+    for (const std::string& candidate : names)
+      if (found.size() < 3 && candidate.ends_with(end)) found.push_back(candidate);
+    return found;
+  };
+  auto near = ending("." + name);  // the front is missing, a letter is wrong, or only the last part is right
+  if (near.empty()) near = nearest(name, names);
+  if (near.empty()) near = ending("." + name.substr(name.rfind('.') == name.npos ? 0 : name.rfind('.') + 1));
+  std::string hint;
+  for (const std::string& candidate : near) hint += (hint.empty() ? " (did you mean '" : "' or '") + candidate;
+  std::string_view map;
+  for (const key& k : known.keys())
+    if (map.empty() && k.type == key_type::dictionary && k.use == disposition::accepted) map = k.name;
+  return "unknown key '" + name + "'" + (hint.empty() ? "" : hint + "'?)") +
+         (map.empty() ? "; see --help"
+                      : "; a new key, written +" + name + "=..., is taken only inside a free-form map such as " +
+                            std::string(map));
 }
 
 }  // namespace trainer

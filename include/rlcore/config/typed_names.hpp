@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/config/grammar/override_token.hpp"
+#include "rlcore/config/grammar/value.hpp"
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN

@@ -21,7 +21,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
-#include "rlcore/text/input_kind.hpp"
+#include "rlcore/text/text_file.hpp"
 
 RLCORE_BEGIN
 namespace data {

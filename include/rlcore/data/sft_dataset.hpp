@@ -1,4 +1,4 @@
-// Examples for supervised fine-tuning (SFT): tokens, and a mask of the assistant tokens.
+// A data set of supervised fine-tuning: settings, conversations, images.
 #pragma once
 
 #include <algorithm>
@@ -6,12 +6,17 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/image_file.hpp"
+#include "rlcore/data/image_rows.hpp"
 #include "rlcore/data/truncation.hpp"
+#include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/message.hpp"
+#include "rlcore/text/tokenizer.hpp"
 
 RLCORE_BEGIN
 namespace data {
@@ -55,6 +60,50 @@ void truncate(sft_example& example, std::size_t max_length, truncation mode, con
 sft_example make_sft_example(std::span<const std::int32_t> prompt, std::span<const std::int32_t> response,
                              std::int32_t eos, std::size_t max_length, truncation mode, const std::string& where,
                              std::vector<image_pointer> images = {});
+
+/// The assistant turns that are trained on.
+enum class learnt_turns { all, last };
+
+/// Renders the conversation with the chat template. Assistant content is tokenized separately from the text before it,
+/// as in generation: its tokens never merge with those of the header. (Where they would merge, the tokens differ from
+/// those of the whole text; verl also tokenizes the pieces.)
+inline sft_example conversation_example(const text::chat_template& chat, const text::tokenizer& tokenizer,
+                                        std::span<const text::message> messages, const text::render_options& options,
+                                        learnt_turns which = learnt_turns::all) {
+  std::vector<text::written_bytes> written;
+  const std::string text = chat.render(messages, options, written);
+  if (which == learnt_turns::last && written.size() > 1) written.erase(written.begin(), written.end() - 1);
+  sft_example example;
+  std::size_t done = 0;
+  const auto piece = [&](std::size_t end, bool by_assistant) {
+    example.append(tokenizer.encode(std::string_view(text).substr(done, end - done)), by_assistant);
+    done = end;
+  };
+  for (const text::written_bytes& turn : written) {
+    piece(turn.begin, false);
+    piece(turn.end, true);
+  }
+  piece(text.size(), false);
+  return example;
+}
+
+/// Attaches images to an example: each image token is expanded to the image's token count, and image tokens are
+/// masked from the loss in every turn. Throws data_error with `where` unless the example has one image token for each
+/// image.
+inline sft_example with_images(sft_example example, std::vector<image_pointer> images, const image_settings& settings,
+                               const std::string& where) {
+  check_image_tokens(example.tokens, images.size(), settings, where);
+  if (images.empty()) return example;
+  sft_example shown;
+  shown.images = std::move(images);
+  std::size_t at = 0;
+  for_expanded_tokens(example.tokens, shown.images, settings, [&](std::int32_t id, std::size_t count) {
+    shown.tokens.insert(shown.tokens.end(), count, id);
+    shown.written.resize(shown.tokens.size(), id == settings.token ? 0 : example.written[at]);
+    ++at;
+  });
+  return shown;
+}
 
 }  // namespace data
 RLCORE_END

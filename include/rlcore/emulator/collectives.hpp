@@ -17,7 +17,6 @@
 #include "rlcore/device/npu/codes.hpp"
 #include "rlcore/emulator/communicators.hpp"
 #include "rlcore/emulator/rank_group.hpp"
-#include "rlcore/emulator/rank_sum.hpp"
 
 RLCORE_BEGIN
 namespace ascend::emulated {

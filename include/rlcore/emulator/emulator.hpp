@@ -1,5 +1,5 @@
 // Ascend NPU emulator in the process: a provider that needs neither CANN nor hardware. Its functions are slow to
-// compile: with RLCORE_COMPILED they come from src/devices.cpp.
+// compile: with RLCORE_COMPILED they come from src/emulator.cpp.
 #pragma once
 
 #include <string>
@@ -37,6 +37,27 @@ static_assert(provider<emulator>);
 }  // namespace ascend
 RLCORE_END
 
-#if !defined(RLCORE_COMPILED)
-#include "rlcore/emulator/every_call.hpp"
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_EMULATOR)
+#include "rlcore/core/compiler.hpp"
+#include "rlcore/emulator/collectives.hpp"
+#include "rlcore/emulator/operators.hpp"
+#include "rlcore/emulator/runtime.hpp"
+
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+RLCORE_INLINE const ascend::calls& every_call() {
+  static const ascend::calls table = [] {
+    ascend::calls t;
+    fill(t.rt);
+    fill(t.nn);
+    fill(t.op);
+    fill(t.comm);
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace ascend::emulated
+RLCORE_END
 #endif

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "rlcore/core/compiler.hpp"
+#include "rlcore/emulator/machine.hpp"
 #include "rlcore/emulator/numerics/elements.hpp"
 #include "rlcore/emulator/numerics/rounding.hpp"
-#include "rlcore/emulator/tasks.hpp"
 #include "rlcore/emulator/tensor.hpp"
 
 RLCORE_BEGIN

@@ -17,11 +17,8 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/npu/npu_settings.hpp"
-#include "rlcore/emulator/address_space.hpp"
-#include "rlcore/emulator/block.hpp"
 #include "rlcore/emulator/device_memory.hpp"
 #include "rlcore/emulator/errors.hpp"
-#include "rlcore/emulator/transfer.hpp"
 
 RLCORE_BEGIN
 namespace ascend::emulated {

@@ -9,8 +9,8 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/npu/abi/types.hpp"
+#include "rlcore/emulator/device_memory.hpp"
 #include "rlcore/emulator/machine.hpp"
-#include "rlcore/emulator/transfer.hpp"
 
 RLCORE_BEGIN
 namespace ascend::emulated {

@@ -1,19 +1,60 @@
-// Thread pool behind the executor `threads`, and its synchronization protocol.
+// Thread pool behind the executor `threads`, and its synchronization protocol. Threads, a monotonic clock and the
+// number of cores come without <thread>, <mutex> and <chrono>, which would be a third of the compile time of a program
+// that computes a loss.
+//
+// System threads, a monotonic clock and the number of cores without <thread>, <mutex> and <chrono>, which would be a
+// third of the compile time of a program that computes a loss.
 #pragma once
+
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cfenv>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/exec/system_thread.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
+namespace system_threads {
+
+/// Runs `body(context)` until it returns; the owner joins exactly once.
+class system_thread {
+ public:
+  using function = void* (*)(void* context);
+
+  /// Throws std::system_error when the system refuses a thread.
+  system_thread(function body, void* context) {
+    if (const int error = pthread_create(&handle_, nullptr, body, context); error != 0)
+      throw std::system_error(error, std::generic_category(), "rlcore: no further thread can be started");
+  }
+  void join() noexcept { pthread_join(handle_, nullptr); }
+
+ private:
+  pthread_t handle_;
+};
+
+/// Cores of the machine, at least 1.
+inline std::size_t system_cores() noexcept {
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  return cores > 0 ? static_cast<std::size_t>(cores) : 1;
+}
+
+/// Nanoseconds of a monotonic clock.
+inline std::int64_t steady_nanoseconds() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+}  // namespace system_threads
 
 /// `helpers` threads that take part in the calls of run(). One atomic word, the gate, holds all shared state: the
 /// number of helpers inside, whether the gate is open, whether the caller sleeps, and the number of the call. A helper

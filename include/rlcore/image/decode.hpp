@@ -5,7 +5,6 @@
 #include <string>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/image/decode_settings.hpp"
 #include "rlcore/image/header.hpp"
 #include "rlcore/image/pixels.hpp"
 

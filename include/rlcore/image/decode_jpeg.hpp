@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/image/decode_settings.hpp"
 #include "rlcore/image/pixels.hpp"
 
 RLCORE_BEGIN

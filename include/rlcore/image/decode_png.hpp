@@ -12,9 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/image/decode_settings.hpp"
 #include "rlcore/image/header.hpp"
-#include "rlcore/image/on_white.hpp"
 #include "rlcore/image/pixels.hpp"
 #ifdef RLCORE_HAS_DEFLATE
 #include "rlcore/image/inflate_png.hpp"

@@ -7,10 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "rlcore/image/decode_settings.hpp"
-#include "rlcore/image/on_white.hpp"
 #include "rlcore/image/pixels.hpp"
-#include "rlcore/image/smart_resize.hpp"
 
 RLCORE_BEGIN
 namespace image {

@@ -22,6 +22,36 @@ inline std::vector<unsigned char> encode_png(const pixels&) {
 }  // namespace image
 RLCORE_END
 
-#if defined(RLCORE_HAS_IMAGES) && !defined(RLCORE_COMPILED)
-#include "rlcore/image/encode_png.hpp"
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_IMAGES)
+#ifdef RLCORE_HAS_IMAGES
+#include <png.h>
+
+#include <cstddef>
+#include <limits>
+#include <string>
+
+RLCORE_BEGIN
+namespace image {
+
+RLCORE_INLINE std::vector<unsigned char> encode_png(const pixels& picture) {
+  constexpr std::size_t longest = std::numeric_limits<png_int_32>::max();
+  if (picture.width == 0 || picture.height == 0 || picture.width > longest || picture.height > longest)
+    throw format_error("no PNG has " + std::to_string(picture.width) + " x " + std::to_string(picture.height) +
+                       " pixels");
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(picture.width);
+  image.height = static_cast<png_uint_32>(picture.height);
+  image.format = PNG_FORMAT_RGB;
+  std::vector<unsigned char> bytes(PNG_IMAGE_PNG_SIZE_MAX(image));
+  png_alloc_size_t size = bytes.size();
+  if (png_image_write_to_memory(&image, bytes.data(), &size, 0, picture.rgb.data(), 0, nullptr) == 0)
+    throw format_error(std::string("cannot write a PNG: ") + image.message);
+  bytes.resize(size);
+  return bytes;
+}
+
+}  // namespace image
+RLCORE_END
+#endif
 #endif

@@ -8,8 +8,7 @@
 #include <string_view>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/image/decode_settings.hpp"
-#include "rlcore/image/smart_resize.hpp"
+#include "rlcore/image/pixels.hpp"
 
 RLCORE_BEGIN
 namespace image {

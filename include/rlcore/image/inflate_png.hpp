@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
-#include "rlcore/image/decode_settings.hpp"
 #include "rlcore/image/header.hpp"
+#include "rlcore/image/pixels.hpp"
 
 RLCORE_BEGIN
 namespace image::detail {

@@ -6,10 +6,9 @@
 #include <cstdint>
 
 #include "rlcore/image/decode.hpp"
-#include "rlcore/image/patches.hpp"
+#include "rlcore/image/pixels.hpp"
 #include "rlcore/image/processor_settings.hpp"
 #include "rlcore/image/resample.hpp"
-#include "rlcore/image/smart_resize.hpp"
 
 RLCORE_BEGIN
 namespace image {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "rlcore/image/pixels.hpp"
-#include "rlcore/image/smart_resize.hpp"
 
 RLCORE_BEGIN
 namespace image {

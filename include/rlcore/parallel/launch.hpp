@@ -1,19 +1,29 @@
-// Launches the ranks of a program: threads or MPI processes.
+// Runs a function on every rank.
 #pragma once
 
+#include <charconv>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
+#include <cstdio>
+#include <exception>
 #include <functional>
+#include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/compiler.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/parallel/communicator/alone.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
+#include "rlcore/parallel/communicator/communicator.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/parallel/environment.hpp"
+#include "rlcore/parallel/strategy/parallel_strategy.hpp"
 
 RLCORE_BEGIN
 namespace parallel {
@@ -73,4 +83,87 @@ inline void launch(const launch_settings& s, const rank_function& f) {
 }
 
 }  // namespace parallel
+
+namespace launching {
+
+/// Removes `--ranks N` or `--ranks=N` from the command-line arguments.
+inline std::optional<int> take_ranks(std::vector<std::string>& words) {
+  constexpr std::string_view flag = "--ranks";
+  std::optional<int> ranks;
+  for (auto word = words.begin(); word != words.end();) {
+    if (!word->starts_with(flag) || (word->size() > flag.size() && (*word)[flag.size()] != '=')) {
+      ++word;
+      continue;
+    }
+    std::string number = word->size() > flag.size() ? word->substr(flag.size() + 1) : "";
+    word = words.erase(word);
+    if (number.empty() && word != words.end()) number = *word, word = words.erase(word);
+    int value = 0;
+    const auto [end, wrong] = std::from_chars(number.data(), number.data() + number.size(), value);
+    if (wrong != std::errc{} || end != number.data() + number.size() || value < 1)
+      throw config_error("--ranks is '" + number + "', expected the number of ranks, 1 or more");
+    ranks = value;
+  }
+  return ranks;
+}
+
+/// Calls body(strategy), or body(strategy, words) if it takes the remaining arguments.
+template <class Strategy, class Body>
+void call_body(Body& body, Strategy& strategy, const std::vector<std::string>& words) {
+  if constexpr (std::invocable<Body&, Strategy&, std::span<const std::string>>) {
+    body(strategy, std::span<const std::string>(words));
+  } else {
+    if (!words.empty()) throw config_error("unknown word '" + words.front() + "', expected nothing or --ranks N");
+    body(strategy);
+  }
+}
+
+/// Calls the body on every rank requested by the command line or the environment. Throws config_error.
+template <class Strategy, class Body>
+void launch_body(std::vector<std::string> words, Body& body) {
+  const std::optional<int> asked = take_ranks(words);
+  const int processes = parallel::ranks_of_environment();
+  if constexpr (std::constructible_from<Strategy, parallel::any_communicator&>) {
+    parallel::launch_settings settings;
+    if constexpr (requires { Strategy::least_ranks(); }) settings.thread_ranks = Strategy::least_ranks();
+    if (processes > 1) settings.thread_ranks = 1;
+    if (asked) settings.thread_ranks = *asked;
+    parallel::launch(settings, [&](parallel::any_communicator& ranks) {
+      Strategy strategy(ranks);
+      call_body(body, strategy, words);
+    });
+  } else {
+    if (const int ranks = processes > 1 ? processes : asked.value_or(1); ranks > 1)
+      throw config_error(std::to_string(ranks) +
+                         " ranks: the strategy of this program is one rank; with another, such " +
+                         "as strategy::data<> or strategy::sharded<3>, it trains on several");
+    Strategy strategy;
+    call_body(body, strategy, words);
+  }
+}
+
+}  // namespace launching
+
+/// Calls body(strategy) on every rank of `Strategy` in this process; returns the exit code of main: 0, or 1 after
+/// printing the exception on stderr. strategy::alone only calls the body. Any other strategy uses the processes of
+/// mpirun or srun as ranks (link rlcore::mpi), else `--ranks N` threads, else the minimum number for its type. Copies
+/// of the strategy are valid inside the body. A body that takes (strategy, std::span<const std::string>) gets the other
+/// arguments; without it, they are an error.
+template <parallel_strategy Strategy, class Body>
+int launch(int argc, char** argv, Body&& body) noexcept {
+  std::string_view program = argc > 0 ? argv[0] : "rlcore";
+  program.remove_prefix(program.rfind('/') + 1);
+  const auto failed = [&](const char* why) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "%.*s: %s\n", static_cast<int>(program.size()), program.data(), why);
+    return 1;
+  };
+  try {
+    launching::launch_body<Strategy>({argv + (argc > 0), argv + argc}, body);
+    return std::fflush(stdout) == 0 ? 0 : failed("cannot write to standard output");
+  } catch (const std::exception& e) {
+    return failed(e.what());
+  }
+}
+
 RLCORE_END

@@ -1,4 +1,4 @@
-// Parallel settings: mesh axes, ZeRO stage and gradient reduction order.
+// The layout of ranks: degrees, context kind, reduction.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,17 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/parallel/context_kind.hpp"
 
 RLCORE_BEGIN
 namespace parallel {
+
+/// - gather_kv: every rank all-gathers all keys and values (Llama 3).
+/// - ring: keys and values travel around the ring, the softmax state stays (Liu et al. 2023, arXiv:2310.01889).
+/// - ulysses: all rows of some heads instead of some rows of all heads (Jacobs et al. 2023, arXiv:2309.14509).
+enum class context_kind { gather_kv, ring, ulysses };
+
+/// In the order of the values.
+inline constexpr const char* context_kind_names[] = {"gather_kv", "ring", "ulysses"};
 
 /// The order in which the gradients of leaves (reduction_tree.hpp) are added.
 /// - tree: the binary tree over the leaf indices; the same bits for every number of ranks.

@@ -1,6 +1,7 @@
-// Parallel layout: mesh sizes and what is sharded over the mesh.
+// A layout of ranks, the workload, and the batches of a rank.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -8,10 +9,30 @@
 #include "rlcore/parallel/settings.hpp"
 #include "rlcore/planning/cluster.hpp"
 #include "rlcore/planning/model_shape.hpp"
-#include "rlcore/planning/workload.hpp"
 
 RLCORE_BEGIN
 namespace trainer::planning {
+
+/// The reference model: none, whole on each device, or sharded.
+enum class reference_form { none, whole, sharded };
+
+/// One step of the workload; plans for the worst case, every response at its maximum length.
+struct workload {
+  std::int64_t prompts = 128, responses = 8, prompt_length = 1024, response_length = 3072;
+  std::int64_t image_tokens = 0;      ///< image tokens of a prompt
+  std::int64_t updates = 1;           ///< optimizer steps for a step's sequences
+  std::int64_t epochs = 1;            ///< passes over each sequence
+  std::int64_t micro_tokens = 16384;  ///< tokens that one device takes through the model at once
+  bool recompute = true;              ///< activation recomputation: layers run again before their backward
+  bool old_log_probs = true;          ///< scored again by the trained model before the update
+  /// Scoring by a reference model, laid out like the trained weights (a shard with zero 3, as in this library's
+  /// trainers), or whole on every device.
+  reference_form reference = reference_form::none;
+  double logits_bytes = 256 << 20;  ///< of logits in memory at once
+
+  std::int64_t sequences() const noexcept { return prompts * responses; }
+  std::int64_t length() const noexcept { return prompt_length + response_length; }
+};
 
 using parallel::context_kind;
 using parallel::reduction_kind;
@@ -53,6 +74,30 @@ struct layout {
 
 /// One line with the reason why the layout is impossible; empty if it is possible.
 std::string check_layout(const layout& l, const model_shape& m, const workload& w, std::int64_t devices);
+
+/// The batches of the busiest data rank, per optimizer step unless a member says otherwise.
+struct batches {
+  std::int64_t rows = 0;           ///< sequences
+  std::int64_t micro_rows = 0;     ///< sequences per micro-batch
+  std::int64_t micro = 0;          ///< micro-batches
+  std::int64_t leaves = 1;         ///< leaves of the gradient's tree, each sent separately with zero 2 and 3
+  std::int64_t tokens = 0;         ///< tokens of one device per micro-batch
+  std::int64_t scored = 0;         ///< micro-batches of a scoring pass; not split by leaves
+  std::int64_t scored_tokens = 0;  ///< tokens of one device per scored micro-batch
+
+  /// 8 leaves, or one for each data rank if there are more, or one for each micro-batch.
+  batches(const layout& l, const workload& w) {
+    const auto up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+    rows = up(std::max<std::int64_t>(1, w.sequences() / w.updates), l.data);
+    const std::int64_t wanted = std::max<std::int64_t>(1, w.micro_tokens * l.context / w.length());
+    leaves = l.leaf_of_micro ? up(rows, wanted) : std::min(rows, up(8, l.data));
+    micro_rows = std::min(wanted, up(rows, leaves));
+    micro = leaves * up(up(rows, leaves), micro_rows);
+    tokens = up(micro_rows * w.length(), l.context);
+    const std::int64_t sequences = up(w.sequences(), l.data);
+    scored = up(sequences, wanted), scored_tokens = up(std::min(wanted, sequences) * w.length(), l.context);
+  }
+};
 
 }  // namespace trainer::planning
 RLCORE_END

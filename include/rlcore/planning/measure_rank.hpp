@@ -15,8 +15,8 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
-#include "rlcore/parallel/reduction/exchange.hpp"
 #include "rlcore/parallel/reduction/piece_sum.hpp"
+#include "rlcore/parallel/reduction/reduction.hpp"
 #include "rlcore/planning/cluster.hpp"
 
 RLCORE_BEGIN

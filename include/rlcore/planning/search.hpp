@@ -11,7 +11,6 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/planning/layout.hpp"
-#include "rlcore/planning/memory.hpp"
 #include "rlcore/planning/stage_times.hpp"
 
 RLCORE_BEGIN

@@ -1,4 +1,4 @@
-// The seconds of a step, stage by stage.
+// Time and memory of the stages of a step.
 #pragma once
 
 #include <algorithm>
@@ -7,12 +7,75 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/planning/compute_time.hpp"
-#include "rlcore/planning/memory.hpp"
+#include "rlcore/planning/cluster.hpp"
+#include "rlcore/planning/layout.hpp"
+#include "rlcore/planning/model_shape.hpp"
 #include "rlcore/planning/traffic.hpp"
 
 RLCORE_BEGIN
 namespace trainer::planning {
+
+/// Bytes of one device. Training and sampling alternate: neither holds the other stage's memory.
+struct memory_need {
+  double state = 0;      ///< this rank's share of float weights, gradients and both moments
+  double reference = 0;  ///< the reference model
+  double weights = 0;    ///< training: gathered layers, or the packed copy for matrix products
+  double gradients = 0;  ///< gradients of layers in transit to their owners, if sharded
+  double activations = 0;
+  double logits = 0;
+  double rollout_weights = 0;
+  double cache = 0;         ///< KV cache of the sequences that a device samples together
+  double cache_of_one = 0;  ///< one device's part of the longest sequence
+
+  double training() const noexcept { return state + reference + weights + gradients + activations + logits; }
+  double sampling() const noexcept { return state + reference + rollout_weights + cache; }
+  double least_sampling() const noexcept { return state + reference + rollout_weights + cache_of_one; }
+  double peak() const noexcept { return std::max(training(), least_sampling()); }
+};
+
+/// The values per token of one layer that a backward pass needs: those that tensor parallelism splits, and the rest.
+struct layer_values {
+  double split = 0, whole = 0;
+  /// Counts for the shape of one layer. Counts only the active experts of a token.
+  explicit layer_values(const model_shape& m);
+};
+
+/// Memory of one device of layout `l` for one step `w` of the model `m`, in bytes. The KV cache gets the remaining
+/// memory, up to the need of the sequences.
+memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c);
+
+/// One micro-batch: `rows` sequences of `length` tokens, `scored` of each with log-probs.
+struct pass_shape {
+  double rows = 1, length = 0, scored = 0;
+  double image_tokens = 0;  ///< per sequence, of one image
+  double towers = 1;        ///< number of ranks that compute the rows of the same image
+};
+
+/// Seconds forward, and backward without the forward that recomputation repeats.
+struct pass_seconds {
+  double forward = 0, backward = 0, layers_forward = 0;
+};
+
+namespace detail {
+
+struct product_sizes {
+  double outputs, inputs, copies;  ///< copies: how many a token passes through
+};
+
+pass_seconds measured_pass(const measured_rank& t, const model_shape& m, const pass_shape& p);
+
+}  // namespace detail
+
+/// `ranks` devices work at the same time (on a measured machine they share memory and caches).
+pass_seconds pass_time(const cluster& c, const model_shape& m, const pass_shape& p, std::int64_t ranks);
+
+/// Seconds of the work done once per update: clipping and AdamW over `owned` parameters of one rank, 32 bytes of memory
+/// traffic each; packing the `used` parameters that it computes with; summing `added` values of leaves' gradients.
+inline double optimizer_time(const cluster& c, double owned, double used, double added, std::int64_t ranks) {
+  if (const measured_rank* t = c.table(ranks))
+    return owned / t->optimizer + owned / t->norm + used / t->pack + added / t->add;
+  return (32 * owned + (4 + c.value_bytes) * used + 12 * added) / (c.memory_bandwidth * c.decode_share);
+}
 
 /// Seconds of the stages of one step, with their parts.
 struct stage_times {
@@ -47,6 +110,136 @@ RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
 RLCORE_BEGIN
+namespace trainer::planning {
+
+RLCORE_INLINE layer_values::layer_values(const model_shape& m) {
+  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
+  const double copies = m.experts == 0 ? 1 : f(m.experts_per_token);
+  split = 2 * f(m.query_width()) + 2 * f(m.kv_width()) + 3 * copies * f(m.intermediate_size);
+  whole = 4 * f(m.hidden_size) + (m.experts == 0 ? 0 : 2 * copies * f(m.hidden_size));
+}
+
+RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c) {
+  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
+  const batches b(l, w);
+  const local_sizes local(m, l.tensor, l.expert_parts());
+  const double packed = c.value_bytes, value = l.value_bytes(c);
+  const double held = l.compute_type ? packed : value + packed;  // gathered, with the packed copy for matrix products
+  const double dense = f(l.shards()), expert = f(l.expert_shard_ranks());
+  const double shard = local.dense() / dense + local.all_experts() / expert, whole = local.total();
+  memory_need need;
+  need.state =
+      4 * (l.zero == 3 ? shard : whole) + 4 * (l.zero >= 2 ? shard : whole) + 8 * (l.zero >= 1 ? shard : whole);
+  if (w.reference != reference_form::none)
+    need.reference = w.reference == reference_form::whole ? held * static_cast<double>(m.parameters())
+                     : l.zero == 3                        ? 4 * shard
+                                                          : held * whole;
+  const double unit = local.layer + local.experts;
+  if (l.zero < 3) {
+    need.weights = packed * whole;
+  } else {
+    need.weights = held * (l.reshard_after_forward ? local.ends + local.tower + 2 * unit : whole);
+  }
+  // A leaf's gradient is complete after its last micro-batch, and is sharded then. With zero 3 and a leaf of one
+  // micro-batch it goes layer by layer.
+  if (l.zero >= 2)
+    need.gradients = 4 * (l.zero == 2 || b.micro > b.leaves ? whole : 2 * std::max(unit, local.ends + local.tower));
+
+  // Experts hold gradients for the rows of every remote rank, unless ranks sum all their leaves.
+  const bool together = l.zero < 2 && (l.sums == reduction_kind::ranked || l.sums == reduction_kind::fast);
+  if (m.experts > 0 && !together)
+    need.gradients += 4 * f(l.expert - 1) * local_sizes(m, l.tensor, l.expert).all_experts();
+
+  const layer_values layer(m);
+  const double tokens = f(b.tokens), split = f(l.tensor);
+  const double one = tokens * value * (layer.split / split + layer.whole / (l.sequence_parallel ? split : 1));
+  const double inputs = tokens * value * f(m.hidden_size) * f(m.layers) / (l.sequence_parallel ? split : 1);
+  need.activations = inputs + (w.recompute ? 2 * one : f(m.layers + 1) * one);
+  need.activations += value * f(b.micro_rows) * m.tower_values(f(w.image_tokens), w.recompute);
+  if (l.how_context == context_kind::gather_kv && l.context > 1)  // gathered, with their gradients
+    need.activations += tokens * f(l.context) * 2 * f(m.kv_width()) / split * (value + 4);
+  need.logits = std::min(w.logits_bytes, tokens * f(m.vocab_size) * 4 / split);
+
+  const local_sizes rollout(m, l.rollout_tensor, l.sampled_expert_parts());
+  // The state already counts whole weights, but not their packed copy.
+  const bool there = l.zero < 3 && l.rollout_tensor == l.tensor && !l.collects_experts();
+  need.rollout_weights = (there ? packed : held) * rollout.total();
+  const double per_token = m.kv_values() * value / f(l.rollout_tensor);
+  need.cache_of_one = per_token * f(w.length());
+  const double replicas = f(l.devices()) / f(l.rollout_tensor);
+  const double wanted = per_token * f(w.length()) * std::ceil(f(w.sequences()) / replicas);
+  const double left = c.memory * c.usable_share - need.least_sampling() + need.cache_of_one;
+  need.cache = std::clamp(left, need.cache_of_one, std::max(wanted, need.cache_of_one));
+  return need;
+}
+
+}  // namespace trainer::planning
+
+namespace trainer::planning::detail {
+
+RLCORE_INLINE pass_seconds measured_pass(const measured_rank& t, const model_shape& m, const pass_shape& p) {
+  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
+  const double tokens = p.rows * p.length, scored = p.rows * p.scored, layers = f(m.layers), h = f(m.hidden_size);
+  const double copies = m.experts == 0 ? 1 : f(m.experts_per_token);
+  const product_sizes products[] = {{f(m.query_width() + 2 * m.kv_width()), h, 1},
+                                    {h, f(m.query_width()), 1},
+                                    {2 * f(m.intermediate_size), h, copies},
+                                    {h, f(m.intermediate_size), copies}};
+  pass_seconds s;
+  // The share of the weights evicted from the caches between two passes: from 4 MB to 96 MB.
+  const double floats = 4 * static_cast<double>(m.parameters());
+  const double cold = std::clamp(std::log(floats / 4e6) / std::log(96.0 / 4), 0.0, 1.0);
+  const auto rate = [&](const surface& warm, const surface& far_away, double rows, double width) {
+    return std::exp((1 - cold) * std::log(warm.held(rows, width)) + cold * std::log(far_away.held(rows, width)));
+  };
+  const auto product = [&](const product_sizes& x, double rows, double times) {
+    const double operations = 2 * x.outputs * x.inputs * x.copies * rows * times;
+    const double width = std::sqrt(x.outputs * x.inputs);
+    s.forward += operations / rate(t.forward, t.cold_forward, rows, width);
+    s.backward += operations / rate(t.backward_x, t.cold_backward_x, rows, width) +
+                  operations / rate(t.backward_w, t.cold_backward_w, rows, width);
+  };
+  for (const product_sizes& x : products) product(x, tokens, layers);
+  const double attention = p.rows * m.attention_operations(p.length);
+  s.forward += attention / t.attention_forward.held(p.length);
+  s.backward += 2.5 * attention / t.attention_backward.held(p.length);
+  const double q = f(m.query_width()), kv = f(m.kv_width()), inter = copies * f(m.intermediate_size);
+  const double norms = m.head_norms ? 1 + (q + kv) / (2 * h) : 1;  // per layer: two row norms, and the head norms
+  s.forward += layers * tokens *
+               (norms * h / t.norm_forward.held(tokens * h) + inter / t.gate_forward.held(tokens * inter) +
+                (q + kv) / t.rotate.held(tokens * (q + kv)));
+  s.backward += layers * tokens *
+                (norms * h / t.norm_backward.held(tokens * h) + inter / t.gate_backward.held(tokens * inter) +
+                 (q + kv) / t.rotate.held(tokens * (q + kv)));
+  if (p.image_tokens > 0) {
+    const double width = f(m.tower->hidden_size), rows = p.image_tokens * f(m.tower->merged());
+    const double operations = p.rows * p.towers * m.tower_operations(p.image_tokens);
+    s.forward += operations / rate(t.forward, t.cold_forward, rows, width);
+    s.backward += operations / rate(t.backward_x, t.cold_backward_x, rows, width) +
+                  operations / rate(t.backward_w, t.cold_backward_w, rows, width);
+  }
+  s.layers_forward = s.forward;
+  product({f(m.vocab_size), h, 1}, scored, 1);
+  s.forward += scored * f(m.vocab_size) / t.head;
+  s.backward += scored * f(m.vocab_size) / t.head_backward;
+  return s;
+}
+
+}  // namespace trainer::planning::detail
+
+namespace trainer::planning {
+
+RLCORE_INLINE pass_seconds pass_time(const cluster& c, const model_shape& m, const pass_shape& p, std::int64_t ranks) {
+  if (const measured_rank* t = c.table(ranks)) return detail::measured_pass(*t, m, p);
+  const double rate = c.peak * c.training_share;
+  const double tower = p.towers * m.tower_operations(p.image_tokens);
+  const double forward = p.rows * (m.forward_operations(p.length, p.scored) + tower);
+  const double layers = p.rows * (m.forward_operations(p.length, 0) + tower);
+  return {forward / rate, 2 * forward / rate, layers / rate};
+}
+
+}  // namespace trainer::planning
+
 namespace trainer::planning::detail {
 
 RLCORE_INLINE double decode_pass(const model_shape& m, const layout& l, const cluster& c, double n, double past) {

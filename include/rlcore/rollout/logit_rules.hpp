@@ -1,18 +1,25 @@
-// Logits processors of a request: allowed tokens, bad words, min_tokens, logit bias, penalties.
+// Rules on logits: penalties, biases, allowed tokens.
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/rollout/float_text.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
+
+/// The shortest decimal text that parses back to `x`.
+inline std::string float_text(float x) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, x).ptr};
+}
 
 /// Adds a bias to the logit of one token.
 struct token_bias {

@@ -100,5 +100,4 @@ inline bool same_prompt(const request& a, const request& b) {
 }
 
 }  // namespace rollout
-
 RLCORE_END

@@ -12,9 +12,8 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/rollout/job.hpp"
-#include "rlcore/rollout/likely_tokens.hpp"
 #include "rlcore/rollout/pass_chunks.hpp"
+#include "rlcore/rollout/request.hpp"
 #include "rlcore/rollout/sampler.hpp"
 
 RLCORE_BEGIN

@@ -15,8 +15,8 @@
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/vision/positions.hpp"
 #include "rlcore/nn/vision/vision_pass.hpp"
-#include "rlcore/rollout/picture_prompt.hpp"
 #include "rlcore/rollout/schedule.hpp"
+#include "rlcore/rollout/sequence.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN

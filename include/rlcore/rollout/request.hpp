@@ -1,10 +1,12 @@
-// Rollout request, settings and response.
+// A request of the rollout engine, and its job.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "rlcore/core/random.hpp"
@@ -54,6 +56,72 @@ struct generation {
   /// int8 reads a quarter of the bytes of float; its text and log-probs are those of a slightly different model.
   std::optional<weight_format> weights = {};
   logit_rules rules = {};  ///< applied before the draw; recorded log-probs ignore them
+};
+
+/// The id of a job in its session; never reused.
+using ticket = std::uint64_t;
+
+/// A continuation to generate; owns its prompt. The text is a function of (weights, prompt, pictures, sampling, key,
+/// prompt_number, sample, first_token): token number t behind the prompt is drawn with the random number
+/// key.uniform(prompt_number, sample, first_token + t).
+struct job {
+  std::vector<std::int32_t> prompt;
+  /// In prompt order, as in rollout::request; `pixels` owns the data that they view.
+  std::vector<nn::picture> pictures = {};
+  std::shared_ptr<const void> pixels = {};
+  rollout::sampling sampling = {};
+  std::shared_ptr<const logit_rules> rules = {};  ///< applied before a draw; each turn counts as a new text
+  std::int64_t max_new_tokens = 0;                ///< per turn
+  std::vector<std::int32_t> stop_ids = {};        ///< a turn ends after one of these: EOS and others
+  random_key key = {};
+  std::uint32_t prompt_number = 0, sample = 0, first_token = 0;
+  std::int64_t priority = 0;  ///< smaller values start first, equal ones in arrival order
+  std::uint64_t salt = 0;     ///< jobs with different salts share no KV pages
+  bool keep_open = false;     ///< can be extended and forked after a turn, until cancelled
+  /// Log-probs and entropies are computed from softmax(logits / this), before any rule and truncation. Unset: the
+  /// sampling temperature (1 if greedy), as in training. 1 gives the model's own distribution.
+  std::optional<float> logprob_temperature = {};
+  /// Log-probs of drawn tokens come from the distribution after rules and truncation, see kept_tokens(). Prompt
+  /// log-probs do not change.
+  bool processed_logprobs = false;
+  std::int32_t top_logprobs = 0;                     ///< number of most likely tokens reported with each draw
+  std::optional<std::int32_t> prompt_logprobs = {};  ///< report prompt log-probs with this many top tokens
+};
+
+/// A drawn token. `number` counts the tokens after the prompt, including those appended by the caller. `most_likely`
+/// has job::top_logprobs tokens, the most likely first, and is valid during the call that reports it; `rank` is the
+/// token's rank in that order, from 1; 0 if not requested.
+struct drawn_token {
+  ticket of = 0;
+  std::uint32_t number = 0;
+  std::int32_t token = 0;
+  float logp = 0, entropy = 0;
+  std::int64_t rank = 0;
+  std::span<const token_logprob> most_likely = {};
+};
+
+/// The log-prob of a prompt token, starting at the second. `number` is its position in the prompt, `rank` its rank
+/// among all tokens by probability, from 1.
+struct prompt_token {
+  ticket of = 0;
+  std::uint32_t number = 0;
+  std::int32_t token = 0;
+  float logp = 0;
+  std::int64_t rank = 0;
+  std::span<const token_logprob> most_likely = {};  ///< job::prompt_logprobs of them
+};
+
+/// Callbacks of session::step(); these do nothing. A listener derives from this class and hides the callbacks that it
+/// needs.
+struct session_listener {
+  /// A prompt token has been scored.
+  void on_prompt(const prompt_token&) {}
+  /// A sequence drew a token.
+  void on_token(const drawn_token&) {}
+  /// A turn is about to end with finish::failed; the reason is a sentence.
+  void on_failure(ticket, const std::string&) {}
+  /// A turn has ended. This is the last event of the job, unless it is kept open.
+  void on_end(ticket, finish) {}
 };
 
 }  // namespace rollout

@@ -1,13 +1,14 @@
-// Sampling settings: temperature, top-k, top-p, min-p.
+// Settings of sampling, and the log-probability of a token.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <string>
 
+#include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/device.hpp"
-#include "rlcore/rollout/float_text.hpp"
+#include "rlcore/rollout/logit_rules.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
@@ -43,6 +44,12 @@ inline float vllm_temperature(float t) noexcept {
   if (!(t >= 0 && t < 0.01f)) return t;
   return t < sampling::least_temperature ? 0.0f : 0.01f;
 }
+
+/// A token and its log-prob.
+struct token_logprob {
+  std::int32_t token = 0;
+  float logp = 0;
+};
 
 }  // namespace rollout
 RLCORE_END

@@ -13,9 +13,8 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/model/decode.hpp"
-#include "rlcore/rollout/page_pool.hpp"
 #include "rlcore/rollout/pass_chunks.hpp"
-#include "rlcore/rollout/prefix_pages.hpp"
+#include "rlcore/rollout/prefix_cache.hpp"
 #include "rlcore/rollout/sequence.hpp"
 
 RLCORE_BEGIN

@@ -14,9 +14,8 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/rollout/job.hpp"
+#include "rlcore/rollout/request.hpp"
 #include "rlcore/serving/generator.hpp"
-#include "rlcore/serving/inbox.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/serving/protocol/sampling_fields.hpp"
 #include "rlcore/serving/served_model.hpp"

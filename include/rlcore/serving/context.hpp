@@ -1,8 +1,10 @@
-// Shared state of all requests of a server.
+// What the requests of a server share: model, metrics, memory budget, load.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -20,7 +22,6 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/core/suggest.hpp"
-#include "rlcore/serving/byte_budget.hpp"
 #include "rlcore/serving/generator.hpp"
 #include "rlcore/serving/metrics.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
@@ -29,6 +30,56 @@
 
 RLCORE_BEGIN
 namespace serving {
+
+/// The total bytes of all holders. A request for more than the total waits until it holds all of them.
+class byte_budget {
+ public:
+  /// A budget of `bytes` bytes.
+  explicit byte_budget(std::size_t bytes) : all_(bytes), left_(bytes) {}
+
+  /// Waits for its turn and for `bytes`; returns the bytes taken. Calls `connected` (if not empty) while waiting;
+  /// throws client_gone if it returns false.
+  std::size_t take(std::size_t bytes, const std::function<bool()>& connected = {});
+  /// Returns the result of take(), or a part of it.
+  void give_back(std::size_t bytes);
+
+ private:
+  using turns = std::set<std::uint64_t>;
+
+  void leave(turns::iterator turn) {
+    waiting_.erase(turn);
+    freed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  const std::size_t all_;
+  std::size_t left_;
+  std::uint64_t last_ = 0;
+  turns waiting_;
+};
+
+/// A part of the budget for as long as it lives.
+class held_bytes {
+ public:
+  /// Waits until it has `bytes`, or the whole budget; see byte_budget::take(). The budget must outlive this object.
+  held_bytes(byte_budget& budget, std::size_t bytes, const std::function<bool()>& connected = {})
+      : budget_(budget), bytes_(budget.take(bytes, connected)) {}
+  held_bytes(const held_bytes&) = delete;
+  held_bytes& operator=(const held_bytes&) = delete;
+  ~held_bytes() { budget_.give_back(bytes_); }
+
+  /// Gives back everything above `bytes`.
+  void keep(std::size_t bytes) {
+    const std::size_t more = bytes_ - std::min(bytes, bytes_);
+    bytes_ -= more;
+    budget_.give_back(more);
+  }
+
+ private:
+  byte_budget& budget_;
+  std::size_t bytes_;
+};
 
 /// The model, the engine, and counters over requests. Endpoints run in many threads at once.
 class context {
@@ -104,12 +155,73 @@ class context {
   std::map<std::string, std::shared_ptr<served_weights>> adapters_;
 };
 
+/// Logs tokens per second since the previous line and the current load; nothing while idle.
+class load_log {
+ public:
+  /// `seconds` between two lines; 0: none.
+  load_log(const context& shared, double seconds, std::function<void(const std::string&)> write)
+      : shared_(shared), interval_(seconds), write_(std::move(write)) {}
+
+  /// Writes a line if one is due.
+  void tick() {
+    const auto now = clock::now();
+    const double passed = std::chrono::duration<double>(now - last_).count();
+    if (interval_ <= 0 || passed < interval_) return;
+    const engine_load load = shared_.load();
+    const std::uint64_t prompts = shared_.counts.prompt_tokens(), texts = shared_.counts.generated_tokens();
+    if (prompts != prompts_ || texts != texts_ || load.running + load.waiting > 0) {
+      char line[200];
+      std::snprintf(line, sizeof line,
+                    "running %zu, waiting %zu, prompts %.1f tokens/s, texts %.1f tokens/s, cache %.1f %%", load.running,
+                    load.waiting, static_cast<double>(prompts - prompts_) / passed,
+                    static_cast<double>(texts - texts_) / passed, 100 * load.cache_usage);
+      write_(line);
+    }
+    last_ = now, prompts_ = prompts, texts_ = texts;
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+
+  const context& shared_;
+  double interval_;
+  std::function<void(const std::string&)> write_;
+  clock::time_point last_ = clock::now();
+  std::uint64_t prompts_ = 0, texts_ = 0;
+};
+
 }  // namespace serving
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
 RLCORE_BEGIN
 namespace serving {
+
+RLCORE_INLINE std::size_t byte_budget::take(std::size_t bytes, const std::function<bool()>& connected) {
+  bytes = std::min(bytes, all_);
+  std::unique_lock lock(mutex_);
+  const auto turn = waiting_.insert(waiting_.end(), ++last_);  // prevents starvation of large requests
+  while (!freed_.wait_for(lock, std::chrono::milliseconds(50),
+                          [&] { return turn == waiting_.begin() && left_ >= bytes; })) {
+    lock.unlock();
+    const bool there = !connected || connected();
+    lock.lock();
+    if (there) continue;
+    leave(turn);
+    throw client_gone();
+  }
+  left_ -= bytes;
+  leave(turn);
+  return bytes;
+}
+
+RLCORE_INLINE void byte_budget::give_back(std::size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    left_ += bytes;
+  }
+  freed_.notify_all();
+}
 
 RLCORE_INLINE std::pair<std::string, std::shared_ptr<served_weights>> context::named(const std::string& name) const {
   if (name.empty()) return {model.names.front(), own};

@@ -1,14 +1,24 @@
-// Engine interface of the server: submits and cancels jobs, streams tokens to listeners.
+// Generator interface, the inbox of a request, and the thread that runs the engine.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/rollout/job.hpp"
 #include "rlcore/rollout/request.hpp"
 
 RLCORE_BEGIN
@@ -74,5 +84,167 @@ class generator {
   virtual engine_load load() const = 0;
 };
 
+/// Listener messages in order. One thread waits, the engine's thread pushes.
+class inbox final : public job_listener {
+ public:
+  /// From on_prompt().
+  struct prompt_report {
+    scored_token token;
+  };
+  /// From on_token().
+  struct token_report {
+    scored_token token;
+  };
+  /// From on_end() or on_failure(): `problem` is empty unless the engine has failed.
+  struct end_report {
+    rollout::finish why = rollout::finish::cancelled;
+    std::string problem{};
+  };
+  /// A call of the listener.
+  struct message {
+    std::size_t job = 0;
+    std::variant<prompt_report, token_report, end_report> what;
+  };
+
+  void on_prompt(std::size_t job, scored_token token) override { put({job, prompt_report{std::move(token)}}); }
+  void on_token(std::size_t job, scored_token token) override { put({job, token_report{std::move(token)}}); }
+  void on_end(std::size_t job, rollout::finish why) override { put({job, end_report{why}}); }
+  void on_failure(const std::string& problem) override {
+    put({0, end_report{rollout::finish::cancelled, problem.empty() ? "the engine has stopped" : problem}});
+  }
+
+  /// The next message, or nothing after this long.
+  std::optional<message> take(std::chrono::milliseconds longest) {
+    std::unique_lock lock(mutex_);
+    if (!filled_.wait_for(lock, longest, [&] { return !messages_.empty(); })) return std::nullopt;
+    message next = std::move(messages_.front());
+    messages_.pop_front();
+    return next;
+  }
+
+ private:
+  void put(message next) {
+    {
+      const std::lock_guard lock(mutex_);
+      messages_.push_back(std::move(next));
+    }
+    filled_.notify_one();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable filled_;
+  std::deque<message> messages_;
+};
+
+/// Interface of an engine that shares the thread.
+class turn_taker {
+ public:
+  virtual ~turn_taker() = default;
+  /// Runs one pass if there is work. Returns whether there was; does not throw.
+  virtual bool take_turn() = 0;
+};
+
+/// Gives turns while at least one finds work. Thread-safe.
+class engine_thread {
+ public:
+  engine_thread() : thread_([this] { give_turns(); }) {}
+  engine_thread(const engine_thread&) = delete;
+  engine_thread& operator=(const engine_thread&) = delete;
+  /// Ends after the current task and turn.
+  ~engine_thread();
+
+  /// From now on `one` gets turns.
+  void add(turn_taker& one) {
+    run([&] { all_.push_back(&one); });
+  }
+  /// `one` gets no more turns when this returns.
+  void remove(turn_taker& one) {
+    run([&] { std::erase(all_, &one); });
+  }
+  /// Signals new work.
+  void wake();
+  /// Runs a task between two turns and waits for it; throws what it throws. A task may call this too.
+  void run(const std::function<void()>& task);
+
+ private:
+  struct waiting_task {
+    const std::function<void()>& what;
+    bool done = false;
+    std::exception_ptr failure{};
+  };
+
+  void give_turns();
+  /// Waits unless `worked`, and runs pending tasks. Returns false on shutdown.
+  bool await_work(bool worked);
+
+  std::mutex mutex_;
+  std::condition_variable work_, done_;
+  std::deque<waiting_task*> tasks_;
+  std::vector<turn_taker*> all_;  ///< changed by tasks
+  bool awake_ = false, stopping_ = false;
+  std::thread thread_;  // last: it uses all others
+};
+
 }  // namespace serving
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE engine_thread::~engine_thread() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_all();
+  thread_.join();
+}
+
+RLCORE_INLINE void engine_thread::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    awake_ = true;
+  }
+  work_.notify_all();
+}
+
+RLCORE_INLINE void engine_thread::run(const std::function<void()>& task) {
+  if (std::this_thread::get_id() == thread_.get_id()) return task();
+  waiting_task own{task};
+  std::unique_lock lock(mutex_);
+  tasks_.push_back(&own);
+  work_.notify_all();
+  done_.wait(lock, [&] { return own.done; });
+  if (own.failure) std::rethrow_exception(own.failure);
+}
+
+RLCORE_INLINE void engine_thread::give_turns() {
+  for (bool worked = true; await_work(worked);) {
+    worked = false;
+    for (turn_taker* const one : all_) worked |= one->take_turn();
+  }
+}
+
+RLCORE_INLINE bool engine_thread::await_work(bool worked) {
+  std::unique_lock lock(mutex_);
+  work_.wait(lock, [&] { return worked || awake_ || stopping_ || !tasks_.empty(); });
+  awake_ = false;
+  for (; !tasks_.empty(); tasks_.pop_front()) {
+    waiting_task& task = *tasks_.front();
+    lock.unlock();
+    try {
+      task.what();
+    } catch (...) {
+      task.failure = std::current_exception();
+    }
+    lock.lock();
+    task.done = true;
+    done_.notify_all();
+  }
+  return !stopping_;
+}
+
+}  // namespace serving
+RLCORE_END
+#endif

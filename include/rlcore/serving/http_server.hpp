@@ -1,61 +1,22 @@
-// HTTP server. src/server.cpp defines it with cpp-httplib: link rlcore::server.
+// HTTP server. One thread accepts and waits, a request that has come has a thread until it is answered, and a
+// connection that says nothing has none; cpp-httplib's server is for a few short requests. That library is slow to
+// compile: with RLCORE_COMPILED the server is defined in src/http.cpp (rlcore::server).
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <string>
-#include <vector>
+#include <utility>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/serving/exchange.hpp"
+#include "rlcore/serving/connection.hpp"
+#include "rlcore/serving/http.hpp"
 
 RLCORE_BEGIN
 namespace serving {
 
-/// Listening address and connection limits.
-struct http_settings {
-  std::string host{};                                    ///< empty: loopback, 127.0.0.1 and ::1
-  int port = 8000;                                       ///< 0: a free one
-  std::string unix_socket{};                             ///< a path, in the place of host and port
-  std::size_t header_limit = std::size_t{64} << 10;      ///< bytes of a request's line and headers; 431 beyond
-  std::size_t body_limit = std::size_t{64} << 20;        ///< bytes; 413 beyond
-  std::size_t bytes_in_flight = std::size_t{512} << 20;  ///< total of all bodies in progress; further requests wait
-  std::size_t connections_per_address = 1024;            ///< per remote address; further connections are closed
-  std::size_t threads = 1024;                            ///< requests in progress; further ones wait
-  std::chrono::seconds header_deadline{10}, body_deadline{300}, idle_deadline{75}, write_deadline{300};
-  std::chrono::seconds stall_deadline{30};        ///< for the next bytes of a body, while all threads are busy
-  std::vector<std::string> allowed_origins{};     ///< of pages in browsers; * allows all
-  std::function<void(const std::string&)> log{};  ///< receives messages about connections that cannot be accepted
-};
-
-/// Bound sockets: clients wait until a server accepts. src/listening.cpp defines it.
-class listening_sockets {
- public:
-  /// Throws config_error if the address is unknown or in use. A stale Unix socket file is replaced.
-  explicit listening_sockets(const http_settings& settings);
-  listening_sockets(const listening_sockets&) = delete;
-  listening_sockets& operator=(const listening_sockets&) = delete;
-  ~listening_sockets();
-
-  /// One or two; they do not block.
-  const std::vector<int>& all() const noexcept { return sockets_; }
-  /// Stops accepting connections.
-  void close() noexcept;
-  /// The port; 0 for a Unix socket.
-  int port() const noexcept { return port_; }
-  /// http://host:port, or the path of the Unix socket.
-  std::string url() const;
-
- private:
-  std::string host_, unix_socket_;
-  int port_ = 0;
-  std::vector<int> sockets_;
-};
-
 /// Handles every request in a thread; idle connections need none. Requests wait for resources; none is rejected for
-/// lack of room. src/server.cpp defines it.
+/// lack of room.
 class http_server {
  public:
   using handler = std::function<http_response(const http_request&)>;
@@ -83,3 +44,322 @@ class http_server {
 
 }  // namespace serving
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_HTTP)
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <map>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "rlcore/core/compiler.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/serving/httplib_server.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+namespace detail {
+
+/// Counts the connections of other machines. Everything may be called from any thread.
+class address_counts {
+ public:
+  /// Of an address at most so many.
+  explicit address_counts(std::size_t most) : most_(most) {}
+
+  /// Counts a connection for as long as the place lives, which keeps the count alive; null if the address has its
+  /// number. This machine, by loopback or a Unix socket, has as many as it likes.
+  static std::shared_ptr<const void> enter(const std::shared_ptr<address_counts>& counts,
+                                           const sockaddr_storage& from) {
+    const std::string address = address_of(from);
+    if (address.empty()) return counts;
+    const std::lock_guard lock(counts->mutex_);
+    std::size_t& count = counts->of_[address];
+    if (count >= counts->most_) return nullptr;
+    ++count;
+    return std::shared_ptr<const void>(counts.get(), [counts, address](const void*) { counts->leave(address); });
+  }
+
+ private:
+  /// Its bytes; empty for this machine.
+  static std::string address_of(const sockaddr_storage& from) {
+    if (from.ss_family == AF_INET) {
+      const auto& v4 = reinterpret_cast<const sockaddr_in&>(from).sin_addr;
+      return ntohl(v4.s_addr) >> 24 == 127 ? "" : std::string(reinterpret_cast<const char*>(&v4), sizeof v4);
+    }
+    if (from.ss_family != AF_INET6) return "";
+    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(from).sin6_addr;
+    if (IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127)) return "";
+    return {reinterpret_cast<const char*>(&v6), sizeof v6};
+  }
+  void leave(const std::string& address) {
+    const std::lock_guard lock(mutex_);
+    if (--of_[address] == 0) of_.erase(address);
+  }
+
+  const std::size_t most_;
+  std::mutex mutex_;
+  std::map<std::string, std::size_t> of_;
+};
+
+}  // namespace detail
+
+/// One thread that accepts and waits, the threads that answer, and their connections.
+class http_server::connections {
+ public:
+  using clock = std::chrono::steady_clock;
+
+  /// Accepts nothing before start().
+  connections(listening_sockets& sockets, http_settings settings, handler answer)
+      : sockets_(sockets),
+        settings_(std::move(settings)),
+        speaker_(settings_, std::move(answer)),
+        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (wake_ < 0) throw system_problem("eventfd");
+  }
+  connections(const connections&) = delete;
+  connections& operator=(const connections&) = delete;
+  ~connections() {
+    stop();
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    filled_.notify_all();
+    for (std::thread& t : threads_) t.join();
+    ::close(wake_);
+  }
+
+  void start() {
+    // With one thread all requests are answered in the end, however few the system allows later on.
+    threads_.emplace_back([this] { work(); });
+    waiter_ = std::thread([this] { wait_for_requests(); });
+  }
+  void stop() {
+    stopping_ = true;
+    wake();
+    if (waiter_.joinable()) waiter_.join();
+  }
+  std::size_t busy() const {
+    const std::lock_guard lock(mutex_);
+    return busy_.size();
+  }
+  void drop_all() {
+    const std::lock_guard lock(mutex_);
+    for (const connection* c : busy_) c->drop();
+  }
+
+ private:
+  using owned = std::unique_ptr<connection>;
+
+  static error system_problem(const std::string& what) { return error(what + ": " + std::strerror(errno)); }
+  void wake() const { ::eventfd_write(wake_, 1); }
+
+  void wait_for_requests() {
+    while (!stopping_) {
+      try {
+        take_back();
+        std::vector<pollfd> polled{{wake_, POLLIN, 0}};
+        for (const owned& c : parked_) polled.push_back({c->socket(), POLLIN, 0});
+        if (clock::now() >= paused_until_)
+          for (const int s : sockets_.all()) polled.push_back({s, POLLIN, 0});
+        ::poll(polled.data(), polled.size(), 100);
+        eventfd_t count = 0;
+        ::eventfd_read(wake_, &count);
+        const std::size_t parked = parked_.size();
+        look_at_parked({polled.data() + 1, parked});
+        for (std::size_t i = 1 + parked; i < polled.size(); ++i)
+          if (polled[i].revents != 0) accept_from(polled[i].fd);
+      } catch (const std::exception& e) {  // for want of memory
+        pause(e.what());
+      }
+    }
+    sockets_.close();
+    parked_.clear();
+    take_back();
+    parked_.clear();
+  }
+
+  /// Connections whose request has been answered.
+  void take_back() {
+    std::erase(parked_, nullptr);
+    const std::lock_guard lock(mutex_);
+    for (owned& c : answered_) parked_.push_back(std::move(c));
+    answered_.clear();
+  }
+
+  void look_at_parked(std::span<const pollfd> polled) {
+    const auto now = clock::now();
+    std::vector<owned> still;
+    still.reserve(parked_.size());
+    for (std::size_t i = 0; i < polled.size(); ++i) {
+      owned c = std::move(parked_[i]);
+      if (polled[i].revents != 0) {
+        const bool silent = !c->has_bytes();
+        if (!c->receive()) continue;
+        if (silent && c->has_bytes()) c->read_until(settings_.header_deadline);
+        if (c->has_headers()) {
+          hand_over(std::move(c));
+          continue;
+        }
+        if (c->has_too_many_headers()) {
+          c->say_goodbye("HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n");
+          continue;
+        }
+      }
+      if (now < c->deadline()) still.push_back(std::move(c));
+    }
+    parked_ = std::move(still);
+  }
+  void accept_from(int listening) {
+    for (int i = 0; i < 64; ++i) {
+      sockaddr_storage from{};
+      socklen_t size = sizeof from;
+      const int s = ::accept4(listening, reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC);
+      if (s < 0 && (errno == EAGAIN || errno == EINTR)) return;
+      if (s < 0 && errno == ECONNABORTED) continue;
+      if (s < 0) return pause(std::string("cannot accept a connection: ") + std::strerror(errno));
+      auto place = detail::address_counts::enter(addresses_, from);
+      if (!place) {
+        ::close(s);
+        continue;
+      }
+      const int on = 1;
+      ::setsockopt(s, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+      ::setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      parked_.push_back(std::make_unique<connection>(s, settings_, std::move(place)));
+    }
+  }
+  /// Something has run out: the connections that have been silent longest give way, or nothing is accepted for a
+  /// moment.
+  void pause(const std::string& why) {
+    const auto now = clock::now();
+    if (settings_.log && now >= quiet_until_) {
+      settings_.log(why);
+      quiet_until_ = now + std::chrono::minutes(1);
+    }
+    std::size_t dropped = 0;
+    for (owned& c : parked_)
+      if (c && !c->has_bytes() && dropped < 64) c.reset(), ++dropped;
+    if (dropped == 0) paused_until_ = now + std::chrono::milliseconds(100);
+  }
+
+  void hand_over(owned c) {
+    {
+      const std::lock_guard lock(mutex_);
+      const std::size_t most = settings_.threads + (is_brief(*c) ? for_brief : 0);
+      waiting_.push_back(std::move(c));
+      busy_.insert(waiting_.back().get());
+      if (waiting_.size() > idle_ && threads_.size() < most) {
+        try {
+          threads_.emplace_back([this] { work(); });
+          full_ = false;
+        } catch (const std::system_error&) {  // one of the threads that there are takes it later
+          full_ = true;
+        }
+      }
+    }
+    filled_.notify_one();
+  }
+
+  /// Requests that ask for no text, such as /health, have a few threads more: they do not wait behind those that do.
+  static bool is_brief(const connection& c) { return !c.begins_with("POST /v1/"); }
+  static constexpr std::size_t for_brief = 8;
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    const auto next = [&] {
+      return std::find_if(waiting_.begin(), waiting_.end(),
+                          [&](const owned& c) { return ended_ || long_ < settings_.threads || is_brief(*c); });
+    };
+    for (;;) {
+      ++idle_;
+      filled_.wait(lock, [&] { return ended_ || next() != waiting_.end(); });
+      --idle_;
+      const auto first = next();
+      if (first == waiting_.end()) return;
+      owned c = std::move(*first);
+      waiting_.erase(first);
+      const std::size_t takes_long = is_brief(*c) ? 0 : 1;
+      long_ += takes_long;
+      lock.unlock();
+      const bool stays = answer_requests(*c);
+      lock.lock();
+      long_ -= takes_long;
+      busy_.erase(c.get());
+      if (!stays || stopping_) {
+        c.reset();
+        continue;
+      }
+      answered_.push_back(std::move(c));
+      wake();
+    }
+  }
+  /// The request whose headers are there, and those that came behind it; false if the connection ends.
+  bool answer_requests(connection& c) noexcept {
+    const std::function<bool()> crowded = [this] {
+      const std::lock_guard lock(mutex_);
+      return !waiting_.empty() && (full_ || threads_.size() >= settings_.threads);
+    };
+    try {
+      do
+        if (!speaker_.answer(c, stopping_, crowded)) return c.say_goodbye(), false;
+      while (c.has_headers() && !stopping_);
+      c.wait_for_request();
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  listening_sockets& sockets_;
+  const http_settings settings_;
+  const std::shared_ptr<detail::address_counts> addresses_ =
+      std::make_shared<detail::address_counts>(settings_.connections_per_address);
+  detail::speaker speaker_;
+  const int wake_;
+  std::atomic<bool> stopping_{false};
+
+  // Of the thread that waits.
+  std::vector<owned> parked_;  // the one that has waited longest first
+  clock::time_point paused_until_{}, quiet_until_{};
+  std::thread waiter_;
+
+  mutable std::mutex mutex_;  // guards the rest
+  std::condition_variable filled_;
+  std::deque<owned> waiting_;    // for a thread
+  std::vector<owned> answered_;  // to be waited for again
+  std::set<const connection*> busy_;
+  std::list<std::thread> threads_;
+  std::size_t idle_ = 0, long_ = 0;  // threads without a request, and with one that asks for a text
+  bool full_ = false, ended_ = false;
+};
+
+RLCORE_INLINE http_server::http_server(listening_sockets& sockets, http_settings settings, handler answer)
+    : connections_(std::make_unique<connections>(sockets, std::move(settings), std::move(answer))) {}
+RLCORE_INLINE http_server::~http_server() = default;
+RLCORE_INLINE void http_server::start() { connections_->start(); }
+RLCORE_INLINE void http_server::stop() { connections_->stop(); }
+RLCORE_INLINE std::size_t http_server::busy() const { return connections_->busy(); }
+RLCORE_INLINE void http_server::drop_all() { connections_->drop_all(); }
+
+}  // namespace serving
+RLCORE_END
+#endif

@@ -19,7 +19,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
-#include "rlcore/serving/protocol/content_parts.hpp"
+#include "rlcore/serving/protocol/requests.hpp"
 #include "rlcore/text/base64.hpp"
 
 RLCORE_BEGIN

@@ -17,9 +17,8 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/serving/exchange.hpp"
+#include "rlcore/serving/http.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
-#include "rlcore/serving/protocol/responses.hpp"
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN

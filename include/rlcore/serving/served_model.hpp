@@ -1,35 +1,183 @@
-// Served model: devices and weights.
+// A model that is served: its device, its weights, its gate and what counts its prompts.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "rlcore/checkpoint/model_config.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/data/image_rows.hpp"
-#include "rlcore/serving/gate.hpp"
 #include "rlcore/serving/generator.hpp"
-#include "rlcore/serving/prompt_counter.hpp"
-#include "rlcore/serving/protocol/chat_request.hpp"
-#include "rlcore/serving/protocol/reasoning.hpp"
+#include "rlcore/serving/protocol/api_error.hpp"
+#include "rlcore/serving/protocol/requests.hpp"
 #include "rlcore/serving/protocol/sampling_fields.hpp"
+#include "rlcore/serving/text_stream.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/training/read_device.hpp"
 
 RLCORE_BEGIN
 namespace serving {
+
+/// Counts requests in progress. While closed, new requests wait; none is rejected. Must outlive its passages.
+class gate {
+ public:
+  /// RAII admission of one request.
+  class passage {
+   public:
+    passage() = default;
+    passage(passage&& from) noexcept : through_(std::exchange(from.through_, nullptr)) {}
+    passage& operator=(passage&& from) noexcept {
+      std::swap(through_, from.through_);
+      return *this;
+    }
+    ~passage() {
+      if (through_ != nullptr) through_->leave();
+    }
+
+   private:
+    friend gate;
+    explicit passage(gate& g) noexcept : through_(&g) {}
+    gate* through_ = nullptr;
+  };
+
+  /// Returns when the gate is open. Calls still_there() while waiting; throws client_gone if it returns false, and
+  /// api_error 503 after refuse().
+  template <class StillThere>
+  passage enter(StillThere&& still_there) {
+    return *enter(still_there, [] { return false; });
+  }
+  /// The same, or empty if the gate is closed and gives_up() returns true.
+  template <class StillThere, class GivesUp>
+  std::optional<passage> enter(StillThere&& still_there, GivesUp&& gives_up) {
+    std::unique_lock lock(mutex_);
+    bool waits = true;
+    const auto goes_on = [&] { return waits = !gives_up(), still_there(); };
+    await(lock, goes_on, [&] { return !closed_ || refused_ || !waits; });
+    if (closed_ && refused_) throw api_error(503, "ServiceUnavailableError", "the server is stopping");
+    if (closed_) return std::nullopt;
+    ++inside_;
+    return passage(*this);
+  }
+  /// From now on new requests wait; admitted ones continue.
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  /// The same if no request is inside; otherwise does nothing and returns false.
+  bool close_empty() {
+    const std::lock_guard lock(mutex_);
+    if (inside_ > 0) return false;
+    return closed_ = true;
+  }
+  /// Admits waiting requests.
+  void open() {
+    {
+      const std::lock_guard lock(mutex_);
+      closed_ = false;
+    }
+    changed_.notify_all();
+  }
+  /// Waits until no request is inside. Throws client_gone like enter().
+  template <class StillThere>
+  void wait_empty(StillThere&& still_there) {
+    std::unique_lock lock(mutex_);
+    await(lock, still_there, [&] { return inside_ == 0; });
+  }
+  /// From now on requests at a closed gate fail.
+  void refuse() {
+    {
+      const std::lock_guard lock(mutex_);
+      refused_ = true;
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  template <class StillThere, class Condition>
+  void await(std::unique_lock<std::mutex>& lock, StillThere& still_there, Condition&& holds) {
+    while (!changed_.wait_for(lock, std::chrono::milliseconds(50), holds)) {
+      lock.unlock();
+      const bool there = still_there();
+      lock.lock();
+      if (!there) throw client_gone();
+    }
+  }
+  void leave() noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      --inside_;
+    }
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t inside_ = 0;
+  bool closed_ = false, refused_ = false;
+};
+
+/// Hash of a prompt's tokens.
+inline std::uint64_t hash_of(std::span<const std::int32_t> prompt) noexcept {
+  std::uint64_t hash = 0x70726f6d7074;
+  for (std::size_t i = 0; i < prompt.size(); i += 4) {
+    std::array<std::uint32_t, 4> four{};
+    for (std::size_t k = 0; k < 4 && i + k < prompt.size(); ++k)
+      four[k] = static_cast<std::uint32_t>(prompt[i + k]) + 1;
+    const auto w = philox(hash, four);
+    hash = (std::uint64_t{w[0]} << 32) | w[1];
+  }
+  return hash;
+}
+
+/// Gives the k-th request for a prompt, images included, a key of (server seed, prompt, k). The texts of k equal
+/// requests are then the same k texts, independent of other requests and of arrival order. Entries are never evicted,
+/// since that would change texts: each distinct prompt takes about 40 bytes.
+class prompt_counter {
+ public:
+  /// Starts at 0; `server` is the key of the server's seed.
+  explicit prompt_counter(random_key server) : server_(server) {}
+
+  /// Resets all counts.
+  void restart() {
+    const std::lock_guard lock(mutex_);
+    asked_.clear();
+  }
+
+  /// The key of the next request for this prompt; `pictures` is the hash of its images, 0 for none.
+  random_key next(std::span<const std::int32_t> prompt, std::uint64_t pictures = 0) {
+    const std::uint64_t hash = hash_of(prompt) ^ pictures;
+    std::uint32_t times = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      times = asked_[hash]++;
+    }
+    const random_key own{server_.seed ^ hash};
+    return own.child(times);
+  }
+
+ private:
+  random_key server_;
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, std::uint32_t> asked_;
+};
 
 /// Opens one device per rank of --rlcore-ranks, like trainer::open_device(). With --dtype auto and no rlcore.compute,
 /// matrix products use the stored type of the model: bfloat16 if config.json says so, else the device's own format.
@@ -114,5 +262,4 @@ struct served_model {
 };
 
 }  // namespace serving
-
 RLCORE_END

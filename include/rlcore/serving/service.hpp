@@ -15,13 +15,11 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/version.hpp"
-#include "rlcore/serving/chat_reply.hpp"
-#include "rlcore/serving/completion_reply.hpp"
 #include "rlcore/serving/context.hpp"
-#include "rlcore/serving/exchange.hpp"
-#include "rlcore/serving/protocol/openapi.hpp"
+#include "rlcore/serving/endpoints.hpp"
+#include "rlcore/serving/http.hpp"
 #include "rlcore/serving/served_model.hpp"
-#include "rlcore/serving/tokenize.hpp"
+#include "rlcore/serving/web_page.hpp"
 #include "rlcore/serving/weight_control.hpp"
 
 RLCORE_BEGIN

@@ -14,9 +14,8 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/rollout/rank_group.hpp"
 #include "rlcore/rollout/session.hpp"
-#include "rlcore/serving/engine_thread.hpp"
+#include "rlcore/rollout/session_memory.hpp"
 #include "rlcore/serving/generator.hpp"
 
 RLCORE_BEGIN

@@ -78,5 +78,4 @@ inline std::string fingerprint_of(std::span<const float> weights) {
 }
 
 }  // namespace serving
-
 RLCORE_END

@@ -16,24 +16,39 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/merge_adapter.hpp"
-#include "rlcore/checkpoint/model_config.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/rollout/request.hpp"
 #include "rlcore/rollout/session_memory.hpp"
 #include "rlcore/serving/context.hpp"
-#include "rlcore/serving/engine_thread.hpp"
-#include "rlcore/serving/ranks/ranked_model.hpp"
+#include "rlcore/serving/generator.hpp"
 #include "rlcore/serving/served_model.hpp"
+#include "rlcore/serving/served_ranks.hpp"
 #include "rlcore/serving/session_engine.hpp"
-#include "rlcore/serving/warm_up.hpp"
 #include "rlcore/serving/weight_control.hpp"
 
 RLCORE_BEGIN
 namespace serving {
+
+/// Runs the first pass, which allocates the buffers of later ones. Throws error if the engine fails.
+inline void warm_up(generator& engine, const served_model& m) {
+  rollout::job job;
+  job.prompt = {m.eos_ids.front()}, job.max_new_tokens = 1;
+  const auto answers = std::make_shared<inbox>();
+  std::vector<rollout::job> jobs(1, job);
+  engine.submit(std::move(jobs), answers);
+  for (;;)
+    if (const auto message = answers->take(std::chrono::seconds(1)))
+      if (const auto* end = std::get_if<inbox::end_report>(&message->what)) {
+        if (!end->problem.empty()) throw error(end->problem);
+        return;
+      }
+}
 
 /// Shared parts of all engines of a server; the thread outlives them.
 struct engine_parts {

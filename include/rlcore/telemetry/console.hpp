@@ -1,4 +1,4 @@
-// Console output; only rank 0 prints.
+// Console output (only rank 0 prints), and tables of numbers in it.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -6,9 +6,12 @@
 
 #include <cstdarg>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "rlcore/config/typed_names.hpp"
 #include "rlcore/core/abi.hpp"
@@ -52,6 +55,34 @@ inline typed_names& names_in_messages() {
   static typed_names names;
   return names;
 }
+
+/// The derived numbers of a run, printed before its first step and in its report.
+struct number_table {
+  /// One number with its name, and a remark or an empty text.
+  struct line {
+    std::string name, number, remark;
+  };
+  std::vector<line> lines;
+
+  /// Appends a line.
+  void add(std::string name, std::int64_t number, std::string remark = {}) {
+    lines.push_back({std::move(name), std::to_string(number), std::move(remark)});
+  }
+  /// One line each, numbers flush right.
+  std::string text() const {
+    std::size_t names = 0, numbers = 0;
+    for (const line& l : lines) {
+      if (names < l.name.size()) names = l.name.size();
+      if (numbers < l.number.size()) numbers = l.number.size();
+    }
+    std::string out;
+    for (const line& l : lines) {
+      out += "  " + l.name + std::string(names - l.name.size() + 2 + numbers - l.number.size(), ' ') + l.number;
+      out += l.remark.empty() ? "\n" : "  " + l.remark + "\n";
+    }
+    return out;
+  }
+};
 
 /// The width of the terminal `out`; 0 if `out` is not a terminal.
 inline std::size_t terminal_columns(std::FILE* out) noexcept {

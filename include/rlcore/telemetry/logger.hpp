@@ -22,10 +22,10 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/telemetry/metrics.hpp"
-#include "rlcore/telemetry/step_console.hpp"
+#include "rlcore/telemetry/step_table.hpp"
 #include "rlcore/telemetry/tensorboard.hpp"
-#include "rlcore/text/input_kind.hpp"
 #include "rlcore/text/parse_json.hpp"
+#include "rlcore/text/text_file.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -1,7 +1,11 @@
-// Wall time of the named stages of a step: timing_s/<stage>.
+// Time and memory of the stages of a step.
 #pragma once
 
+#include <unistd.h>
+
 #include <chrono>
+#include <cstdio>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +48,14 @@ class stages {
   }
   std::vector<std::pair<std::string, double>> stages_;
 };
+
+/// Resident memory of this process in GiB; 0 if the system does not report it (/proc/self/statm).
+inline double resident_memory_gib() {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/statm", "re"), std::fclose);
+  long long total = 0, resident = 0;
+  if (!file || std::fscanf(file.get(), "%lld %lld", &total, &resident) != 2) return 0;
+  return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1024.0 * 1024.0 * 1024.0);
+}
 
 }  // namespace trainer
 RLCORE_END

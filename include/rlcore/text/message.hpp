@@ -1,4 +1,4 @@
-// Chat messages.
+// Chat messages, and the options of rendering them.
 #pragma once
 
 #include <algorithm>
@@ -82,6 +82,14 @@ enum class content_form { text, parts };
 /// {"name", "arguments"}} or {"name", "arguments"}]}]; other keys are kept for the template. A null content is an empty
 /// one. Throws data_error, naming the message, for other keys' types, and for content in parts unless `form` allows it.
 std::vector<message> messages_from_json(const nlohmann::ordered_json& json, content_form form = content_form::text);
+
+/// Rendering options.
+struct render_options {
+  bool add_generation_prompt = false;     ///< open the assistant's next turn at the end
+  std::optional<bool> enable_thinking{};  ///< unset: the template's default
+  std::vector<nlohmann::ordered_json> tools{};
+  bool add_vision_id = false;  ///< "Picture 1: " and so on in front of pictures
+};
 
 }  // namespace text
 RLCORE_END

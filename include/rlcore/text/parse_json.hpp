@@ -104,9 +104,65 @@ nlohmann::json parse_cbor(std::string_view bytes, const std::string& where) {
   return value;
 }
 
+/// The value of `key` inside the object `parent`, null when the key is absent. `where` is the place in the file, for
+/// messages. Throws format_error when `parent` is not an object.
+inline const nlohmann::json& field(const nlohmann::json& parent, const char* key, std::string_view where) {
+  static const nlohmann::json absent;
+  if (!parent.is_object()) throw format_error(std::string(where) + ": expected an object, found " + parent.type_name());
+  const auto found = parent.find(key);
+  return found == parent.end() ? absent : *found;
+}
+
+/// A string field that must be there.
+inline std::string string_field(const nlohmann::json& parent, const char* key, std::string_view where) {
+  const nlohmann::json& value = field(parent, key, where);
+  if (value.is_string()) return value.get<std::string>();
+  throw format_error(std::string(where) + '.' + key + ": expected a string, found " + value.type_name());
+}
+
+/// A true/false field, `otherwise` when absent or null.
+inline bool bool_field(const nlohmann::json& parent, const char* key, bool otherwise, std::string_view where) {
+  const nlohmann::json& value = field(parent, key, where);
+  if (value.is_null()) return otherwise;
+  if (value.is_boolean()) return value.get<bool>();
+  throw format_error(std::string(where) + '.' + key + ": expected true or false, found " + value.type_name());
+}
+
+/// A whole-number field that must be there.
+inline long long integer_field(const nlohmann::json& parent, const char* key, std::string_view where) {
+  const nlohmann::json& value = field(parent, key, where);
+  if (value.is_number_integer()) return value.get<long long>();
+  throw format_error(std::string(where) + '.' + key + ": expected a whole number, found " + value.type_name());
+}
+
 }  // namespace text
 RLCORE_END
 
-#if !defined(RLCORE_COMPILED)
-#include "rlcore/text/nlohmann_json.hpp"
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_JSON)
+#include "rlcore/core/compiler.hpp"
+#include "rlcore/text/cbor_depth.hpp"
+
+RLCORE_BEGIN
+namespace text::detail {
+
+RLCORE_INLINE void read_json(std::string_view json, nlohmann::json& value, bool strict) {
+  value = nlohmann::json::parse(json, nullptr, strict);
+}
+RLCORE_INLINE void read_json(std::string_view json, nlohmann::ordered_json& value, bool strict) {
+  value = nlohmann::ordered_json::parse(json, nullptr, strict);
+}
+RLCORE_INLINE std::string write_json(const nlohmann::json& value, int indent) {
+  return value.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+RLCORE_INLINE std::string write_json(const nlohmann::ordered_json& value, int indent) {
+  return value.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+RLCORE_INLINE bool read_cbor(std::string_view bytes, nlohmann::json& value) {
+  if (cbor_nests_deeper(bytes, json_depth_limit)) return false;
+  value = nlohmann::json::from_cbor(bytes);
+  return true;
+}
+
+}  // namespace text::detail
+RLCORE_END
 #endif

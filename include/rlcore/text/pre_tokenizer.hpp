@@ -11,7 +11,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/text/json_field.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/pattern.hpp"
 
 RLCORE_BEGIN

@@ -1,5 +1,7 @@
-// Small text files in one piece.
+// Reads text files, and copies files into a folder.
 #pragma once
+
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -11,10 +13,24 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/text/input_kind.hpp"
 
 RLCORE_BEGIN
 namespace text {
+
+/// Throws file_error if `path` is a named pipe, a device or a socket: reading may block forever or never end. Accepts
+/// pipes that this process inherited: /dev/stdin, and /dev/fd/N of the shell's `<(command)`. Opens nothing; missing
+/// files and folders fail when opened.
+inline void check_input_kind(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) return;
+  const std::string name = path.string();
+  if (S_ISFIFO(status.st_mode) && (name.starts_with("/dev/") || name.starts_with("/proc/"))) return;
+  throw file_error(name + ": cannot read: it is " +
+                   (S_ISFIFO(status.st_mode)   ? "a named pipe"
+                    : S_ISSOCK(status.st_mode) ? "a socket"
+                                               : "a device") +
+                   "; expected a regular file");
+}
 
 /// The bytes of a file. Throws file_error with the path and the system's reason.
 inline std::string read_text_file(const std::filesystem::path& path) {
@@ -37,6 +53,21 @@ inline void write_text_file(const std::filesystem::path& path, std::string_view 
   if (file == nullptr) fail();
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if ((std::fclose(file) != 0) || !written) fail();
+}
+
+/// Copies the files of the tokenizer, the chat template and the processor of pictures that folder `from` has into the
+/// existing folder `to`, replacing them there. Throws file_error when `from` has no tokenizer.json or the system
+/// refuses.
+inline void copy_files(const std::filesystem::path& from, const std::filesystem::path& to) {
+  namespace fs = std::filesystem;
+  if (!fs::exists(from / "tokenizer.json")) throw file_error((from / "tokenizer.json").string() + ": no such file");
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "chat_template.jinja",
+                           "chat_template.json", "special_tokens_map.json", "added_tokens.json",
+                           "preprocessor_config.json", "video_preprocessor_config.json", "processor_config.json"}) {
+    if (!fs::exists(from / name)) continue;
+    // Read and written rather than copied by the system: a read-only original must not make a read-only copy.
+    write_text_file(to / name, read_text_file(from / name));
+  }
 }
 
 }  // namespace text

@@ -13,12 +13,12 @@
 #include <string_view>
 #include <vector>
 
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/merge_adapter.hpp"
-#include "rlcore/checkpoint/merged_weights.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/checkpoint/sharded_torch.hpp"
 #include "rlcore/checkpoint/stream_weights.hpp"
 #include "rlcore/checkpoint/vision_config_json.hpp"
+#include "rlcore/checkpoint/weight_source.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/nn/vision/module_names.hpp"
 #include "rlcore/telemetry/progress.hpp"

@@ -10,7 +10,7 @@
 
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/model/parameter.hpp"
-#include "rlcore/parallel/reduction/leaf_schedule.hpp"
+#include "rlcore/parallel/reduction/reduction_tree.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

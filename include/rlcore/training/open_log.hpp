@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/telemetry/logger.hpp"

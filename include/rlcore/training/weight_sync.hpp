@@ -10,7 +10,6 @@
 
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
-#include "rlcore/parallel/layout/gather_pieces.hpp"
 #include "rlcore/parallel/layout/reshard.hpp"
 #include "rlcore/training/sharded/sharded_state.hpp"
 #include "rlcore/training/trainable_model.hpp"

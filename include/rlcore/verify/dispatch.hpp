@@ -13,7 +13,6 @@
 #include "rlcore/objective/algorithm/verl.hpp"
 #include "rlcore/verify/geo3k.hpp"
 #include "rlcore/verify/gsm8k.hpp"
-#include "rlcore/verify/last_number.hpp"
 #include "rlcore/verify/math.hpp"
 #include "rlcore/verify/math_dapo.hpp"
 #include "rlcore/verify/prime_math.hpp"

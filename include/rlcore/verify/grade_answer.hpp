@@ -14,8 +14,7 @@
 #include <vector>
 
 #include "rlcore/verify/expression.hpp"
-#include "rlcore/verify/latex_text.hpp"
-#include "rlcore/verify/math_normalize.hpp"
+#include "rlcore/verify/math.hpp"
 
 RLCORE_BEGIN
 namespace verify {

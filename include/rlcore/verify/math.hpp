@@ -1,14 +1,45 @@
-// MATH reward (Hendrycks et al. 2021) as verl computes it: the last box, normalised, compared as a string.
+// Scores answers of MATH after the normalisation of Hendrycks et al., "Measuring Mathematical Problem Solving With the
+// MATH Dataset", 2021.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
-#include "rlcore/verify/math_normalize.hpp"
+#include "rlcore/verify/python_text.hpp"
 #include "rlcore/verify/verdict.hpp"
 
 RLCORE_BEGIN
 namespace verify {
+
+namespace detail {
+
+/// The argument of `\sqrt` in braces: \sqrt3 -> \sqrt{3}. Nothing when a root has no argument.
+std::optional<std::string> brace_roots(std::string_view text);
+
+/// Both arguments of `\frac` in braces: \frac12 -> \frac{1}{2}, \frac1{72} -> \frac{1}{72}. Unchanged when one is cut
+/// short; nothing when one has no argument at all.
+std::optional<std::string> brace_fractions(std::string_view text);
+
+/// Whether `text` is an integer as Python prints it (at most 4300 digits, Python's limit).
+constexpr bool is_plain_integer(std::string_view text) noexcept {
+  const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
+  if (digits.empty() || digits.size() > 4300 || (digits[0] == '0' && text.size() > 1)) return false;
+  return std::all_of(digits.begin(), digits.end(), is_digit);
+}
+
+}  // namespace detail
+
+/// The normal form of an answer; nothing if the original raises an exception (two `\text` with a blank after the brace,
+/// a root or fraction without argument). The answer `3 \text{ cm}` becomes `3`, `x = .5` becomes `\frac{1}{2}`, `10\%`
+/// becomes `10`.
+std::optional<std::string> normalize_math(std::string_view answer);
+
+/// Equality of normal forms; of the strings themselves if one has no normal form.
+inline bool equal_math(std::string_view a, std::string_view b) {
+  const auto x = normalize_math(a), y = normalize_math(b);
+  return x && y ? *x == *y : a == b;
+}
 
 /// Settings of score_math().
 struct math_settings {
@@ -26,6 +57,98 @@ RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)
 RLCORE_BEGIN
+namespace verify::detail {
+
+RLCORE_INLINE std::optional<std::string> brace_roots(std::string_view text) {
+  constexpr std::string_view root = "\\sqrt";
+  std::string out;
+  for (std::size_t done = 0;;) {
+    const std::size_t at = text.find(root, done);
+    if (at == std::string_view::npos) return out.append(text.substr(done));
+    const std::size_t after = at + root.size();
+    out.append(text.substr(done, after - done));
+    if (after == text.size() || text.substr(after).starts_with(root)) return std::nullopt;
+    done = after;
+    if (text[after] == '{') continue;
+    done += code_point_bytes(text, after);
+    out.append("{").append(text.substr(after, done - after)).append("}");
+  }
+}
+
+RLCORE_INLINE std::optional<std::string> brace_fractions(std::string_view text) {
+  constexpr std::string_view fraction = "\\frac";
+  std::string out;
+  std::size_t at = text.find(fraction);
+  out.append(text.substr(0, at));
+  while (at != std::string_view::npos) {
+    const std::size_t begin = at + fraction.size(), next = text.find(fraction, begin);
+    const std::string_view part = text.substr(begin, next == std::string_view::npos ? next : next - begin);
+    out.append(fraction);
+    at = next;
+    if (part.empty()) return std::nullopt;
+    if (part[0] == '{') {
+      out.append(part);
+      continue;
+    }
+    const std::size_t a = code_point_bytes(part, 0);
+    if (a == part.size()) return std::string(text);
+    out.append("{").append(part.substr(0, a)).append("}");
+    if (part[a] == '{') {
+      out.append(part.substr(a));
+    } else {
+      const std::size_t b = code_point_bytes(part, a);
+      out.append("{").append(part.substr(a, b)).append("}").append(part.substr(a + b));
+    }
+  }
+  return out;
+}
+
+}  // namespace verify::detail
+
+namespace verify {
+
+RLCORE_INLINE std::optional<std::string> normalize_math(std::string_view answer) {
+  using namespace detail;
+  std::string s(answer);
+  replace_all(s, "\n", "");
+  replace_all(s, "\\!", "");
+  replace_all(s, "\\\\", "\\");
+  replace_all(s, "tfrac", "frac");
+  replace_all(s, "dfrac", "frac");
+  replace_all(s, "\\left", "");
+  replace_all(s, "\\right", "");
+  replace_all(s, "^{\\circ}", "");
+  replace_all(s, "^\\circ", "");
+  replace_all(s, "\\$", "");
+  if (const std::size_t unit = s.find("\\text{ "); unit != std::string::npos) {
+    if (s.find("\\text{ ", unit + 1) != std::string::npos) return std::nullopt;
+    s.resize(unit);
+  }
+  replace_all(s, "\\\\%", "");
+  replace_all(s, "\\%", "");
+  replace_all(s, " .", " 0.");
+  replace_all(s, "{.", "{0.");
+  if (s.empty()) return s;
+  if (s[0] == '.') s.insert(0, 1, '0');
+  if (const std::size_t equal = s.find('='); equal != std::string::npos && s.find('=', equal + 1) == std::string::npos)
+    if (count_code_points(std::string_view(s).substr(0, equal), 3) <= 2) s.erase(0, equal + 1);
+  const auto roots = brace_roots(s);
+  if (!roots) return std::nullopt;
+  s = *roots;
+  replace_all(s, " ", "");
+  const auto fractions = brace_fractions(s);
+  if (!fractions) return std::nullopt;
+  s = *fractions;
+  if (s == "0.5") s = "\\frac{1}{2}";
+  const std::size_t slash = s.find('/');
+  if (slash == std::string::npos || s.find('/', slash + 1) != std::string::npos) return s;
+  const std::string_view a = std::string_view(s).substr(0, slash), b = std::string_view(s).substr(slash + 1);
+  if (is_plain_integer(a) && is_plain_integer(b)) s = "\\frac{" + std::string(a) + "}{" + std::string(b) + "}";
+  return s;
+}
+
+}  // namespace verify
+
 namespace verify {
 
 RLCORE_INLINE verdict score_math(std::string_view response, std::string_view ground_truth,

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "rlcore/config/grammar/interpolate.hpp"
+#include "rlcore/config/grammar/compose.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "data/scratch.hpp"
-#include "rlcore/config/programs/dapo.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/config/programs/preference_keys.hpp"
 #include "rlcore/config/programs/sft.hpp"

@@ -1,6 +1,6 @@
 // The command lines of published DAPO scripts (tests/reference/trainer_dapo_command_lines.json: their overrides with
 // other paths) against the registry, and the rules of dynamic sampling.
-#include "rlcore/config/programs/dapo.hpp"
+#include "rlcore/config/programs/main_ppo.hpp"
 
 #include <gtest/gtest.h>
 

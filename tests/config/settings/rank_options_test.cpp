@@ -9,7 +9,6 @@
 
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/config/programs/preference_keys.hpp"
-#include "rlcore/config/settings/rollout_ranks.hpp"
 #include "rlcore/trainer/supervised/sft_settings.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -15,7 +15,6 @@
 
 #include "rlcore/core/random.hpp"
 #include "rlcore/emulator/numerics/rounding.hpp"
-#include "rlcore/emulator/numerics/split_k.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

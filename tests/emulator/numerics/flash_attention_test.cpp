@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "rlcore/core/random.hpp"
-#include "rlcore/emulator/numerics/flash_attention_gradient.hpp"
+#include "rlcore/emulator/numerics/flash_attention.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

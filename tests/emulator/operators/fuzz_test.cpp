@@ -18,7 +18,7 @@
 
 #include "emulator/fuzz_model.hpp"
 #include "rlcore/emulator/emulator.hpp"
-#include "rlcore/emulator/rules/check.hpp"
+#include "rlcore/emulator/rules/rules.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

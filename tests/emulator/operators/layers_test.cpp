@@ -3,7 +3,7 @@
 #include <set>
 
 #include "emulator/operators_fixture.hpp"
-#include "rlcore/emulator/numerics/reductions.hpp"
+#include "rlcore/emulator/numerics/rounding.hpp"
 
 namespace npu_test::RLCORE_TEST_ID {
 namespace {

@@ -11,7 +11,7 @@
 #include "rlcore/core/dtype.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/emulator/emulator.hpp"
-#include "rlcore/emulator/numerics/split_k.hpp"
+#include "rlcore/emulator/numerics/cube.hpp"
 #include "support/emulated_queue.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -11,7 +11,7 @@
 
 #include "data/scratch.hpp"
 #include "nn/parity_example.hpp"
-#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/nn/attention/rope.hpp"
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"

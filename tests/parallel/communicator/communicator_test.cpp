@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "rlcore/core/dtype.hpp"
-#include "rlcore/parallel/communicator/alone.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "support/communicator_checks.hpp"
 

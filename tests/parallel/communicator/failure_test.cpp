@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/parallel/communicator/alone.hpp"
+#include "rlcore/parallel/communicator/communicator.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 
 namespace RLCORE_TEST_ID {

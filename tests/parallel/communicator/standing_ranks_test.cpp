@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/parallel/communicator/standing_ranks.hpp"
+#include "rlcore/parallel/communicator/threads.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "data/scratch.hpp"
-#include "rlcore/parallel/communicator/fixed_text.hpp"
+#include "rlcore/parallel/communicator/flight_recorder.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "rlcore/core/dtype.hpp"
 #include "rlcore/core/random.hpp"
-#include "rlcore/parallel/communicator/alone.hpp"
+#include "rlcore/parallel/communicator/communicator.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -11,8 +11,7 @@
 #include <string>
 
 #include "rlcore/parallel/layout/shard_layout.hpp"
-#include "rlcore/parallel/reduction/fixed_point.hpp"
-#include "rlcore/parallel/reduction/leaf_schedule.hpp"
+#include "rlcore/parallel/reduction/piece_sum.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

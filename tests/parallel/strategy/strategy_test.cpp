@@ -12,9 +12,9 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
-#include "rlcore/parallel/strategy/alone.hpp"
-#include "rlcore/parallel/strategy/axes.hpp"
-#include "rlcore/parallel/strategy/launch.hpp"
+#include "rlcore/parallel/launch.hpp"
+#include "rlcore/parallel/strategy/any_strategy.hpp"
+#include "rlcore/parallel/strategy/parallel_strategy.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "data/scratch.hpp"
-#include "rlcore/telemetry/comparison/run_comparison_page.hpp"
 #include "rlcore/telemetry/comparison/run_log.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -16,6 +16,7 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "support/tiny_model.hpp"
 
 namespace RLCORE_TEST_ID {

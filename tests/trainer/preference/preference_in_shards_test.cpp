@@ -12,7 +12,7 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
-#include "rlcore/text/tokenizer_folder.hpp"
+#include "rlcore/text/train_bpe.hpp"
 #include "rlcore/trainer/preference/dpo_task.hpp"
 #include "rlcore/trainer/preference/kto_task.hpp"
 #include "rlcore/trainer/preference/prm_task.hpp"
@@ -21,6 +21,7 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "support/tiny_model.hpp"
 
 namespace RLCORE_TEST_ID {

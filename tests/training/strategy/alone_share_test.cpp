@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/scratch.hpp"
-#include "rlcore/parallel/communicator/alone.hpp"
+#include "rlcore/parallel/communicator/communicator.hpp"
 #include "rlcore/training/frozen_model.hpp"
 #include "support/tiny_model.hpp"
 #include "training/strategy/trained_alike.hpp"

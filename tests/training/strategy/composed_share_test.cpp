@@ -7,7 +7,7 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
-#include "rlcore/parallel/strategy/axes.hpp"
+#include "rlcore/parallel/strategy/any_strategy.hpp"
 #include "support/tiny_model.hpp"
 #include "training/strategy/trained_alike.hpp"
 

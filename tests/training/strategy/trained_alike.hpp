@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/training/rank_reports.hpp"
 #include "rlcore/training/trainable_model.hpp"

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/config/grammar/override_token.hpp"
 #include "rlcore/config/grammar/value.hpp"
 #include "rlcore/core/error.hpp"
 

@@ -1,7 +1,6 @@
 // OpenRLHF's keys: common to all trainers, PPO and SFT.
 #pragma once
 
-#include "rlcore/config/flag.hpp"
 #include "rlcore/config/key.hpp"
 #include "rlcore/config/keys/rlcore_keys.hpp"
 
@@ -278,5 +277,4 @@ inline constexpr flag openrlhf_ppo_flags[] = {
     {"bf16", "rlcore.compute", flag::switch_only, "bfloat16"}};
 
 }  // namespace trainer::keys
-
 RLCORE_END

@@ -55,7 +55,6 @@ void map_openrlhf_run(openrlhf_mapping& map);
 void apply_openrlhf_flags(options& opt);
 
 }  // namespace trainer
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)

@@ -1,13 +1,12 @@
 // The keys of evaluate.
 #pragma once
 
-#include "rlcore/config/checks/device_checks.hpp"
-#include "rlcore/config/flag.hpp"
-#include "rlcore/config/keys/help_topics.hpp"
+#include "rlcore/config/key.hpp"
 #include "rlcore/config/keys/rlcore_keys.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/registry.hpp"
 #include "rlcore/config/settings/image_options.hpp"
+#include "rlcore/config/settings/rank_options.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -1,5 +1,5 @@
-// The keys of grpo_trainer, ppo_trainer and reinforce_plus_plus_trainer: verl's main_ppo (state of August 2025), our
-// own, and OpenRLHF's flags.
+// Keys of verl's main_ppo (state of August 2025) for grpo_trainer, ppo_trainer and reinforce_plus_plus_trainer, and of
+// verl's recipe.dapo.main_dapo for dapo_trainer; our own keys and OpenRLHF's flags beside them.
 #pragma once
 
 #include <span>
@@ -8,16 +8,13 @@
 #include <utility>
 
 #include "rlcore/config/checks/policy_checks.hpp"
-#include "rlcore/config/keys/help_topics.hpp"
 #include "rlcore/config/keys/openrlhf_ppo_flags.hpp"
 #include "rlcore/config/keys/rlcore_keys.hpp"
 #include "rlcore/config/keys/verl/actor_keys.hpp"
-#include "rlcore/config/keys/verl/megatron_keys.hpp"
 #include "rlcore/config/keys/verl/newer_keys.hpp"
 #include "rlcore/config/keys/verl/rollout_keys.hpp"
 #include "rlcore/config/keys/verl/trainer_keys.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/trainer_registries.hpp"
 #include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN
@@ -48,6 +45,19 @@ constexpr key openrlhf_estimator_by_default(std::string_view word) {
 registry grpo_trainer_registry();
 
 registry reinforce_plus_plus_trainer_registry();
+
+namespace keys {
+
+inline constexpr key dapo[] = {
+    {"reward_model.reward_manager", text, "dapo", honoured,
+     "naive, batch, prime: the score as it is; dapo: also acc and the overlong penalty",
+     words("naive|dapo|batch|prime")},
+    {"trainer.project_name", text, "verl-dapo", honoured, "first part of the run's name"},
+};
+
+}  // namespace keys
+
+registry dapo_registry();
 
 }  // namespace trainer
 RLCORE_END
@@ -117,6 +127,29 @@ RLCORE_INLINE registry reinforce_plus_plus_trainer_registry() {
   constexpr key flag_default = keys::openrlhf_estimator_by_default("reinforce");
   known.add(std::span(&flag_default, 1));
   return known;
+}
+
+RLCORE_INLINE registry dapo_registry() {
+  registry known = grpo_trainer_registry();
+  known.program = "dapo_trainer";
+  known.summary = "DAPO: dynamic sampling, clip-higher, token-level loss, overlong reward shaping";
+  known.check = [](options& opt) {
+    apply_openrlhf_flags(opt);
+    const bool by_flags = detail::any_openrlhf_flag(opt);
+    const bool dapo = opt.get<bool>("algorithm.filter_groups.enable") ||
+                      opt.is_set("actor_rollout_ref.actor.clip_ratio_high") ||
+                      opt.get<bool>("reward_model.overlong_buffer.enable");
+    if (by_flags && !dapo)
+      opt.note(
+          "this is GRPO: OpenRLHF's flags have nothing of DAPO; add algorithm.filter_groups.enable=True "
+          "algorithm.filter_groups.metric=acc actor_rollout_ref.actor.clip_ratio_high=0.28 or "
+          "reward_model.overlong_buffer.enable=True reward_model.overlong_buffer.len=...");
+    check_policy_options(opt);
+  };
+  known.config_name = "dapo_trainer";
+  known.config_names = {"dapo_trainer", "dapo_megatron_trainer", "ppo_trainer", "ppo_megatron_trainer"};
+  known.later_config_names = {"sft_trainer"};
+  return known.add(keys::dapo);
 }
 
 }  // namespace trainer

@@ -10,11 +10,11 @@
 #include <system_error>
 #include <vector>
 
-#include "rlcore/config/checks/device_checks.hpp"
 #include "rlcore/config/keys/rlcore_keys.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/registry.hpp"
-#include "rlcore/config/settings/media_options.hpp"
+#include "rlcore/config/settings/image_options.hpp"
+#include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"
 
 RLCORE_BEGIN

@@ -1,7 +1,7 @@
 // The command line of plan.
 #pragma once
 
-#include "rlcore/config/keys/help_topics.hpp"
+#include "rlcore/config/keys/rlcore_keys.hpp"
 #include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN

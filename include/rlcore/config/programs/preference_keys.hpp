@@ -2,11 +2,9 @@
 #pragma once
 
 #include "rlcore/config/checks/preference_checks.hpp"
-#include "rlcore/config/keys/help_topics.hpp"
 #include "rlcore/config/keys/openrlhf_keys.hpp"
 #include "rlcore/config/keys/rlcore_keys.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/trainer_registries.hpp"
 #include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN

@@ -7,17 +7,15 @@
 #include <string_view>
 #include <vector>
 
-#include "rlcore/config/checks/device_checks.hpp"
 #include "rlcore/config/checks/policy_checks.hpp"
 #include "rlcore/config/checks/preference_checks.hpp"
-#include "rlcore/config/keys/help_topics.hpp"
 #include "rlcore/config/keys/openrlhf_keys.hpp"
 #include "rlcore/config/keys/rlcore_keys.hpp"
-#include "rlcore/config/keys/verl/sft_keys.hpp"
 #include "rlcore/config/keys/verl/trainer_keys.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/trainer_registries.hpp"
+#include "rlcore/config/registry.hpp"
 #include "rlcore/config/settings/image_options.hpp"
+#include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 

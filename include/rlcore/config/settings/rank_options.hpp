@@ -1,14 +1,16 @@
-// Parallelism options: the number of ranks and how they share the work.
+// Ranks, devices and layout of a run.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/parallel/environment.hpp"
 #include "rlcore/parallel/settings.hpp"
 
 RLCORE_BEGIN
@@ -75,6 +77,48 @@ inline std::chrono::milliseconds rank_deadline(const options& opt) {
 
 /// Adds notes about keys that have no effect with this strategy or with one rank.
 void check_rank_options(options& opt, int started);
+
+/// Whether the device is an NPU, real or emulated.
+inline bool runs_on_npu(const options& opt) { return opt.get<std::string>("trainer.device").starts_with("npu"); }
+
+/// Throws config_error for features the device lacks; adds notes.
+void check_device_options(options& opt);
+
+namespace detail {
+
+/// The tensor parallel size of the rollout engine, from verl's or OpenRLHF's option; empty if unset.
+inline std::optional<asked_size> asked_rollout(const options& opt) {
+  for (const char* name : {"actor_rollout_ref.rollout.tensor_model_parallel_size", "vllm_tensor_parallel_size"})
+    if (opt.known().find(name) != nullptr && opt.is_set(name))
+      return asked_size{opt.get<std::int64_t>(name), opt.known().typed_name(name)};
+  return std::nullopt;
+}
+
+}  // namespace detail
+
+/// The number of neighbouring ranks that share one copy of the weights while `ranks` ranks sample, and the key that
+/// sets it; empty if they sample with the weights as laid out in training.
+inline std::optional<detail::asked_size> rollout_ranks(const options& opt, int ranks) {
+  const auto asked = detail::asked_rollout(opt);
+  if (!asked || ranks == 1 || runs_on_npu(opt)) return std::nullopt;  // the NPU has no tensor parallelism
+  return asked->ranks == detail::read_strategy(opt).tensor.ranks ? std::nullopt : asked;
+}
+
+/// Throws config_error unless that number divides the number of ranks.
+inline void check_rollout_ranks(const options& opt, int ranks) {
+  if (const auto asked = rollout_ranks(opt, ranks); asked && ranks % asked->ranks != 0)
+    throw config_error(asked->text() + " does not divide the " + std::to_string(ranks) + " ranks");
+}
+
+/// Adds notes about the key where one rank or the device ignores it.
+inline void note_rollout_ranks(options& opt, int ranks) {
+  const auto asked = detail::asked_rollout(opt);
+  if (!asked || asked->ranks == 1) return;
+  if (ranks <= 1)
+    opt.note(asked->text() + ": no effect on one rank; trainer.n_gpus_per_node=N or mpirun -np N starts more");
+  else if (runs_on_npu(opt))
+    opt.note(asked->text() + ": no effect on the NPU, where each rank samples with whole weights");
+}
 
 }  // namespace trainer
 RLCORE_END
@@ -264,6 +308,39 @@ RLCORE_INLINE void check_rank_options(options& opt, int started) {
   for (const detail::asked_size* size : {&k.tensor, &k.context, &k.expert, &k.pipeline})
     if (size->ranks > 1) idle += (idle.empty() ? "" : ", ") + size->text();
   if (!idle.empty()) opt.note(idle + ": no effect on one rank; trainer.n_gpus_per_node=N or mpirun -np N starts more");
+}
+
+}  // namespace trainer
+
+namespace trainer {
+
+RLCORE_INLINE void check_device_options(options& opt) {
+  check_rank_options(opt, parallel::ranks_of_environment());
+  const std::string device = opt.get<std::string>("trainer.device");
+  const bool npu = runs_on_npu(opt);
+  if (device == "cuda") opt.note("trainer.device=cuda: this build has no CUDA; the run uses the CPU");
+  if (device == "npu_emulator")
+    opt.note(
+        "trainer.device=npu_emulator: a model of the NPU's arithmetic on the CPU; its numbers are modelled, no "
+        "hardware has seen them");
+  if (!npu && opt.find<std::string>("rlcore.compute") == "hf32")
+    throw config_error("rlcore.compute=hf32 needs trainer.device=npu or npu_emulator; expected float32 or bfloat16");
+  const auto idle = [&](std::string_view name) {
+    if (opt.is_set(name)) opt.note(std::string(name) + " has no effect with trainer.device=" + device);
+  };
+  if (npu) idle("rlcore.instruction_set");
+  if (device == "npu") idle("rlcore.threads");
+  for (const key& k : opt.known().keys()) {
+    const bool of_emulator = k.name.starts_with("rlcore.npu_emulator."), of_npu = k.name.starts_with("rlcore.npu.");
+    if ((of_npu && !npu) || (of_emulator && device != "npu_emulator")) idle(k.name);
+  }
+  if (opt.known().find("rlcore.rollout_weights") == nullptr || !npu) return;
+  if (opt.get<std::string>("rlcore.rollout_weights") == "int8")
+    throw config_error("rlcore.rollout_weights=int8 is not on the NPU; expected same");
+  if (opt.known().find("rlcore.recompute_old_log_prob") == nullptr) return;
+  if (opt.is_set("rlcore.recompute_old_log_prob") && !opt.get<bool>("rlcore.recompute_old_log_prob"))
+    opt.note("rlcore.recompute_old_log_prob=False: True on the NPU, where a sum's order depends on the batch");
+  opt.set("rlcore.recompute_old_log_prob", value(true));
 }
 
 }  // namespace trainer

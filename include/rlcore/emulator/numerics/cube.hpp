@@ -1,18 +1,118 @@
-// Matrix multiplication (GEMM) in the arithmetic of the NPU's cube unit.
+// Matrix products of the cube unit: tiles, order of sums, split of the contracted dimension.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/emulator/numerics/cube_tiles.hpp"
 #include "rlcore/exec/threads.hpp"
 
 RLCORE_BEGIN
 namespace ascend::emulated {
+
+namespace cube_sse2 {
+inline constexpr int lanes = 2, rows_at_once = 2;
+#include "rlcore/emulator/numerics/cube_tile.inc"
+}  // namespace cube_sse2
+
+#if defined(__x86_64__)
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#endif
+namespace cube_avx2 {
+inline constexpr int lanes = 4, rows_at_once = 4;
+#include "rlcore/emulator/numerics/cube_tile.inc"
+}  // namespace cube_avx2
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512vl,avx2,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512dq,avx512vl,avx2,fma")
+#endif
+namespace cube_avx512 {
+inline constexpr int lanes = 8, rows_at_once = 8;
+#include "rlcore/emulator/numerics/cube_tile.inc"
+}  // namespace cube_avx512
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#endif  // __x86_64__
+
+/// The inner loops: c[8, 8] += a b, see cube_tile.inc.
+struct cube_tiles {
+  const char* name;
+  void (*add_float)(float*, const double*, const double*, std::int64_t, std::int64_t);
+  void (*add_double)(double*, const double*, const double*, std::int64_t, std::int64_t);
+};
+
+/// The fastest loop that this processor supports, or the one called `name` (sse2, avx2, avx512) if it is supported.
+inline cube_tiles choose_cube_tiles(const char* name = nullptr) {
+  const auto is = [name](char first, int length) {
+    return name == nullptr || (name[0] == first && __builtin_strlen(name) == static_cast<std::size_t>(length));
+  };
+#if defined(__x86_64__)
+  if (is('a', 6) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
+    return {"avx512", cube_avx512::add_float, cube_avx512::add_double};
+  if ((is('a', 4) || is('a', 6)) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return {"avx2", cube_avx2::add_float, cube_avx2::add_double};
+#endif
+  return {"sse2", cube_sse2::add_float, cube_sse2::add_double};
+}
+
+/// The shape of a product c[m, n] = a[m, k] b[k, n] for elements of `bytes` bytes (2 or 4). a or b is transposed if it
+/// lies in memory with m or k as its outer dimension exchanged, i.e. as [k, m] or [n, k].
+struct product_shape {
+  std::int64_t m = 0, n = 0, k = 0;
+  int bytes = 2;
+  bool a_transposed = false, b_transposed = false, hf32 = false;
+};
+
+/// Where each part of the sum over k ends. Every part is summed on its own in fp32; the parts are then added in fp32,
+/// in order. One part is the rule; K is cut
+///  - at every 768 bytes, if k >= 27392 and the 128 x 256 tiles of c occupy all cores (single-core split);
+///  - else into one run of 768-byte pieces per core, as even as possible, if k >= 27392; if k >= 384 cores and the 128
+///  x
+///    128 tiles of c are fewer than half the cores, unless a is plain and b transposed (a linear layer's forward);
+///    if a is transposed and b plain (a weight's gradient), 1000 <= k <= 4608 and m, n <= 256; or, for fp32 without
+///    HF32, if m, n <= 64 and k >= 6144 (deterministic multi-core split).
+/// The thresholds are the tiling's, the assignment of pieces to cores is ours.
+inline std::vector<std::int64_t> split_k(const product_shape& p, int cores) {
+  const auto tiles = [&](std::int64_t columns) { return (p.m + 127) / 128 * ((p.n + columns - 1) / columns); };
+  const std::int64_t piece = 768 / p.bytes, pieces = (p.k + piece - 1) / piece;
+  const bool long_k = p.k >= 27392;
+  std::vector<std::int64_t> ends;
+  if (long_k && tiles(256) >= cores) {
+    for (std::int64_t i = 1; i <= pieces; ++i) ends.push_back(std::min(i * piece, p.k));
+    return ends;
+  }
+  const bool few_tiles =
+      p.k >= std::int64_t{384} * cores && tiles(128) < cores / 2 && (p.a_transposed || !p.b_transposed);
+  const bool weight_gradient =
+      p.a_transposed && !p.b_transposed && p.k >= 1000 && p.k <= 4608 && p.m <= 256 && p.n <= 256;
+  const bool tiny_float = p.bytes == 4 && !p.hf32 && p.m <= 64 && p.n <= 64 && p.k >= 6144;
+  const std::int64_t parts =
+      long_k || few_tiles || weight_gradient || tiny_float ? std::min<std::int64_t>(pieces, cores) : 1;
+  for (std::int64_t i = 1; i <= parts; ++i) ends.push_back(std::min(pieces * i / parts * piece, p.k));
+  return ends;
+}
 
 /// An operand of the cube, already in the values of its type: element (i, j) is data[i * row + j * column]. Operands of
 /// double are for the reference mode alone.

@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "rlcore/core/dtype.hpp"
+#include "rlcore/emulator/machine.hpp"
 #include "rlcore/emulator/numerics/rounding.hpp"
-#include "rlcore/emulator/tasks.hpp"
 #include "rlcore/emulator/tensor.hpp"
 
 RLCORE_BEGIN

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "rlcore/core/random.hpp"
-#include "rlcore/emulator/numerics/flash_attention_gradient.hpp"
+#include "rlcore/emulator/numerics/flash_attention.hpp"
 #include "rlcore/emulator/operators/attention_arguments.hpp"
 
 RLCORE_BEGIN
@@ -143,7 +143,7 @@ std::vector<std::uint32_t> shuffled_blocks(std::size_t count, const random_key& 
 
 /// dq, dk, dv of the same attention; softmaxMax, softmaxSum and attentionIn are the results of the forward pass. Unless
 /// the context is deterministic, the blocks of each group of heads arrive in a random order drawn from the machine's
-/// seed; see numerics/flash_attention_gradient.hpp. softmaxIn is not read, dpse not written.
+/// seed; see numerics/flash_attention.hpp. softmaxIn is not read, dpse not written.
 kernel aclnnFlashAttentionUnpaddingScoreGrad(planner& p, input query, input key, input value, input dy, input shift,
                                              input drop_mask, input padding_mask, input mask, input softmax_max,
                                              input softmax_sum, input, input attention_in, ints prefix, ints query_ends,

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/emulator/operators/promotion.hpp"
+#include "rlcore/emulator/plan.hpp"
 
 RLCORE_BEGIN
 namespace ascend::emulated::plans {

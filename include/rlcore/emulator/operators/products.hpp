@@ -13,7 +13,6 @@
 #include "rlcore/emulator/execution.hpp"
 #include "rlcore/emulator/numerics/cube.hpp"
 #include "rlcore/emulator/numerics/rounding.hpp"
-#include "rlcore/emulator/numerics/split_k.hpp"
 #include "rlcore/emulator/plan.hpp"
 
 RLCORE_BEGIN

@@ -1,4 +1,5 @@
-// Sum, max and cumsum over dimensions.
+// Operators over an axis: sums, maxima, softmax, sort, top-k, argmax. Ties are broken at random where the hardware
+// guarantees no order, unless deterministic. NaN counts as larger than all.
 #pragma once
 
 #include <algorithm>
@@ -6,8 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/emulator/numerics/reductions.hpp"
+#include "rlcore/emulator/numerics/rounding.hpp"
 #include "rlcore/emulator/operators/movement.hpp"
+#include "rlcore/emulator/plan.hpp"
 
 RLCORE_BEGIN
 namespace ascend::emulated::plans {
@@ -27,6 +29,72 @@ kernel aclnnReduceSum(planner& p, input self, ints dims, bool keep, data_type ty
 kernel aclnnAmax(planner& p, input self, ints dims, bool keep, output out);
 /// The running sum along a dimension, in order; 16-bit types are summed in float and rounded per element.
 kernel aclnnCumsum(planner& p, input self, std::int64_t dim, data_type type, output out);
+
+/// Whether a comes before b in descending order.
+template <class Real>
+bool larger(Real a, Real b) {
+  if (a != a || b != b) return a != a && b == b;
+  return a > b;
+}
+
+/// For each row along dimension d: the first `count` of its sorted elements and their indices.
+kernel sorted_rows(planner& p, tensor x, std::int64_t d, std::int64_t count, bool descending, bool ties_by_index,
+                   bool by_index, tensor values, tensor places);
+
+/// Sorted values along a dimension, and their indices; ties keep their order if `stable` or deterministic.
+kernel aclnnSort(planner& p, input self, bool stable, std::int64_t dim, bool descending, output values, output indices);
+/// Unsorted results are in the order of their indices.
+kernel aclnnTopk(planner& p, input self, std::int64_t k, std::int64_t dim, bool largest, bool sorted, output values,
+                 output indices);
+/// The first index of the maximum.
+kernel aclnnArgMax(planner& p, input self, std::int64_t dim, bool keep, output out);
+
+/// The largest of n > 0 numbers; NaN if one is NaN.
+template <class Real>
+Real largest(const Real* x, std::size_t n) {
+  Real best = x[0];
+  for (std::size_t i = 1; i < n; ++i)
+    if (x[i] > best || x[i] != x[i]) best = x[i];
+  return best;
+}
+/// body(e, row of the result, row of the first input, row of the second or null,
+/// room for a row, length, type of the inputs) for each row along `dim`.
+template <class Body>
+kernel by_rows(planner& p, input first, input second, std::int64_t dim, output out, Body body) {
+  auto x = p.in(first, float_types);
+  auto z = second ? p.optional_in(second, float_types) : std::nullopt;
+  auto y = p.out(out, float_types);
+  p.require_shape(y, x.shape, "the output");
+  if (z) p.require_shape(*z, x.shape, "the second input");
+  if (z) p.require(z->type == x.type, "the inputs have different types");
+  const std::int64_t d = p.dimension(dim, x.rank());
+  const auto type = x.type;
+  if (x.rank() > 0) {
+    x = dimension_last(std::move(x), d);
+    y = dimension_last(std::move(y), d);
+    if (z) z = dimension_last(std::move(*z), d);
+  }
+  return in_working_precision(
+      p.machine, [x = std::move(x), z = std::move(z), y = std::move(y), type, body](execution& e, auto real) {
+        using Real = decltype(real);
+        const auto a = e.read<Real>(x);
+        const auto b = z ? e.read<Real>(*z) : std::span<const Real>{};
+        const auto to = e.result<Real>(y, true);
+        const auto n = static_cast<std::size_t>(x.shape.empty() ? 1 : x.shape.back());
+        Real* room = e.take<Real>(n);
+        for (std::size_t i = 0; i + n <= to.size() && n > 0; i += n)
+          body(e, to.data() + i, a.data() + i, b.empty() ? nullptr : b.data() + i, room, n, type);
+        if (type != y.type) round_to(to, type, e.overflow);
+        e.store(y, to);
+      });
+}
+
+/// e^(x - max) / sum e^(x - max).
+kernel aclnnSoftmax(planner& p, input self, std::int64_t dim, output out);
+/// y (dy - sum(dy y)).
+kernel aclnnSoftmaxBackward(planner& p, input dy, input result, std::int64_t dim, output out);
+/// x - max - log sum e^(x - max); float16 rounds x - max to float16.
+kernel aclnnLogSoftmax(planner& p, input self, std::int64_t dim, output out);
 
 }  // namespace ascend::emulated::plans
 RLCORE_END
@@ -146,6 +214,134 @@ RLCORE_INLINE kernel aclnnCumsum(planner& p, input self, std::int64_t dim, data_
     }
     e.store(y, to);
   });
+}
+
+RLCORE_INLINE kernel sorted_rows(planner& p, tensor x, std::int64_t d, std::int64_t count, bool descending,
+                                 bool ties_by_index, bool by_index, tensor values, tensor places) {
+  extents shape = x.shape;
+  if (!shape.empty()) shape[static_cast<std::size_t>(d)] = count;
+  p.require(values.type == x.type, "input and output have different types");
+  p.require_shape(values, shape, "the values");
+  p.require_shape(places, shape, "the indices");
+  p.workspace = static_cast<std::uint64_t>(x.size()) * 8 + 32;
+  if (x.rank() > 0) {
+    x = dimension_last(std::move(x), d);
+    values = dimension_last(std::move(values), d);
+    places = dimension_last(std::move(places), d);
+  }
+  return in_type(
+      p.machine, x.type,
+      [=, x = std::move(x), values = std::move(values), places = std::move(places)](execution& e, auto real) {
+        using Real = decltype(real);
+        const auto from = e.read<Real>(x);
+        const auto to = e.result<Real>(values);
+        const auto at = e.result<std::int64_t>(places);
+        const auto n = static_cast<std::size_t>(x.shape.empty() ? 1 : x.shape.back()),
+                   k = static_cast<std::size_t>(count);
+        if (to.empty()) return;
+        std::vector<std::uint32_t> order(n);
+        for (std::size_t row = 0; row < from.size() / n; ++row) {
+          const Real* v = from.data() + row * n;
+          for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<std::uint32_t>(i);
+          if (!ties_by_index) e.shuffle(order);
+          const auto before = [&](std::uint32_t a, std::uint32_t b) {
+            return descending ? larger(v[a], v[b]) : larger(v[b], v[a]);
+          };
+          std::stable_sort(order.begin(), order.end(), before);
+          if (by_index) std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k));
+          for (std::size_t i = 0; i < k; ++i) {
+            to[row * k + i] = v[order[i]];
+            at[row * k + i] = static_cast<std::int64_t>(order[i]);
+          }
+        }
+        e.store(values, to);
+        e.store(places, at);
+      });
+}
+
+RLCORE_INLINE kernel aclnnSort(planner& p, input self, bool stable, std::int64_t dim, bool descending, output values,
+                               output indices) {
+  auto x = p.in(self, any_type);
+  auto v = p.out(values, any_type), at = p.out(indices, {data_type::int64});
+  const std::int64_t d = p.dimension(dim, x.rank());
+  const std::int64_t n = x.rank() > 0 ? x.shape[static_cast<std::size_t>(d)] : 1;
+  return sorted_rows(p, std::move(x), d, n, descending, stable || p.deterministic, false, std::move(v), std::move(at));
+}
+
+RLCORE_INLINE kernel aclnnTopk(planner& p, input self, std::int64_t k, std::int64_t dim, bool largest, bool sorted,
+                               output values, output indices) {
+  auto x = p.in(self, any_type);
+  auto v = p.out(values, any_type), at = p.out(indices, {data_type::int64});
+  const std::int64_t d = p.dimension(dim, x.rank());
+  const std::int64_t n = x.rank() > 0 ? x.shape[static_cast<std::size_t>(d)] : 1;
+  p.require(k >= 0 && k <= n, "k is larger than the dimension");
+  return sorted_rows(p, std::move(x), d, k, largest, p.deterministic, !sorted, std::move(v), std::move(at));
+}
+
+RLCORE_INLINE kernel aclnnArgMax(planner& p, input self, std::int64_t dim, bool keep, output out) {
+  auto x = p.in(self, any_type);
+  auto y = p.out(out, index_types);
+  const std::int64_t d = p.dimension(dim, x.rank());
+  extents shape = x.shape;
+  if (x.rank() > 0) {
+    p.require(x.shape[static_cast<std::size_t>(d)] > 0, "the maximum of nothing");
+    if (keep)
+      shape[static_cast<std::size_t>(d)] = 1;
+    else
+      shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(d));
+    x = dimension_last(std::move(x), d);
+  }
+  p.require_shape(y, shape, "the output");
+  const auto type = x.type;
+  return in_type(p.machine, type, [x = std::move(x), y = std::move(y)](execution& e, auto real) {
+    using Real = decltype(real);
+    const auto from = e.read<Real>(x);
+    const auto to = e.result<std::int64_t>(y);
+    const auto n = static_cast<std::size_t>(x.shape.empty() ? 1 : x.shape.back());
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      const Real* row = from.data() + i * n;
+      std::size_t best = 0;
+      for (std::size_t k = 1; k < n; ++k)
+        if (larger(row[k], row[best])) best = k;
+      to[i] = static_cast<std::int64_t>(best);
+    }
+    e.store(y, to);
+  });
+}
+
+RLCORE_INLINE kernel aclnnSoftmax(planner& p, input self, std::int64_t dim, output out) {
+  return by_rows(p, self, nullptr, dim, out,
+                 [](execution& e, auto* y, const auto* x, const auto*, auto*, std::size_t n, data_type) {
+                   const auto top = largest(x, n);
+                   for (std::size_t i = 0; i < n; ++i) y[i] = e.exp(x[i] - top);
+                   const auto sum = row_sum(y, n);
+                   for (std::size_t i = 0; i < n; ++i) y[i] /= sum;
+                 });
+}
+
+RLCORE_INLINE kernel aclnnSoftmaxBackward(planner& p, input dy, input result, std::int64_t dim, output out) {
+  if (!result) p.refuse(null_pointer, "tensor 2: null");
+  return by_rows(p, dy, result, dim, out,
+                 [](execution&, auto* dx, const auto* g, const auto* y, auto* products, std::size_t n, data_type) {
+                   using Real = std::remove_reference_t<decltype(*dx)>;
+                   for (std::size_t i = 0; i < n; ++i) products[i] = g[i] * y[i];
+                   const Real sum = row_sum(products, n);
+                   for (std::size_t i = 0; i < n; ++i) dx[i] = (g[i] - sum) * y[i];
+                 });
+}
+
+RLCORE_INLINE kernel aclnnLogSoftmax(planner& p, input self, std::int64_t dim, output out) {
+  return by_rows(p, self, nullptr, dim, out,
+                 [](execution& e, auto* y, const auto* x, const auto*, auto* powers, std::size_t n, data_type type) {
+                   using Real = std::remove_reference_t<decltype(*y)>;
+                   const Real top = largest(x, n);
+                   for (std::size_t i = 0; i < n; ++i) y[i] = x[i] - top;
+                   if (std::is_same_v<Real, float> && type == data_type::float16)
+                     round_to(std::span<Real>(y, n), type, e.overflow);
+                   for (std::size_t i = 0; i < n; ++i) powers[i] = e.exp(y[i]);
+                   const Real log_sum = e.log(row_sum(powers, n));
+                   for (std::size_t i = 0; i < n; ++i) y[i] -= log_sum;
+                 });
 }
 
 }  // namespace ascend::emulated::plans

@@ -7,7 +7,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/partial_attention.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
-#include "rlcore/parallel/context_kind.hpp"
+#include "rlcore/parallel/settings.hpp"
 
 RLCORE_BEGIN
 namespace nn {

@@ -11,7 +11,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/parallel/balance.hpp"
-#include "rlcore/parallel/context_kind.hpp"
+#include "rlcore/parallel/settings.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN

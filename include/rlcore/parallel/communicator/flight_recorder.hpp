@@ -1,18 +1,70 @@
-// Flight recorder: the last collectives of a process, for debugging hangs and crashes.
+// The last collectives of a rank, readable by a watchdog and from a signal handler.
 #pragma once
+
+#include <signal.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <new>
+#include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/parallel/communicator/collective.hpp"
-#include "rlcore/parallel/communicator/fixed_text.hpp"
+#include "rlcore/parallel/communicator/communicator.hpp"
 
 RLCORE_BEGIN
 namespace parallel {
+
+/// Up to 511 characters; longer text is truncated. Every member is async-signal-safe.
+class fixed_text {
+ public:
+  /// Appends a null-terminated string.
+  fixed_text& add(const char* s) noexcept {
+    while (*s != '\0' && size_ + 1 < sizeof(data_)) data_[size_++] = *s++;
+    return *this;
+  }
+  /// Appends a number in decimal.
+  fixed_text& add(std::uint64_t n) noexcept {
+    char digits[21];
+    std::size_t at = sizeof(digits) - 1;
+    digits[at] = '\0';
+    do {
+      digits[--at] = static_cast<char>('0' + n % 10);
+      n /= 10;
+    } while (n != 0);
+    return add(digits + at);
+  }
+  /// Appends a signed number in decimal.
+  fixed_text& add(int n) noexcept {
+    if (n < 0) add("-");
+    return add(static_cast<std::uint64_t>(n < 0 ? -static_cast<long long>(n) : n));
+  }
+  /// Appends seconds with one decimal.
+  fixed_text& add_seconds(std::int64_t nanoseconds) noexcept {
+    const auto tenths = static_cast<std::uint64_t>(nanoseconds < 0 ? 0 : nanoseconds) / 100'000'000;
+    return add(tenths / 10).add(".").add(tenths % 10).add(" s");
+  }
+  /// Writes the text to a file descriptor; stops at the first error.
+  void write_to(int file) const noexcept {
+    std::size_t done = 0;
+    while (done < size_) {
+      const ssize_t n = ::write(file, data_ + done, size_ - done);
+      if (n <= 0) return;
+      done += static_cast<std::size_t>(n);
+    }
+  }
+  /// Null-terminated.
+  const char* text() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+
+ private:
+  char data_[512] = {};
+  std::size_t size_ = 0;
+};
 
 /// Only the thread that enters collectives writes it; other threads and signal handlers may read it at any time.
 /// Numbers the collectives of all groups of the process together, from 1.
@@ -53,6 +105,81 @@ class flight_recorder {
 
   std::array<entry, kept> entries_{};
   std::atomic<std::uint64_t> entered_{0};
+};
+
+/// One line per rank of this host, in shared memory. All functions on a placed board are async-signal-safe.
+class host_board {
+ public:
+  /// The last reported state of a rank.
+  enum state : int {
+    absent,   ///< not started
+    working,  ///< running; it is lost if its process disappears
+    failing,  ///< reports its own failure
+    ended,    ///< finished
+  };
+  /// The state of one rank: its rank in the job, its process id, and the last collective with its number.
+  struct line {
+    std::atomic<int> state{absent}, rank{-1}, process{0}, operation{0};  // operation: the last collective entered
+    std::atomic<std::uint64_t> collectives{0};
+  };
+  /// Shared by all ranks of the host: has a rank reported the failure to the user?
+  struct head {
+    std::atomic<int> told{0};
+  };
+  static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
+
+  /// The bytes of a board for this many ranks: a header and one line per rank.
+  static constexpr std::size_t bytes(int ranks) noexcept {
+    return sizeof(line) * (static_cast<std::size_t>(ranks) + 1);
+  }
+
+  /// A board for this process only.
+  host_board() : memory_(bytes(1)) { take_down(); }
+  host_board(const host_board&) = delete;
+  host_board& operator=(const host_board&) = delete;
+  /// Moves the board to `memory`, bytes(ranks) zeros that all ranks of the host have mapped. This process is local rank
+  /// `self`.
+  void place(void* memory, int ranks, int self) noexcept {
+    head_ = static_cast<head*>(memory);
+    lines_ = reinterpret_cast<line*>(static_cast<std::byte*>(memory) + sizeof(line));
+    ranks_ = ranks;
+    self_ = self;
+  }
+  void take_down() noexcept { place(memory_.data(), 1, 0); }
+  /// Writes this rank's line: its rank in the job, its process id, and the state `working`.
+  void come(int rank, int process) noexcept {
+    self().rank = rank;
+    self().process = process;
+    self().state = working;
+  }
+
+  line& self() noexcept { return lines_[self_]; }
+  const line& self() const noexcept { return lines_[self_]; }
+  int ranks() const noexcept { return ranks_; }
+  /// The line of a rank, by its local rank.
+  const line& of(int rank_on_host) const noexcept { return lines_[rank_on_host]; }
+
+  /// True for the first rank of this host that calls it. This rank reports to the user; the other ranks stay silent.
+  bool tell() noexcept { return head_->told.exchange(1) == 0; }
+  bool anybody_fails() const noexcept {
+    for (int r = 0; r < ranks_; ++r)
+      if (lines_[r].state == failing) return true;
+    return false;
+  }
+  /// A rank whose process died before it finished, or null.
+  const line* vanished() const noexcept {
+    for (int r = 0; r < ranks_; ++r)
+      if (lines_[r].state == working && ::kill(lines_[r].process, 0) != 0 && errno == ESRCH &&
+          lines_[r].state == working)  // it has not finished in the meantime
+        return &lines_[r];
+    return nullptr;
+  }
+
+ private:
+  std::vector<std::byte> memory_;
+  head* head_ = nullptr;
+  line* lines_ = nullptr;
+  int ranks_ = 1, self_ = 0;
 };
 
 }  // namespace parallel

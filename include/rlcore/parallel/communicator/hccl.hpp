@@ -22,9 +22,7 @@
 #include "rlcore/device/npu/abi/feature.hpp"
 #include "rlcore/device/npu/provider.hpp"
 #include "rlcore/device/npu/queue.hpp"
-#include "rlcore/parallel/communicator/collective.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
-#include "rlcore/parallel/communicator/typed_collectives.hpp"
 
 RLCORE_BEGIN
 namespace parallel {

@@ -25,8 +25,6 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
 #include "rlcore/parallel/communicator/flight_recorder.hpp"
-#include "rlcore/parallel/communicator/host_board.hpp"
-#include "rlcore/parallel/communicator/typed_collectives.hpp"
 
 RLCORE_BEGIN
 namespace parallel {

@@ -17,7 +17,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/patient_wait.hpp"
-#include "rlcore/parallel/communicator/collective.hpp"
+#include "rlcore/parallel/communicator/communicator.hpp"
 
 RLCORE_BEGIN
 namespace parallel {

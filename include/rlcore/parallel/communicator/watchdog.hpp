@@ -17,10 +17,8 @@
 #include <utility>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/parallel/communicator/exit_codes.hpp"
-#include "rlcore/parallel/communicator/fixed_text.hpp"
+#include "rlcore/parallel/communicator/communicator.hpp"
 #include "rlcore/parallel/communicator/flight_recorder.hpp"
-#include "rlcore/parallel/communicator/host_board.hpp"
 
 RLCORE_BEGIN
 namespace parallel {

@@ -1,4 +1,4 @@
-// The parallel_strategy concept: the parallelism policy of a trainable_model.
+// The concept of a parallel strategy, and the strategy of one rank.
 #pragma once
 
 #include <concepts>
@@ -8,10 +8,20 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/parallel/index_range.hpp"
 #include "rlcore/parallel/settings.hpp"
 
 RLCORE_BEGIN
+namespace parallel {
+
+/// The range [first, last) of rows, layers or experts.
+struct index_range {
+  std::size_t first = 0, last = 0;
+
+  constexpr std::size_t size() const noexcept { return last - first; }
+  friend bool operator==(const index_range&, const index_range&) = default;
+};
+
+}  // namespace parallel
 
 /// A strategy defines the rank, the layers, experts and rows that it computes, and the collectives of training. It is a
 /// small value type: copies refer to the same ranks. All ranks make the same calls in the same order.
@@ -44,4 +54,50 @@ concept parallel_strategy = std::copyable<S> &&
   s.barrier();
 };
 
+namespace strategy {
+
+/// One rank holds everything: no communicator, no collectives, no branches on the number of ranks. Gradients are added
+/// along the tree over `leaves` leaves, as with several ranks, so that a run is bit-identical to a run on any number of
+/// ranks.
+struct alone {
+  int leaves = parallel::parallel_settings{}.leaves;  ///< leaves of an optimizer step
+  bool balance = true;                                ///< leaves of equal cost; else equal numbers of consecutive rows
+
+  static constexpr int rank() noexcept { return 0; }
+  static constexpr int size() noexcept { return 1; }
+  static constexpr bool first() noexcept { return true; }
+  constexpr parallel::parallel_settings settings() const noexcept {
+    return {.data = 1, .zero = 0, .leaves = leaves, .balance = balance};
+  }
+  /// All of them.
+  static constexpr parallel::index_range layers(std::size_t n) noexcept { return {0, n}; }
+  /// All of them.
+  static constexpr parallel::index_range experts(std::size_t n) noexcept { return {0, n}; }
+  /// All of them.
+  static constexpr parallel::index_range rows(std::span<const std::int64_t> costs) noexcept {
+    return {0, costs.size()};
+  }
+  /// Does nothing: `report` is the sum.
+  template <class T>
+  static constexpr void sum(T& report) noexcept {
+    static_cast<void>(report);
+  }
+  /// Does nothing: all numbers are local.
+  template <class Numbers>
+  static constexpr void gather(Numbers& numbers) noexcept {
+    static_cast<void>(numbers);
+  }
+  /// Always true.
+  static constexpr bool agree(std::int64_t) noexcept { return true; }
+  static constexpr void barrier() noexcept {}
+
+  template <class Device>
+  class share;  // training/strategy/alone.hpp
+  template <class Device>
+  class frozen;  // training/strategy/alone.hpp
+};
+
+static_assert(parallel_strategy<alone>);
+
+}  // namespace strategy
 RLCORE_END

@@ -113,7 +113,6 @@ std::string stacked_chart(const std::string& title, const std::vector<double>& s
                           const std::vector<std::string>& labels, const std::vector<std::vector<double>>& parts);
 
 }  // namespace trainer::html
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)

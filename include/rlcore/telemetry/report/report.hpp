@@ -17,10 +17,9 @@
 #include "rlcore/core/version.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
-#include "rlcore/telemetry/report/curves.hpp"
-#include "rlcore/telemetry/report/explanations.hpp"
 #include "rlcore/telemetry/report/page.hpp"
 #include "rlcore/telemetry/report/sample_answers.hpp"
+#include "rlcore/telemetry/report/text.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

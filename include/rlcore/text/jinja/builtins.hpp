@@ -14,8 +14,8 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/text/jinja/methods.hpp"
-#include "rlcore/text/jinja/services.hpp"
 #include "rlcore/text/jinja/value.hpp"
+#include "rlcore/text/jinja/value_text.hpp"
 
 RLCORE_BEGIN
 namespace text::jinja {
@@ -77,7 +77,6 @@ inline bool is_elements(const value& v) {
 const std::map<std::string_view, test_function>& tests();
 
 }  // namespace text::jinja
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)

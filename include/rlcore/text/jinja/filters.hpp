@@ -12,7 +12,6 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/text/jinja/builtins.hpp"
-#include "rlcore/text/jinja/services.hpp"
 #include "rlcore/text/jinja/value.hpp"
 #include "rlcore/text/jinja/value_text.hpp"
 

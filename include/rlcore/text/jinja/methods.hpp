@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/text/jinja/services.hpp"
 #include "rlcore/text/jinja/value.hpp"
+#include "rlcore/text/jinja/value_text.hpp"
 
 RLCORE_BEGIN
 namespace text::jinja {

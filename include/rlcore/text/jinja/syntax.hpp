@@ -137,5 +137,4 @@ struct statement {
 };
 
 }  // namespace text::jinja
-
 RLCORE_END

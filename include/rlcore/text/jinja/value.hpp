@@ -1,4 +1,4 @@
-// The values of a template: Python's None, bool, int, float, str, list and dict, as far as templates need them.
+// Values of a template: numbers, texts, lists, dicts, functions.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +20,24 @@
 
 RLCORE_BEGIN
 namespace text::jinja {
+
+/// Bytes [begin, end) of a rendered text.
+struct byte_range {
+  std::size_t begin = 0, end = 0;
+};
+
+/// The output of a loop for one element of the watched list.
+struct visit {
+  std::size_t element = 0;
+  byte_range bytes;
+};
+
+/// A rendered template.
+struct rendering {
+  std::string text;
+  std::vector<byte_range> generated;  ///< text between {% generation %} and {% endgeneration %}
+  std::vector<visit> visits;          ///< visits of the watched list with output
+};
 
 /// A rendering error: an operation that Python rejects, raise_exception, or a limit.
 struct render_error : data_error {

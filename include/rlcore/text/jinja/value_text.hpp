@@ -1,11 +1,13 @@
-// Values as text: str(), repr() and json.dumps() of Python.
+// The text of a value, as Python prints it, and what filters and methods need of the interpreter.
 #pragma once
 
 #include <utf8proc.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,6 +52,46 @@ bool equal(const value& a, const value& b);
 
 /// a < b of Python. Throws render_error for types without order.
 bool less(const value& a, const value& b);
+
+/// The interpreter interface of functions.
+class services {
+ public:
+  virtual ~services() = default;
+  /// `in` through a filter.
+  virtual value apply_filter(const std::string& name, const value& in, call_arguments& arguments) = 0;
+  /// Whether `in` passes a test.
+  virtual bool passes(const std::string& name, const value& in, call_arguments& arguments) = 0;
+  /// Counts `bytes` of work or of memory. Throws render_error if a template exceeds its limit.
+  virtual void charge(std::size_t bytes) = 0;
+};
+
+/// The elements that a for tag would visit: of a list, keys of a dict, characters of a text, none of an undefined name.
+/// Throws render_error for anything else.
+value::list_pointer elements_of(const value& v, services& run);
+
+/// The items of a dict as tuples of two.
+inline value::list pairs_of(const dictionary& members) {
+  value::list out;
+  for (const auto& [key, item] : members.entries) out.push_back(value::tuple({value(key), item}));
+  return out;
+}
+
+/// The string of an argument. Throws render_error for another type.
+inline const std::string& text_of(const value& v, std::string_view what) {
+  if (const std::string* s = v.text()) return *s;
+  throw render_error(std::string(what) + ": expected a string, found " + std::string(v.type_name()) +
+                     (v.is_undefined() ? " '" + v.as<undefined>()->name + "'" : ""));
+}
+
+/// The integer of an argument, bools included. Throws render_error for another type.
+inline std::int64_t integer_of(const value& v, std::string_view what) {
+  if (const auto* x = v.integer()) return *x;
+  if (const bool* x = v.as<bool>()) return *x ? 1 : 0;
+  throw render_error(std::string(what) + ": expected an integer, found " + std::string(v.type_name()));
+}
+
+/// `needle in v` of Python. Throws render_error where Python would.
+bool contains(const value& v, const value& needle, services& run);
 
 }  // namespace text::jinja
 RLCORE_END
@@ -223,6 +265,42 @@ RLCORE_INLINE bool less(const value& a, const value& b) {
     return std::lexicographical_compare(a.items()->begin(), a.items()->end(), b.items()->begin(), b.items()->end(),
                                         [](const value& x, const value& y) { return less(x, y); });
   throw render_error("'<' is not defined between " + std::string(a.type_name()) + " and " + std::string(b.type_name()));
+}
+
+}  // namespace text::jinja
+
+namespace text::jinja {
+
+RLCORE_INLINE value::list_pointer elements_of(const value& v, services& run) {
+  if (const auto* items = v.as<value::list_pointer>()) return *items;
+  value::list out;
+  if (const std::string* s = v.text()) {
+    run.charge(64 * s->size());
+    for (const std::string_view c : characters(*s)) out.emplace_back(c);
+  } else if (const auto* members = v.as<value::dictionary_pointer>()) {
+    run.charge(64 * (*members)->entries.size());
+    for (const auto& [key, item] : (*members)->entries) out.emplace_back(key);
+  } else if (!v.is_undefined()) {
+    throw render_error("a " + std::string(v.type_name()) + " has no elements");
+  }
+  return std::make_shared<const value::list>(std::move(out));
+}
+
+RLCORE_INLINE bool contains(const value& v, const value& needle, services& run) {
+  if (const std::string* s = v.text()) {
+    run.charge(s->size());
+    return s->find(text_of(needle, "in")) != s->npos;
+  }
+  if (const auto* items = v.items()) {
+    run.charge(16 * items->size());
+    for (const value& item : *items)
+      if (equal(item, needle)) return true;
+    return false;
+  }
+  if (const auto* members = v.as<value::dictionary_pointer>())
+    return needle.text() != nullptr && (*members)->find(*needle.text()) != nullptr;
+  if (v.is_undefined()) return false;
+  throw render_error("a " + std::string(v.type_name()) + " contains nothing");
 }
 
 }  // namespace text::jinja

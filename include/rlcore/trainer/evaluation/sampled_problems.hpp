@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/settings/chat_template_setting.hpp"
 #include "rlcore/config/settings/image_options.hpp"
-#include "rlcore/config/settings/penalty_options.hpp"
+#include "rlcore/config/settings/model_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/data/file.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/data/jsonl.hpp"
 #include "rlcore/text/big_integer.hpp"
 #include "rlcore/text/parse_json.hpp"

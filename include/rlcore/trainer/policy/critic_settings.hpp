@@ -9,7 +9,7 @@
 
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/batch_plan.hpp"
-#include "rlcore/config/settings/lora_options.hpp"
+#include "rlcore/config/settings/model_options.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/trainer/policy/settings.hpp"

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/preprocessor_config.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/config/settings/batch_plan.hpp"
-#include "rlcore/config/settings/chat_template_setting.hpp"
+#include "rlcore/config/settings/model_options.hpp"
 #include "rlcore/data/open_blend.hpp"
 #include "rlcore/trainer/policy/check_memory.hpp"
 #include "rlcore/trainer/policy/open.hpp"

@@ -11,7 +11,8 @@
 #include <string>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
-#include "rlcore/config/settings/rollout_ranks.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/objective/piece/piece.hpp"

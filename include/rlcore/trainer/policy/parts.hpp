@@ -3,7 +3,7 @@
 // Without it, and for another device, the headers that define them are included.
 #pragma once
 
-#include "rlcore/config/programs/trainer_registries.hpp"
+#include "rlcore/config/registry.hpp"
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
@@ -15,7 +15,6 @@
 #include "rlcore/trainer/trainer_main.hpp"
 
 #if !defined(RLCORE_COMPILED)
-#include "rlcore/config/programs/dapo.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/trainer/policy/inputs.hpp"
 #include "rlcore/trainer/policy/models.hpp"

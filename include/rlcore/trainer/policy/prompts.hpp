@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/data/table.hpp"
 #include "rlcore/telemetry/console.hpp"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/data/sampler.hpp"
+#include "rlcore/data/blend.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/telemetry/stages.hpp"

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "rlcore/telemetry/logger.hpp"
-#include "rlcore/telemetry/process_memory.hpp"
 #include "rlcore/telemetry/progress.hpp"
+#include "rlcore/telemetry/stages.hpp"
 #include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
 #include "rlcore/trainer/policy/dynamic_sampling.hpp"
 #include "rlcore/trainer/policy/final_report.hpp"

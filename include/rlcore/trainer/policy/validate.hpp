@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "rlcore/data/image_cache.hpp"
-#include "rlcore/data/image_uri.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/report/sample_answers.hpp"
 #include "rlcore/trainer/evaluation/problems.hpp"

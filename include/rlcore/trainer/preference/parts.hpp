@@ -4,7 +4,7 @@
 #pragma once
 
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/trainer_registries.hpp"
+#include "rlcore/config/registry.hpp"
 #include "rlcore/objective/algorithm/dpo.hpp"
 #include "rlcore/objective/algorithm/kto.hpp"
 #include "rlcore/objective/algorithm/openrlhf.hpp"

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/layout.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/data/open_blend.hpp"
 #include "rlcore/telemetry/console.hpp"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/preprocessor_config.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/nn/config.hpp"

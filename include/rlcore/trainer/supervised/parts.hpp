@@ -4,7 +4,7 @@
 #pragma once
 
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/trainer_registries.hpp"
+#include "rlcore/config/registry.hpp"
 #include "rlcore/objective/piece/supervised.hpp"
 #include "rlcore/trainer/supervised/open.hpp"
 #include "rlcore/trainer/trainer_main.hpp"

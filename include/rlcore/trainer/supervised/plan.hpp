@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/config/number_table.hpp"
-#include "rlcore/config/settings/product.hpp"
+#include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/data/sampler.hpp"
+#include "rlcore/data/blend.hpp"
+#include "rlcore/telemetry/console.hpp"
 #include "rlcore/trainer/supervised/settings.hpp"
 
 RLCORE_BEGIN

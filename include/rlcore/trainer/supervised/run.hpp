@@ -13,12 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/telemetry/logger.hpp"
-#include "rlcore/telemetry/process_memory.hpp"
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/telemetry/report/report.hpp"
 #include "rlcore/telemetry/stages.hpp"

@@ -7,7 +7,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/optim/schedule.hpp"
-#include "rlcore/telemetry/step_console.hpp"
+#include "rlcore/telemetry/step_table.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/settings/chat_template_setting.hpp"
+#include "rlcore/config/settings/model_options.hpp"
 #include "rlcore/data/open_blend.hpp"
 #include "rlcore/data/sft_rows.hpp"
 #include "rlcore/data/table.hpp"

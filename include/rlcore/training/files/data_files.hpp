@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/file.hpp"

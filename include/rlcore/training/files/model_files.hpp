@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
-#include "rlcore/checkpoint/safetensors.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/checkpoint/safetensors_reader.hpp"
+#include "rlcore/checkpoint/safetensors_writer.hpp"
+#include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/host_window.hpp"
-#include "rlcore/text/copy_files.hpp"
+#include "rlcore/text/text_file.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -9,8 +9,8 @@
 
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/folder_lock.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/json_file.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/config/check_value.hpp"
 #include "rlcore/config/checks/free_settings.hpp"
 #include "rlcore/config/options.hpp"

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "rlcore/checkpoint/layout.hpp"
-#include "rlcore/checkpoint/save_together.hpp"
 #include "rlcore/parallel/world.hpp"
 
 RLCORE_BEGIN

@@ -6,8 +6,10 @@
 #include <span>
 #include <string>
 
-#include "rlcore/checkpoint/safetensors.hpp"
+#include "rlcore/checkpoint/safetensors_reader.hpp"
+#include "rlcore/checkpoint/safetensors_writer.hpp"
 #include "rlcore/checkpoint/shard_reader.hpp"
+#include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/training/files/owned_run.hpp"
 

@@ -9,7 +9,6 @@
 
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
-#include "rlcore/config/settings/rollout_ranks.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/training/ranks/cores.hpp"

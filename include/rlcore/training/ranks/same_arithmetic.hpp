@@ -12,7 +12,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
-#include "rlcore/parallel/layout/gather_pieces.hpp"
+#include "rlcore/parallel/layout/reshard.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN

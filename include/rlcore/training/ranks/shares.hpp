@@ -1,7 +1,7 @@
 // Row ranges shared among ranks.
 #pragma once
 
-#include "rlcore/parallel/row_shares.hpp"
+#include "rlcore/parallel/strategy/any_strategy.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

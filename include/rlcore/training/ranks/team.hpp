@@ -13,7 +13,7 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/parallel/communicator/alone.hpp"
+#include "rlcore/parallel/communicator/communicator.hpp"
 #include "rlcore/parallel/environment.hpp"
 #include "rlcore/parallel/world.hpp"
 #include "rlcore/training/ranks/local_place.hpp"

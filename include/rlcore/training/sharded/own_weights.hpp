@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/training/sharded/sharded_state.hpp"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/shard_reader.hpp"
 #include "rlcore/checkpoint/shard_writer.hpp"

@@ -18,7 +18,7 @@
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/layout/shard_layout.hpp"
-#include "rlcore/parallel/strategy/alone.hpp"
+#include "rlcore/parallel/strategy/parallel_strategy.hpp"
 #include "rlcore/training/files/model_files.hpp"
 #include "rlcore/training/files/save_by_one.hpp"
 #include "rlcore/training/leaf_plan.hpp"

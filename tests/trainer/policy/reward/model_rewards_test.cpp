@@ -7,10 +7,10 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/text/tokenizer_folder.hpp"
 #include "rlcore/text/train_bpe.hpp"
 #include "support/tiny_model.hpp"
 

@@ -207,5 +207,4 @@ inline constexpr key reference[] = {
 };
 
 }  // namespace trainer::keys
-
 RLCORE_END

@@ -294,5 +294,4 @@ inline constexpr key newer[] = {
 };
 
 }  // namespace trainer::keys
-
 RLCORE_END

@@ -288,5 +288,4 @@ inline constexpr key own_reward[] = {
 };
 
 }  // namespace trainer::keys
-
 RLCORE_END

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/check_value.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/file.hpp"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/file.hpp"
 #include "rlcore/nn/model/log_probs.hpp"

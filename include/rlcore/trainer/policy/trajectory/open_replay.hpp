@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/trainer/policy/inputs.hpp"
 #include "rlcore/trainer/policy/trajectory/replay.hpp"

@@ -17,8 +17,8 @@
 
 #include "rlcore/data/jsonl.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
-#include "rlcore/text/input_kind.hpp"
 #include "rlcore/text/parse_json.hpp"
+#include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 

@@ -14,7 +14,7 @@
 
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
-#include "rlcore/telemetry/set_aside.hpp"
+#include "rlcore/telemetry/tensorboard.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
