@@ -15,11 +15,21 @@ void run() {
 }
 }  // namespace devices_train
 
+namespace devices_operations {
+inline void run() {
+  // <snippet: docs/devices.md 2>
+}
+}  // namespace devices_operations
+
+namespace devices_counting {
+// <snippet: docs/devices.md 6>
+}  // namespace devices_counting
+
 namespace devices_chosen {
 extern const rlcore::nn::config config;
 template <class = void>
 void run() {
-  // <snippet: docs/devices.md 2>
+  // <snippet: docs/devices.md 3>
 }
 }  // namespace devices_chosen
 
@@ -27,14 +37,14 @@ namespace devices_losses {
 extern const rlcore::global_counts counts;
 template <class = void>
 void run() {
-  // <snippet: docs/devices.md 3>
+  // <snippet: docs/devices.md 4>
 }
 }  // namespace devices_losses
 
 namespace devices_advantages {
 template <class = void>
 void run() {
-  // <snippet: docs/devices.md 4>
+  // <snippet: docs/devices.md 5>
 }
 }  // namespace devices_advantages
 

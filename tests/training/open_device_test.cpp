@@ -39,7 +39,7 @@ TEST(open_device, makes_one_emulated_machine_at_a_time) {
     float received[3] = {};
     void* memory = device->allocate(sizeof sent);
     device->upload(memory, sent, sizeof sent);
-    device->scale(static_cast<float*>(memory), 2, 3);
+    device->run(op::scale{.y = static_cast<float*>(memory), .factor = 2, .n = 3});
     device->download(received, memory, sizeof sent);
     device->release(memory);
     EXPECT_EQ(received[0], 2);

@@ -30,7 +30,7 @@ template <rlcore::device Device>
 class likely_tokens_finder {
  public:
   /// out[i] = the k most likely tokens under softmax(logits / temperature) of row i of logits [own.size(), vocabulary]
-  /// (device memory), and the rank of own[i]. Log-probs equal those of device::log_prob_forward up to rounding; the one
+  /// (device memory), and the rank of own[i]. Log-probs equal those of op::log_prob_forward up to rounding; the one
   /// of own[i] is copied from the input.
   void operator()(Device& device, const float* logits, extent_t vocabulary, float temperature,
                   std::span<const token_logprob> own, std::size_t k, std::span<likely_tokens> out) {
@@ -115,13 +115,22 @@ class likely_tokens_finder {
     const std::size_t n = first_.size();
     logp_.resize(n);
     if constexpr (Device::host_readable) {
-      device.log_prob_forward(logits, rows, vocabulary, first_.data(), temperature, logp_.data(), nullptr, nullptr);
+      device.run(op::log_prob_forward{.logits = logits,
+                                      .rows = rows,
+                                      .vocabulary = vocabulary,
+                                      .targets = first_.data(),
+                                      .temperature = temperature,
+                                      .logp = logp_.data()});
       device.wait();
     } else {
       if (device_logp_.size() < n) device_logp_ = {device, n}, device_first_ = {device, n};
       device.upload(device_first_.data(), first_.data(), n * sizeof(std::int32_t));
-      device.log_prob_forward(logits, rows, vocabulary, device_first_.data(), temperature, device_logp_.data(), nullptr,
-                              nullptr);
+      device.run(op::log_prob_forward{.logits = logits,
+                                      .rows = rows,
+                                      .vocabulary = vocabulary,
+                                      .targets = device_first_.data(),
+                                      .temperature = temperature,
+                                      .logp = device_logp_.data()});
       device.download(logp_.data(), device_logp_.data(), n * sizeof(float));
     }
   }

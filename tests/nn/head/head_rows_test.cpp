@@ -59,7 +59,11 @@ struct rig {
         packed(device, device.packed_bytes(device.compute_format(), vocabulary, width)) {
     top.output = {0, nn::no_parameter, vocabulary, width, 0};
     for (extent_t i = 0; i < rows; ++i) tokens.push_back(static_cast<std::int32_t>(i * 997 % vocabulary));
-    device.pack_weight(packed.data(), device.compute_format(), weight.data(), vocabulary, width);
+    device.run(op::pack_weight{.packed = packed.data(),
+                               .format = device.compute_format(),
+                               .weight = weight.data(),
+                               .outputs = vocabulary,
+                               .inputs = width});
   }
 
   struct result {

@@ -8,7 +8,6 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/device/device.hpp"
-#include "rlcore/device/partial_attention.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN

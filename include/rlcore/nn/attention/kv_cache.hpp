@@ -42,8 +42,12 @@ class kv_cache {
   /// Copies all layers of page `from` to page `to`.
   void copy_page(std::int32_t to, std::int32_t from) {
     for (extent_t l = 0; l < layers_; ++l)
-      device_->copy_rows(layer(l) + to * page_size_, page_size_, nullptr, layer(l) + from * page_size_, page_size_, 1,
-                         page_size_);
+      device_->run(op::copy_rows{.y = layer(l) + to * page_size_,
+                                 .y_row = page_size_,
+                                 .x = layer(l) + from * page_size_,
+                                 .x_row = page_size_,
+                                 .count = 1,
+                                 .width = page_size_});
   }
 
  private:

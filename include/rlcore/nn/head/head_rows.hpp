@@ -78,14 +78,30 @@ class head_rows {
         log_prob_state* states = apart() ? states_ + c * n + i : states_;
         for_tiles(i, kept_, c, [&](extent_t first, extent_t before, extent_t columns, float* logits) {
           top_.forward_columns(p, logits, normed + i * top_.output.inputs, rows, first, columns);
-          p.device.log_prob_accumulate(states, logits, rows, columns, before, tokens + c * n + i, temperature_);
+          p.device.run(op::log_prob_accumulate{.states = states,
+                                               .logits = logits,
+                                               .rows = rows,
+                                               .width = columns,
+                                               .first = before,
+                                               .targets = tokens + c * n + i,
+                                               .temperature = temperature_});
         });
       }
       if (!apart())
-        p.device.log_prob_finish(states_, rows, temperature_, logp + i, entropy ? entropy + i : nullptr,
-                                 statistics ? statistics + 2 * i : nullptr);
+        p.device.run(op::log_prob_finish{.states = states_,
+                                         .rows = rows,
+                                         .temperature = temperature_,
+                                         .logp = logp + i,
+                                         .entropy = entropy ? entropy + i : nullptr,
+                                         .statistics = statistics ? statistics + 2 * i : nullptr});
     });
-    if (apart()) p.device.log_prob_finish(merge(p, n), n, temperature_, logp, entropy, statistics);
+    if (apart())
+      p.device.run(op::log_prob_finish{.states = merge(p, n),
+                                       .rows = n,
+                                       .temperature = temperature_,
+                                       .logp = logp,
+                                       .entropy = entropy,
+                                       .statistics = statistics});
   }
 
   /// Compacts the kept logits to the ascending rows `active`; returns the number of these rows.
@@ -98,7 +114,12 @@ class head_rows {
         for (extent_t to = 0; to < rows; ++to) {
           const extent_t from = active[static_cast<std::size_t>(to)];
           if (from != to)
-            device.copy_rows(logits + to * columns, columns, nullptr, logits + from * columns, columns, 1, columns);
+            device.run(op::copy_rows{.y = logits + to * columns,
+                                     .y_row = columns,
+                                     .x = logits + from * columns,
+                                     .x_row = columns,
+                                     .count = 1,
+                                     .width = columns});
         }
       });
     return rows;
@@ -114,8 +135,16 @@ class head_rows {
       sum_of_chunks(p, dnormed + i * h, rows * h, 0, chunks_, [&](extent_t c, float* out) {
         for_tiles(i, s.kept, c, [&](extent_t first, extent_t before, extent_t columns, float* logits) {
           if (i >= s.kept) top_.forward_columns(p, logits, normed, rows, first, columns);
-          p.device.log_prob_backward(logits, rows, columns, before, s.tokens + c * s.n + i, temperature_, s.dlogp + i,
-                                     s.dentropy + i, s.entropy + i, s.statistics + 2 * i);
+          p.device.run(op::log_prob_backward{.logits = logits,
+                                             .rows = rows,
+                                             .width = columns,
+                                             .first = before,
+                                             .targets = s.tokens + c * s.n + i,
+                                             .temperature = temperature_,
+                                             .dlogp = s.dlogp + i,
+                                             .dentropy = s.dentropy + i,
+                                             .entropy = s.entropy + i,
+                                             .statistics = s.statistics + 2 * i});
           top_.exclude_slopes(p, logits, rows, first, columns);
           top_.backward_columns(part, out, logits, normed, rows, first, columns, before > 0);
         });

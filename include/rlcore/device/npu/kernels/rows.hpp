@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "rlcore/device/npu/kernels/context.hpp"
-#include "rlcore/device/row_ids.hpp"
+#include "rlcore/device/device.hpp"
 
 RLCORE_BEGIN
 namespace ascend::kernels {

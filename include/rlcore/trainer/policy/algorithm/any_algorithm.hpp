@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/any_device.hpp"
 #include "rlcore/trainer/policy/algorithm/algorithm.hpp"
 #include "rlcore/trainer/policy/algorithm/loss_on_device.hpp"
 #include "rlcore/trainer/policy/algorithm/policy_loss.hpp"
@@ -37,7 +37,7 @@ class any_algorithm {
     return held_->loss(rows, step, dlogp, dentropy);
   }
   /// See any_policy_loss::on_device.
-  std::unique_ptr<loss_on_device> on_device(any_loss_device& device, const global_counts& step, extent_t rows) const {
+  std::unique_ptr<loss_on_device> on_device(any_device& device, const global_counts& step, extent_t rows) const {
     return held_->on_device(device, step, rows);
   }
 
@@ -49,7 +49,7 @@ class any_algorithm {
     virtual advantage_input inputs() const = 0;
     virtual void advantages(std::span<trajectory>, std::int64_t, random_key) const = 0;
     virtual policy_report loss(const policy_rows&, const global_counts&, std::span<float>, std::span<float>) const = 0;
-    virtual std::unique_ptr<loss_on_device> on_device(any_loss_device&, const global_counts&, extent_t) const = 0;
+    virtual std::unique_ptr<loss_on_device> on_device(any_device&, const global_counts&, extent_t) const = 0;
   };
   template <class A>
   struct holder final : interface {
@@ -64,9 +64,9 @@ class any_algorithm {
                        std::span<float> dentropy) const override {
       return algorithm.loss(rows, step, dlogp, dentropy);
     }
-    std::unique_ptr<loss_on_device> on_device(any_loss_device& device, const global_counts& step,
+    std::unique_ptr<loss_on_device> on_device(any_device& device, const global_counts& step,
                                               extent_t rows) const override {
-      if constexpr (loss_of_device<A, any_loss_device>)
+      if constexpr (loss_of_device<A, any_device>)
         return algorithm.on_device(device, step, rows);
       else
         return nullptr;

@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/device.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/trainer/policy/algorithm/algorithm.hpp"
 #include "rlcore/trainer/policy/algorithm/composed_loss.hpp"

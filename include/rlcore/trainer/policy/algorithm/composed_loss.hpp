@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/device.hpp"
 #include "rlcore/device/losses/step_loss.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"

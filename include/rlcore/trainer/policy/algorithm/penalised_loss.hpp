@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/any_device.hpp"
 #include "rlcore/device/losses/step_loss.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation.hpp"
@@ -93,7 +93,7 @@ class penalised_loss {
   }
 
   /// The same in the memory of a device, micro-batch by micro-batch; null if the policy loss is host-only.
-  std::unique_ptr<loss_on_device> on_device(any_loss_device& device, const global_counts& step, extent_t rows) const {
+  std::unique_ptr<loss_on_device> on_device(any_device& device, const global_counts& step, extent_t rows) const {
     std::unique_ptr<loss_on_device> loss = policy_.on_device(device, step, rows);
     if (!loss) return loss;
     added_.with_terms([&](const auto& terms) {
@@ -108,7 +108,7 @@ class penalised_loss {
   template <class Terms>
   class there final : public loss_on_device {
    public:
-    there(std::unique_ptr<loss_on_device> policy, const penalties& added, any_loss_device& device, const Terms& terms,
+    there(std::unique_ptr<loss_on_device> policy, const penalties& added, any_device& device, const Terms& terms,
           const global_counts& step, extent_t rows)
         : policy_(std::move(policy)),
           added_(added),
@@ -129,8 +129,8 @@ class penalised_loss {
    private:
     std::unique_ptr<loss_on_device> policy_;
     penalties added_;
-    any_loss_device& device_;
-    step_loss<any_loss_device, Terms, any_aggregation> sums_;
+    any_device& device_;
+    step_loss<any_device, Terms, any_aggregation> sums_;
   };
 
   any_policy_loss policy_;
