@@ -50,6 +50,7 @@ class compared_device final : public rlcore::runs_any<compared_device> {
   std::string_view name() const override { return tested_.name(); }
   std::string description() const override { return tested_.description(); }
   bool batch_invariant() const override { return tested_.batch_invariant(); }
+  bool gradients_in_order() const override { return tested_.gradients_in_order(); }
   bool host_memory() const override { return false; }
   std::optional<std::size_t> available_bytes() const override { return tested_.available_bytes(); }
   void wait() override { tested_.wait(); }

@@ -34,6 +34,7 @@ class witness {
 
   std::string_view name() const { return "witness"; }
   bool batch_invariant() const { return false; }
+  bool gradients_in_order() const { return true; }
   weight_format compute_format() const { return weight_format::int8; }
   std::size_t packed_bytes(weight_format f, extent_t o, extent_t i) const {
     return static_cast<std::size_t>(100 * static_cast<int>(f) + 10 * o + i);
@@ -119,6 +120,7 @@ TEST(any_device, passes_every_call_on_as_it_is) {
   EXPECT_EQ(chosen->name(), "witness");
   EXPECT_EQ(chosen->description(), "witness");
   EXPECT_FALSE(chosen->batch_invariant());
+  EXPECT_TRUE(chosen->gradients_in_order());
   EXPECT_EQ(chosen->compute_format(), weight_format::int8);
   EXPECT_EQ(chosen->packed_bytes(weight_format::bfloat16, 3, 4), 134u);
   EXPECT_EQ(chosen->attention_tile(), 48);

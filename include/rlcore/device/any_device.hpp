@@ -63,6 +63,7 @@ class any_device : public op::detail::virtual_runs<any_device_operations> {
   /// Full description of the device, for report headers: "cpu (avx512), 2 threads".
   virtual std::string description() const = 0;
   virtual bool batch_invariant() const = 0;
+  virtual bool gradients_in_order() const = 0;
   virtual weight_format compute_format() const = 0;
   virtual std::size_t packed_bytes(weight_format format, extent_t o, extent_t i) const = 0;
   /// Whether the host may read and write the memory after wait().
@@ -110,6 +111,7 @@ class any_device_of final : public runs_any<any_device_of<D>> {
   std::string_view name() const override { return d_.name(); }
   std::string description() const override { return describe(d_); }
   bool batch_invariant() const override { return d_.batch_invariant(); }
+  bool gradients_in_order() const override { return d_.gradients_in_order(); }
   weight_format compute_format() const override { return d_.compute_format(); }
   std::size_t packed_bytes(weight_format format, extent_t o, extent_t i) const override {
     return d_.packed_bytes(format, o, i);

@@ -55,6 +55,7 @@ class cpu : private cpu_kernels::work_sharing {
   }
   /// Every sum has one order, independent of the call.
   bool batch_invariant() const noexcept { return true; }
+  bool gradients_in_order() const noexcept { return true; }
 
   // Memory: see cpu_kernels::allocate.
   void* allocate(std::size_t bytes) { return cpu_kernels::allocate(bytes); }

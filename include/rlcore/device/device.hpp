@@ -1,6 +1,7 @@
 // The device concept: memory, questions and operations. Models, optimizers and rollouts depend only on it.
 //
-// Laws (docs/devices.md); a device whose batch_invariant() is false keeps only the third, up to rounding:
+// Laws (docs/devices.md); 1 and 3 hold to the bit if batch_invariant(), else up to rounding, and 2 if
+// gradients_in_order():
 //  1. The result for one row does not depend on other rows of the call, on their number, or on threads: every sum
 //     over a contracted dimension has one order.
 //  2. Gradients of weights are summed over rows in order, starting from the value in memory: splitting a call into
@@ -60,8 +61,10 @@ concept device_memory = memory_device<D> && requires(D& d) {
 /// What a device says about itself.
 template <class D>
 concept device_questions = requires(const D& d, weight_format format, extent_t n) {
-  // whether laws 1 and 2 hold to the bit
+  // whether laws 1 and 3 hold to the bit: a row's result depends on the row alone
   { d.batch_invariant() } -> std::same_as<bool>;
+  // whether law 2 holds to the bit: the gradient of a weight is one chain over rows
+  { d.gradients_in_order() } -> std::same_as<bool>;
   // the weight format of training
   { d.compute_format() } -> std::same_as<weight_format>;
   // bytes of a packed weight [outputs, inputs]: format, outputs, inputs
@@ -93,7 +96,8 @@ constexpr bool check_device() {
   static_assert(device_memory<D>,
                 "rlcore: a device has static constexpr bool host_readable, allocate, release, upload, download, "
                 "fill_zero, wait and name");
-  static_assert(device_questions<D>, "rlcore: a device has batch_invariant(), compute_format() and packed_bytes()");
+  static_assert(device_questions<D>,
+                "rlcore: a device has batch_invariant(), gradients_in_order(), compute_format() and packed_bytes()");
   return op::detail::runs_all_checked<D>(device_operations{});
 }
 

@@ -64,6 +64,7 @@ class npu {
   const npu_settings& settings() const noexcept { return settings_; }
   ascend::queue& queue() noexcept { return queue_; }
   bool batch_invariant() const noexcept { return false; }
+  bool gradients_in_order() const noexcept { return false; }
   /// The free bytes of the NPU's memory.
   std::optional<std::size_t> available_bytes() const { return queue_.memory().available(); }
 
