@@ -83,6 +83,10 @@ class compared_device final : public rlcore::runs_any<compared_device> {
   std::size_t packed_bytes(rlcore::weight_format format, extent_t o, extent_t i) const override {
     return tested_.packed_bytes(format, o, i);
   }
+  /// Each device has its own pages in memory of one size.
+  std::size_t kv_page_bytes(const rlcore::attention_shape& s) const override {
+    return std::max(tested_.kv_page_bytes(s), reference_.kv_page_bytes(s));
+  }
 
   /// Runs an operation on both devices and compares what it writes. What list() does not know throws std::logic_error.
   template <class Operation>

@@ -209,7 +209,7 @@ class stopwatch {
     });
     // One token of each sequence that is being decoded.
     const extent_t each = rlcore::kv_pages(s_.sequence), pages = s_.decoded * each;
-    floats layer = values(pages * rlcore::kv_page_size(a));
+    floats layer = values(pages * static_cast<extent_t>(d_.kv_page_bytes(a) / sizeof(float)));
     const integers list = numbers(pages, pages);
     std::vector<rlcore::attention_segment> tokens;
     for (extent_t k = 0; k < s_.decoded; ++k) {

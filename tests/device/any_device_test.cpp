@@ -39,6 +39,7 @@ class witness {
   std::size_t packed_bytes(weight_format f, extent_t o, extent_t i) const {
     return static_cast<std::size_t>(100 * static_cast<int>(f) + 10 * o + i);
   }
+  std::size_t kv_page_bytes(const attention_shape& s) const { return static_cast<std::size_t>(s.head_dim); }
   void* allocate(std::size_t bytes) { return write("allocate", nullptr, nullptr, bytes), &seen_; }
   void release(void* p) noexcept { write("release", p); }
   void upload(void* to, const void* from, std::size_t bytes) { write("upload", to, from, bytes); }
@@ -123,6 +124,7 @@ TEST(any_device, passes_every_call_on_as_it_is) {
   EXPECT_TRUE(chosen->gradients_in_order());
   EXPECT_EQ(chosen->compute_format(), weight_format::int8);
   EXPECT_EQ(chosen->packed_bytes(weight_format::bfloat16, 3, 4), 134u);
+  EXPECT_EQ(chosen->kv_page_bytes({.head_dim = 56}), 56u);
   EXPECT_EQ(chosen->attention_tile(), 48);
   EXPECT_TRUE(chosen->reads_packed_rows());
   EXPECT_TRUE(chosen->runs_losses());

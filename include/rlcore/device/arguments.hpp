@@ -29,14 +29,12 @@ struct attention_shape {
 inline constexpr extent_t kv_page = 32;
 /// Pages that hold n positions.
 constexpr extent_t kv_pages(extent_t n) { return (n + kv_page - 1) / kv_page; }
-/// Floats of a page of one layer: keys and values of kv_page positions, in a device-specific order.
-constexpr extent_t kv_page_size(const attention_shape& s) { return 2 * kv_page * s.kv_heads * s.head_dim; }
 
 /// Consecutive query rows of one sequence. Row first_row + i stands at position first_position + i and attends to the
 /// keys of positions 0 .. first_position + i, or, if not causal, 0 .. first_position + rows - 1. They lie in rows (key
 /// head h of position p is keys + p * key_row + h * head_dim, values likewise) or, if `pages` is not null, in a cache:
 /// `keys` is the layer's first page, and page pages[n], below layer_pages, holds the positions kv_page * n and
-/// following; `values` and `key_row` are then ignored.
+/// following, in the device's own order and format; `values` and `key_row` are then ignored.
 struct attention_segment {
   const float* keys = nullptr;
   const float* values = nullptr;

@@ -83,6 +83,9 @@ class cpu : private cpu_kernels::work_sharing {
     return static_cast<std::size_t>((o + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width *
                                     cpu_kernels::panel_bytes(format, i));
   }
+  std::size_t kv_page_bytes(const attention_shape& s) const noexcept {
+    return static_cast<std::size_t>(cpu_kernels::page_floats(s)) * sizeof(float);
+  }
   /// Packs weight [o,i]; bf16 rounds to nearest even, int8 to multiples of max |w| / 127 of the row.
   void run(const op::pack_weight& o) {
     const extent_t panels = (o.outputs + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width,

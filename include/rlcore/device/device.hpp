@@ -60,7 +60,7 @@ concept device_memory = memory_device<D> && requires(D& d) {
 
 /// What a device says about itself.
 template <class D>
-concept device_questions = requires(const D& d, weight_format format, extent_t n) {
+concept device_questions = requires(const D& d, weight_format format, extent_t n, const attention_shape& s) {
   // whether laws 1 and 3 hold to the bit: a row's result depends on the row alone
   { d.batch_invariant() } -> std::same_as<bool>;
   // whether law 2 holds to the bit: the gradient of a weight is one chain over rows
@@ -69,6 +69,8 @@ concept device_questions = requires(const D& d, weight_format format, extent_t n
   { d.compute_format() } -> std::same_as<weight_format>;
   // bytes of a packed weight [outputs, inputs]: format, outputs, inputs
   { d.packed_bytes(format, n, n) } -> std::same_as<std::size_t>;
+  // bytes of a page of one layer of the KV cache: keys and values of kv_page positions; a multiple of 4
+  { d.kv_page_bytes(s) } -> std::same_as<std::size_t>;
 };
 
 /// A device for the training and generation of a transformer: memory, questions, and run(operation) for every one of
@@ -97,7 +99,8 @@ constexpr bool check_device() {
                 "rlcore: a device has static constexpr bool host_readable, allocate, release, upload, download, "
                 "fill_zero, wait and name");
   static_assert(device_questions<D>,
-                "rlcore: a device has batch_invariant(), gradients_in_order(), compute_format() and packed_bytes()");
+                "rlcore: a device has batch_invariant(), gradients_in_order(), compute_format(), packed_bytes() and "
+                "kv_page_bytes()");
   return op::detail::runs_all_checked<D>(device_operations{});
 }
 

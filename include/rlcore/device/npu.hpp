@@ -95,6 +95,10 @@ class npu {
   std::size_t packed_bytes(weight_format format, extent_t o, extent_t i) const {
     return ascend::kernels::packed_bytes(format, o, i);
   }
+  /// Rows of keys, then rows of values, in float.
+  std::size_t kv_page_bytes(const attention_shape& s) const noexcept {
+    return static_cast<std::size_t>(2 * kv_page * s.kv_heads * s.head_dim) * sizeof(float);
+  }
   void run(const op::pack_weight& o) {
     ascend::kernels::pack_weight(c_, o.packed, o.format, o.weight, o.outputs, o.inputs);
   }

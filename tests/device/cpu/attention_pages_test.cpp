@@ -39,7 +39,7 @@ struct paged {
   std::vector<std::int32_t> pages;
 
   paged(const problem& p, extent_t stride, extent_t first = 0, extent_t total = 7)
-      : layer(at(total * kv_page_size(p.s)), std::nanf("")) {
+      : layer(at(total * cpu_kernels::page_floats(p.s)), std::nanf("")) {
     for (extent_t n = 0; n * kv_page < p.length; ++n)
       pages.push_back(static_cast<std::int32_t>((first + n * stride) % total));
   }

@@ -203,7 +203,7 @@ class every_kernel {
           // The last rows again, from pages: as one chunk, and the very last one alone.
           std::vector<std::int32_t> pages;
           for (extent_t n = 0; n < rlcore::kv_pages(length); ++n) pages.push_back(static_cast<std::int32_t>(4 - n));
-          floats layer(at(5 * rlcore::kv_page_size(s)));
+          floats layer(5 * d.kv_page_bytes(s) / sizeof(float));
           for (const extent_t last : {length, extent_t{1}}) {
             const rlcore::attention_segment paged{layer.data(), nullptr,       0,           length - last,
                                                   last,         length - last, pages.data()};

@@ -103,7 +103,7 @@ void run_forward(npu& d) {
 void run_generation(npu& d) {
   constexpr extent_t t = ground::t, w = ground::width;
   ground g(d);
-  float* layer = g.floats_of(2 * kv_page_size(g.shape));
+  float* layer = g.floats_of(2 * static_cast<extent_t>(d.kv_page_bytes(g.shape) / sizeof(float)));
   const std::vector<attention_segment> pages{{layer, nullptr, 0, 0, t, 0, g.ids, 2}};
   d.run(rlcore::op::store_keys_values{
       .shape = g.shape, .segments = pages, .layer = layer, .keys = g.x, .values = g.x, .row = w});

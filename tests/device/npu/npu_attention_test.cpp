@@ -157,7 +157,8 @@ TEST(npu_attention, segments_that_begin_later_and_share_keys) {
 template <class D>
 std::array<floats, 2> paged(D& d) {
   const attention_shape s{4, 2, 8, 0.4f};
-  const extent_t q = 32, kv = 16, row = q + 2 * kv, pages = 9, size = kv_page_size(s);
+  const extent_t q = 32, kv = 16, row = q + 2 * kv, pages = 9,
+                 size = static_cast<extent_t>(d.kv_page_bytes(s) / sizeof(float));
   auto layers = put(d, floats(static_cast<std::size_t>(2 * pages * size), 0.0f));
   float* layer = layers + pages * size;  // the second of two
   const indices first_lists{4, 8, 2, 0, 7, 3}, later_lists{4, 8, 2, 0, 7, 5};
