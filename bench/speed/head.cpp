@@ -128,7 +128,7 @@ void fused(const options& o, const char* compute) {
               {products * product},
               std::max(memory.extra(), static_cast<double>(space.bytes()))});
   };
-  const std::size_t tile = nn::head_rows<rlcore::cpu>::tile_bytes;
+  const std::size_t tile = rlcore::logit_limits().bytes;
   run(names[0], tile, false);
   run(names[1], std::size_t{512} << 20, true);
   run(names[2], tile, true);

@@ -83,6 +83,7 @@ class compared_device final : public rlcore::runs_any<compared_device> {
   std::size_t packed_bytes(rlcore::weight_format format, extent_t o, extent_t i) const override {
     return tested_.packed_bytes(format, o, i);
   }
+  rlcore::logit_limits logit_tile() const override { return tested_.logit_tile(); }
   /// Each device has its own pages in memory of one size.
   std::size_t kv_page_bytes(const rlcore::attention_shape& s) const override {
     return std::max(tested_.kv_page_bytes(s), reference_.kv_page_bytes(s));

@@ -40,6 +40,7 @@ class witness {
     return static_cast<std::size_t>(100 * static_cast<int>(f) + 10 * o + i);
   }
   std::size_t kv_page_bytes(const attention_shape& s) const { return static_cast<std::size_t>(s.head_dim); }
+  logit_limits logit_tile() const { return {72, 8}; }
   void* allocate(std::size_t bytes) { return write("allocate", nullptr, nullptr, bytes), &seen_; }
   void release(void* p) noexcept { write("release", p); }
   void upload(void* to, const void* from, std::size_t bytes) { write("upload", to, from, bytes); }
@@ -125,6 +126,7 @@ TEST(any_device, passes_every_call_on_as_it_is) {
   EXPECT_EQ(chosen->compute_format(), weight_format::int8);
   EXPECT_EQ(chosen->packed_bytes(weight_format::bfloat16, 3, 4), 134u);
   EXPECT_EQ(chosen->kv_page_bytes({.head_dim = 56}), 56u);
+  EXPECT_EQ(chosen->logit_tile().bytes, 72u);
   EXPECT_EQ(chosen->attention_tile(), 48);
   EXPECT_TRUE(chosen->reads_packed_rows());
   EXPECT_TRUE(chosen->runs_losses());

@@ -67,6 +67,7 @@ class any_device : public op::detail::virtual_runs<any_device_operations> {
   virtual weight_format compute_format() const = 0;
   virtual std::size_t packed_bytes(weight_format format, extent_t o, extent_t i) const = 0;
   virtual std::size_t kv_page_bytes(const attention_shape& s) const = 0;
+  virtual logit_limits logit_tile() const = 0;
   /// Whether the host may read and write the memory after wait().
   virtual bool host_memory() const = 0;
   /// The free bytes of device memory, if that is not host memory.
@@ -118,6 +119,7 @@ class any_device_of final : public runs_any<any_device_of<D>> {
     return d_.packed_bytes(format, o, i);
   }
   std::size_t kv_page_bytes(const attention_shape& s) const override { return d_.kv_page_bytes(s); }
+  logit_limits logit_tile() const override { return d_.logit_tile(); }
   bool host_memory() const override { return D::host_readable; }
   std::optional<std::size_t> available_bytes() const override {
     if constexpr (requires { d_.available_bytes(); }) return d_.available_bytes();

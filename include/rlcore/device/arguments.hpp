@@ -83,6 +83,12 @@ struct log_prob_state {
   float top = 0, target = 0;
 };
 
+/// The most logits that a model computes before it consumes them, so that they stay in a cache of the device.
+struct logit_limits {
+  std::size_t bytes = std::size_t{8} << 20;
+  extent_t rows = 1024;
+};
+
 /// The settings of sampling. A token is drawn from softmax(logits / temperature), without tokens less likely than min_p
 /// times the most likely one, cut to the top_k most likely (<= 0: all), then to the smallest set of these whose
 /// probability reaches top_p, renormalised. Temperature 0 takes the most likely token.

@@ -83,6 +83,7 @@ class cpu : private cpu_kernels::work_sharing {
     return static_cast<std::size_t>((o + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width *
                                     cpu_kernels::panel_bytes(format, i));
   }
+  logit_limits logit_tile() const noexcept { return {}; }
   std::size_t kv_page_bytes(const attention_shape& s) const noexcept {
     return static_cast<std::size_t>(cpu_kernels::page_floats(s)) * sizeof(float);
   }

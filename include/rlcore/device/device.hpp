@@ -71,6 +71,8 @@ concept device_questions = requires(const D& d, weight_format format, extent_t n
   { d.packed_bytes(format, n, n) } -> std::same_as<std::size_t>;
   // bytes of a page of one layer of the KV cache: keys and values of kv_page positions; a multiple of 4
   { d.kv_page_bytes(s) } -> std::same_as<std::size_t>;
+  // the tile of logits that the head computes at a time
+  { d.logit_tile() } -> std::same_as<logit_limits>;
 };
 
 /// A device for the training and generation of a transformer: memory, questions, and run(operation) for every one of
@@ -99,8 +101,8 @@ constexpr bool check_device() {
                 "rlcore: a device has static constexpr bool host_readable, allocate, release, upload, download, "
                 "fill_zero, wait and name");
   static_assert(device_questions<D>,
-                "rlcore: a device has batch_invariant(), gradients_in_order(), compute_format(), packed_bytes() and "
-                "kv_page_bytes()");
+                "rlcore: a device has batch_invariant(), gradients_in_order(), compute_format(), packed_bytes(), "
+                "kv_page_bytes() and logit_tile()");
   return op::detail::runs_all_checked<D>(device_operations{});
 }
 

@@ -95,6 +95,7 @@ class npu {
   std::size_t packed_bytes(weight_format format, extent_t o, extent_t i) const {
     return ascend::kernels::packed_bytes(format, o, i);
   }
+  logit_limits logit_tile() const noexcept { return {}; }
   /// Rows of keys, then rows of values, in float.
   std::size_t kv_page_bytes(const attention_shape& s) const noexcept {
     return static_cast<std::size_t>(2 * kv_page * s.kv_heads * s.head_dim) * sizeof(float);

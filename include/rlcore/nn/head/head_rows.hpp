@@ -14,16 +14,16 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// The tile of logits computed at a time: at most `bytes`, but at least one row of 1024. Columns are the vocabulary or
-/// a multiple of 1024. More rows make the weight gradient faster, since each row tile reads and writes it once.
+/// The tile of logits computed at a time: within the limits, but at least one row of 1024. Columns are the vocabulary
+/// or a multiple of 1024. More rows make the weight gradient faster, since each row tile reads and writes it once.
 struct logit_tile {
   extent_t rows = 0, columns = 0;
 
-  /// The tile for `rows` rows of `vocabulary` columns in at most `bytes`, with at least one row.
-  static logit_tile of(extent_t rows, extent_t vocabulary, std::size_t bytes) {
-    constexpr extent_t block = 1024, most_rows = 1024;
-    const auto floats = static_cast<extent_t>(bytes / sizeof(float));
-    const extent_t r = std::max<extent_t>(1, std::min({rows, most_rows, floats / std::min(block, vocabulary)}));
+  /// The tile for `rows` rows of `vocabulary` columns within the limits, with at least one row.
+  static logit_tile of(extent_t rows, extent_t vocabulary, const logit_limits& most) {
+    constexpr extent_t block = 1024;
+    const auto floats = static_cast<extent_t>(most.bytes / sizeof(float));
+    const extent_t r = std::max<extent_t>(1, std::min({rows, most.rows, floats / std::min(block, vocabulary)}));
     return {r, std::min(vocabulary, std::max(block, floats / r / block * block))};
   }
 };
@@ -43,8 +43,6 @@ struct head_slopes {
 template <class Device>
 class head_rows {
  public:
-  static constexpr std::size_t tile_bytes = std::size_t{8} << 20;
-
   /// Allocates memory for n rows: at most `bytes` of logits, and at most one tile unless `keep`.
   head_rows(const pass<Device>& p, const head& top, float temperature, extent_t n, std::size_t bytes, bool keep)
       : top_(top), temperature_(temperature), chunks_(static_cast<extent_t>(top.chunks.count)) {
@@ -52,10 +50,11 @@ class head_rows {
     const auto rows_in = [v](std::size_t room) {
       return static_cast<extent_t>(room / (static_cast<std::size_t>(v) * sizeof(float)));
     };
-    const std::size_t one = std::min(bytes, tile_bytes);
+    const logit_limits most = p.device.logit_tile();
+    const std::size_t one = std::min(bytes, most.bytes);
     if (keep) kept_ = n <= rows_in(bytes) ? n : rows_in(bytes - one);
-    tile_ = logit_tile::of(std::max<extent_t>(n - kept_, 1), v, one);
-    columns_ = logit_tile::of(std::max<extent_t>(kept_, 1), v, tile_bytes).columns;
+    tile_ = logit_tile::of(std::max<extent_t>(n - kept_, 1), v, {one, most.rows});
+    columns_ = logit_tile::of(std::max<extent_t>(kept_, 1), v, most).columns;
     states_ = p.space.template take<log_prob_state>(apart() ? n * chunks_ : std::max(tile_.rows, kept_));
     if (kept_ > 0) logits_ = p.space.template take<float>(kept_ * v);
     if (kept_ < n) part_ = p.space.template take<float>(tile_.rows * tile_.columns);
