@@ -208,6 +208,7 @@ class compared_device final : public rlcore::runs_any<compared_device> {
     c.bound = product_bound;
     c.in(o.dy, o.rows * o.outputs), c.in(o.weight, o.outputs * o.inputs);
     c.out(o.dx, o.rows, o.inputs, o.inputs);
+    if (o.packed != nullptr) o.packed = packed_of(o.packed, o.format, o.inputs);
   }
   void list(op::linear_backward_weight& o, call& c) {
     c.bound = product_bound;

@@ -106,9 +106,7 @@ class npu {
   void run(const op::linear_forward& o) {
     ascend::kernels::linear_forward(c_, o.y, o.x, o.packed, o.format, o.bias, o.rows, o.outputs, o.inputs);
   }
-  void run(const op::linear_backward_input& o) {
-    products_.of_input(c_, o.dx, o.dy, o.weight, o.rows, o.outputs, o.inputs, o.accumulate);
-  }
+  void run(const op::linear_backward_input& o) { products_.of_input(c_, o); }
   void run(const op::linear_backward_weight& o) {
     products_.of_weight(c_, o.dweight, o.dy, o.x, o.rows, o.outputs, o.inputs, o.accumulate);
   }

@@ -41,10 +41,13 @@ struct linear_forward {
   extent_t rows = 0, outputs = 0, inputs = 0;
 };
 
-/// dx[t,i] (+)= dy[t,o] weight[o,i].
+/// dx[t,i] (+)= dy[t,o] weight[o,i]. The packed copy of the same weight, or null, is for devices that prefer it: where
+/// products round their inputs to its format, it has the bits of the weight.
 struct linear_backward_input {
   float* dx = nullptr;
   const float *dy = nullptr, *weight = nullptr;
+  const std::byte* packed = nullptr;
+  weight_format format = weight_format::float32;
   extent_t rows = 0, outputs = 0, inputs = 0;
   bool accumulate = false;
 };

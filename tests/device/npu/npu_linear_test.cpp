@@ -42,6 +42,16 @@ products multiply(D& d, const problem& p, bool bias) {
                                    .outputs = o,
                                    .inputs = i});
   d.run(rlcore::op::linear_backward_input{.dx = first_dx, .dy = dy, .weight = w, .rows = t, .outputs = o, .inputs = i});
+  auto from_packed = room<float>(d, t * i);
+  d.run(rlcore::op::linear_backward_input{.dx = from_packed,
+                                          .dy = dy,
+                                          .weight = w,
+                                          .packed = packed,
+                                          .format = d.compute_format(),
+                                          .rows = t,
+                                          .outputs = o,
+                                          .inputs = i});
+  EXPECT_EQ(from_packed.back(), first_dx.back());
   d.run(
       rlcore::op::linear_backward_weight{.dweight = first_dw, .dy = dy, .x = x, .rows = t, .outputs = o, .inputs = i});
   d.run(rlcore::op::linear_backward_input{

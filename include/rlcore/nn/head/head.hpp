@@ -93,14 +93,13 @@ struct head {
   template <class Device>
   void forward_columns(const pass<Device>& p, float* out, const float* normed, extent_t n, extent_t first,
                        extent_t count) const {
-    p.device.run(op::linear_forward{
-        .y = out,
-        .x = normed,
-        .packed = p.packed.at(output.number) + p.device.packed_bytes(p.packed.format, first, output.inputs),
-        .format = p.packed.format,
-        .rows = n,
-        .outputs = count,
-        .inputs = output.inputs});
+    p.device.run(op::linear_forward{.y = out,
+                                    .x = normed,
+                                    .packed = packed_from(p, first),
+                                    .format = p.packed.format,
+                                    .rows = n,
+                                    .outputs = count,
+                                    .inputs = output.inputs});
     exclude(p, out, n, first, count, excluded_logit);
   }
   /// Columns [first, first + count) of the logits gradient: zeroes the entries that do not depend on weights.
@@ -125,6 +124,8 @@ struct head {
     p.device.run(op::linear_backward_input{.dx = dnormed,
                                            .dy = dout,
                                            .weight = p.weights + at,
+                                           .packed = packed_from(p, first),
+                                           .format = p.packed.format,
                                            .rows = n,
                                            .outputs = count,
                                            .inputs = output.inputs,
@@ -132,6 +133,11 @@ struct head {
   }
 
  private:
+  /// The packed weight of the columns from `first` on.
+  template <class Device>
+  const std::byte* packed_from(const pass<Device>& p, extent_t first) const {
+    return p.packed.at(output.number) + p.device.packed_bytes(p.packed.format, first, output.inputs);
+  }
   static constexpr float excluded_logit = -std::numeric_limits<float>::infinity();
 
   /// Sets excluded columns of x [n, count], which are the columns [first, first + count).

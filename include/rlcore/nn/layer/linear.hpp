@@ -136,8 +136,14 @@ struct linear {
   template <class Device>
   void backward_input(const pass<Device>& p, float* dx, const float* dy, extent_t rows) const {
     if (row_parallel || chunks == 1)
-      return p.device.run(op::linear_backward_input{
-          .dx = dx, .dy = dy, .weight = p.weights + weight, .rows = rows, .outputs = outputs, .inputs = inputs});
+      return p.device.run(op::linear_backward_input{.dx = dx,
+                                                    .dy = dy,
+                                                    .weight = p.weights + weight,
+                                                    .packed = chunks == 1 ? p.packed.find(number) : nullptr,
+                                                    .format = p.packed.format,
+                                                    .rows = rows,
+                                                    .outputs = outputs,
+                                                    .inputs = inputs});
     sum_of_chunks(p, dx, rows * inputs, 0, chunks, [&](extent_t c, float* out) {
       const typename workspace<Device>::scope scope(p.space);
       extent_t first = 0;

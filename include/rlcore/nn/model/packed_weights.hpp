@@ -24,6 +24,8 @@ struct packed_view {
 
   /// The start of packed weight n.
   const std::byte* at(std::size_t n) const { return data + offsets[n]; }
+  /// The same, or null if there are no packed weights.
+  const std::byte* find(std::size_t n) const { return data == nullptr ? nullptr : at(n); }
 };
 
 /// A weight [outputs, inputs] that starts at `offset` of the model's weights, packed in `chunks` equal parts of its
