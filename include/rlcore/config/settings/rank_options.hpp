@@ -9,10 +9,19 @@
 
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/device/device_settings.hpp"
 #include "rlcore/parallel/settings.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
+
+/// What the device of trainer.device can do. `cuda` is the CPU, with a note.
+inline const device_abilities& asked_device(const options& opt) {
+  const std::string name = opt.get<std::string>("trainer.device");
+  for (const device_abilities& d : device_kinds)
+    if (d.name == name) return d;
+  return device_kinds[0];
+}
 
 namespace detail {
 
@@ -37,10 +46,7 @@ struct strategy_keys {
 
 strategy_keys read_strategy(const options& opt);
 
-/// True if ranks have NPUs, real or emulated.
-inline bool on_npus(const options& opt) { return opt.get<std::string>("trainer.device").starts_with("npu"); }
-
-/// Throws config_error for a ring on the NPU: a ring needs an attention that can stop between keys.
+/// Throws config_error for a ring on a device without attention in parts.
 parallel::context_kind context_kind_of(const options& opt, const strategy_keys& k);
 
 int zero_of(const options& opt, const strategy_keys& k);
@@ -123,13 +129,15 @@ RLCORE_INLINE strategy_keys read_strategy(const options& opt) {
 }
 
 RLCORE_INLINE parallel::context_kind context_kind_of(const options& opt, const strategy_keys& k) {
+  const device_abilities& device = asked_device(opt);
   const std::string name = opt.find<std::string>("rlcore.context_kind")
                                .value_or(k.strategy == "zero"       ? "gather_kv"
                                          : k.strategy != "megatron" ? "ulysses"
-                                         : on_npus(opt)             ? "gather_kv"
-                                                                    : "ring");
-  if (name == "ring" && on_npus(opt))
-    throw config_error("rlcore.context_kind=ring: not on the NPU; expected gather_kv or ulysses");
+                                         : device.partial_attention ? "ring"
+                                                                    : "gather_kv");
+  if (name == "ring" && !device.partial_attention)
+    throw config_error("rlcore.context_kind=ring: not on the " + std::string(device.unit) +
+                       "; expected gather_kv or ulysses");
   return parallel::named<parallel::context_kind>(parallel::context_kind_names, name);
 }
 
@@ -198,6 +206,8 @@ RLCORE_INLINE int thread_ranks(const options& opt, int started) {
 
 RLCORE_INLINE parallel::parallel_settings read_parallel(const options& opt, int ranks) {
   const detail::strategy_keys k = detail::read_strategy(opt);
+  const device_abilities& device = asked_device(opt);
+  const std::string unit(device.unit);
   parallel::parallel_settings s;
   s.zero = detail::zero_of(opt, k);
   s.reduction =
@@ -205,14 +215,15 @@ RLCORE_INLINE parallel::parallel_settings read_parallel(const options& opt, int 
   s.leaves = static_cast<int>(opt.get<std::int64_t>("rlcore.gradient_leaves"));
   s.tp_reduce_chunks = static_cast<int>(opt.get<std::int64_t>("rlcore.row_chunks"));
   if (opt.known().find("trainer.balance_batch") != nullptr) s.balance = opt.get<bool>("trainer.balance_batch");
-  if (s.tp_reduce_chunks > 0 && detail::on_npus(opt))
-    throw config_error("rlcore.row_chunks=" + std::to_string(s.tp_reduce_chunks) + ": not on the NPU; expected 0");
+  if (s.tp_reduce_chunks > 0 && !device.log_prob_merge)
+    throw config_error("rlcore.row_chunks=" + std::to_string(s.tp_reduce_chunks) + ": not on the " + unit +
+                       "; expected 0");
   if (ranks == 1) return s;
 
   detail::check_other_models(opt, k);
-  if (k.tensor.ranks > 1 && detail::on_npus(opt))
-    throw config_error(k.tensor.text() +
-                       ": expected 1 on NPUs; strategy=fsdp (rlcore.zero_stage=3) shares the weights");
+  if (k.tensor.ranks > 1 && !device.log_prob_merge)
+    throw config_error(k.tensor.text() + ": expected 1 on " + unit +
+                       "s; strategy=fsdp (rlcore.zero_stage=3) shares the weights");
   if (k.pipeline.ranks > 1)
     throw config_error(k.pipeline.text() + ": expected 1; layers are not shared between ranks in this build, " +
                        "tensor_model_parallel_size and use_distributed_optimizer save the same memory");

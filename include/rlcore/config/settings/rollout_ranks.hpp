@@ -29,7 +29,7 @@ inline std::optional<asked_size> asked_rollout(const options& opt) {
 /// sets it; empty if they sample with the weights as laid out in training.
 inline std::optional<detail::asked_size> rollout_ranks(const options& opt, int ranks) {
   const auto asked = detail::asked_rollout(opt);
-  if (!asked || ranks == 1 || runs_on_npu(opt)) return std::nullopt;  // the NPU has no tensor parallelism
+  if (!asked || ranks == 1 || !asked_device(opt).log_prob_merge) return std::nullopt;
   return asked->ranks == detail::read_strategy(opt).tensor.ranks ? std::nullopt : asked;
 }
 
@@ -45,8 +45,9 @@ inline void note_rollout_ranks(options& opt, int ranks) {
   if (!asked || asked->ranks == 1) return;
   if (ranks <= 1)
     opt.note(asked->text() + ": no effect on one rank; trainer.n_gpus_per_node=N or mpirun -np N starts more");
-  else if (runs_on_npu(opt))
-    opt.note(asked->text() + ": no effect on the NPU, where each rank samples with whole weights");
+  else if (const device_abilities& device = asked_device(opt); !device.log_prob_merge)
+    opt.note(asked->text() + ": no effect on the " + std::string(device.unit) +
+             ", where each rank samples with whole weights");
 }
 
 }  // namespace trainer
