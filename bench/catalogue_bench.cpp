@@ -296,8 +296,14 @@ void log_prob_lines(table& t) {
   for (std::size_t i = 0; i < n; ++i) target[i] = static_cast<std::int32_t>((i * 997) % v);
   rlcore::cpu one(1), all;
   const auto forward = [&](rlcore::cpu& device, const floats& z) {
-    device.log_prob_forward(z.data(), rows, vocabulary, target.data(), 1, logp.data(), entropy.data(),
-                            statistics.data());
+    device.run(rlcore::op::log_prob_forward{.logits = z.data(),
+                                            .rows = rows,
+                                            .vocabulary = vocabulary,
+                                            .targets = target.data(),
+                                            .temperature = 1,
+                                            .logp = logp.data(),
+                                            .entropy = entropy.data(),
+                                            .statistics = statistics.data()});
     double sum = 0;
     for (std::size_t i = 0; i < n; ++i) sum += static_cast<double>(logp[i] + entropy[i]);
     return sum;
@@ -321,8 +327,16 @@ void log_prob_lines(table& t) {
       [&](const executor& e) {
         rlcore::cpu& device = e.pool ? all : one;
         const double sum = forward(device, work);
-        device.log_prob_backward(work.data(), rows, vocabulary, 0, target.data(), 1, dlogp.data(), dentropy.data(),
-                                 entropy.data(), statistics.data());
+        device.run(rlcore::op::log_prob_backward{.logits = work.data(),
+                                                 .rows = rows,
+                                                 .width = vocabulary,
+                                                 .first = 0,
+                                                 .targets = target.data(),
+                                                 .temperature = 1,
+                                                 .dlogp = dlogp.data(),
+                                                 .dentropy = dentropy.data(),
+                                                 .entropy = entropy.data(),
+                                                 .statistics = statistics.data()});
         return sum;
       },
       [&] {

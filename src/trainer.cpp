@@ -46,18 +46,18 @@
 RLCORE_BEGIN
 namespace trainer {
 template class composed_loss<sum<dual_clip>, any_aggregation>;
-template std::unique_ptr<loss_on_device> detail::clipped_loss<>::on_device(any_loss_device&, const global_counts&,
+template std::unique_ptr<loss_on_device> detail::clipped_loss<>::on_device(any_device&, const global_counts&,
                                                                            extent_t) const;
 template class composed_loss<sum<dual_clip, detail::kl_term>, any_aggregation>;
-template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::kl_term>::on_device(any_loss_device&,
+template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::kl_term>::on_device(any_device&,
                                                                                           const global_counts&,
                                                                                           extent_t) const;
 template class composed_loss<sum<dual_clip, detail::entropy_term>, any_aggregation>;
-template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::entropy_term>::on_device(any_loss_device&,
+template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::entropy_term>::on_device(any_device&,
                                                                                                const global_counts&,
                                                                                                extent_t) const;
 template class composed_loss<sum<dual_clip, detail::kl_term, detail::entropy_term>, any_aggregation>;
 template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::kl_term, detail::entropy_term>::on_device(
-    any_loss_device&, const global_counts&, extent_t) const;
+    any_device&, const global_counts&, extent_t) const;
 }  // namespace trainer
 RLCORE_END

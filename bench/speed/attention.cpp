@@ -30,7 +30,13 @@ void attention(const options& o) {
     gradients.push_back({dqkv.data() + at, dqkv.data() + at + kv});
   }
   const auto forward = [&] {
-    device.attention_forward(s, segments, qkv.data(), row, out.data(), q_width, statistics.data());
+    device.run(rlcore::op::attention_forward{.shape = s,
+                                             .segments = segments,
+                                             .q = qkv.data(),
+                                             .q_row = row,
+                                             .out = out.data(),
+                                             .out_row = q_width,
+                                             .statistics = statistics.data()});
   };
   const double flops = 4.0 * static_cast<double>(s.heads * s.head_dim * sequences * (tokens * (tokens + 1) / 2));
   print(o, {"B4 H14/2 T512 D64 fp32 forward", best_seconds(forward, o.budget()), flops, "flop", {flops}});
@@ -38,8 +44,16 @@ void attention(const options& o) {
       [&] {
         forward();
         device.fill_zero(dqkv.data(), dqkv.size() * sizeof(float));
-        device.attention_backward(s, segments, gradients, qkv.data(), row, out.data(), dout.data(), q_width,
-                                  statistics.data(), dqkv.data());
+        device.run(rlcore::op::attention_backward{.shape = s,
+                                                  .segments = segments,
+                                                  .gradients = gradients,
+                                                  .q = qkv.data(),
+                                                  .q_row = row,
+                                                  .out = out.data(),
+                                                  .dout = dout.data(),
+                                                  .out_row = q_width,
+                                                  .statistics = statistics.data(),
+                                                  .dq = dqkv.data()});
       },
       o.budget());
   print(o, {"B4 H14/2 T512 D64 fp32 forward+backward", both, 3.5 * flops, "flop", {3.5 * flops}});

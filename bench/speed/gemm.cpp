@@ -71,15 +71,24 @@ struct job {
     const auto size = static_cast<std::size_t>(s.outputs * s.inputs);
     rotating weights(device, device.packed_bytes(format, s.outputs, s.inputs), !tiny());
     const std::vector<float> one = numbers(size, 0.05f);
-    for (auto& copy : weights) device.pack_weight(copy.data(), format, one.data(), s.outputs, s.inputs);
+    for (auto& copy : weights)
+      device.run(rlcore::op::pack_weight{
+          .packed = copy.data(), .format = format, .weight = one.data(), .outputs = s.outputs, .inputs = s.inputs});
     const double value = format == rlcore::weight_format::float32    ? 4
                          : format == rlcore::weight_format::bfloat16 ? 2
                                                                      : 1;
     for (const rlcore::extent_t t : {1, 8, 64, 512}) {
       const std::vector<float> x = numbers(static_cast<std::size_t>(t * s.inputs), 1, 2);
       std::vector<float> y(static_cast<std::size_t>(t * s.outputs));
-      time(t, "forward", value * static_cast<double>(size),
-           [&] { device.linear_forward(y.data(), x.data(), weights.next(), format, nullptr, t, s.outputs, s.inputs); });
+      time(t, "forward", value * static_cast<double>(size), [&] {
+        device.run(rlcore::op::linear_forward{.y = y.data(),
+                                              .x = x.data(),
+                                              .packed = weights.next(),
+                                              .format = format,
+                                              .rows = t,
+                                              .outputs = s.outputs,
+                                              .inputs = s.inputs});
+      });
     }
   }
   /// Gradients read the master weights, which are float in both compute types.
@@ -94,11 +103,17 @@ struct job {
       const std::vector<float> dy = numbers(static_cast<std::size_t>(t * s.outputs), 0.01f, 3);
       std::vector<float> dx(x.size());
       time(t, "dX", 4.0 * static_cast<double>(size), [&] {
-        device.linear_backward_input(dx.data(), dy.data(), reinterpret_cast<const float*>(weights.next()), t, s.outputs,
-                                     s.inputs, false);
+        device.run(rlcore::op::linear_backward_input{.dx = dx.data(),
+                                                     .dy = dy.data(),
+                                                     .weight = reinterpret_cast<const float*>(weights.next()),
+                                                     .rows = t,
+                                                     .outputs = s.outputs,
+                                                     .inputs = s.inputs});
       });
-      time(t, "dW", 4.0 * static_cast<double>(size),
-           [&] { device.linear_backward_weight(dw.data(), dy.data(), x.data(), t, s.outputs, s.inputs, false); });
+      time(t, "dW", 4.0 * static_cast<double>(size), [&] {
+        device.run(rlcore::op::linear_backward_weight{
+            .dweight = dw.data(), .dy = dy.data(), .x = x.data(), .rows = t, .outputs = s.outputs, .inputs = s.inputs});
+      });
     }
   }
 };

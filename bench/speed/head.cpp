@@ -29,12 +29,26 @@ struct rows {
     dlogp.assign(size, -1.0f / static_cast<float>(n)), dentropy.assign(size, -1e-3f / static_cast<float>(n));
   }
   void forward(rlcore::cpu& d, const float* logits, bool with_entropy) {
-    d.log_prob_forward(logits, count, vocabulary, target.data(), 1, logp.data(),
-                       with_entropy ? entropy.data() : nullptr, statistics.data());
+    d.run(rlcore::op::log_prob_forward{.logits = logits,
+                                       .rows = count,
+                                       .vocabulary = vocabulary,
+                                       .targets = target.data(),
+                                       .temperature = 1,
+                                       .logp = logp.data(),
+                                       .entropy = with_entropy ? entropy.data() : nullptr,
+                                       .statistics = statistics.data()});
   }
   void backward(rlcore::cpu& d, float* logits) {
-    d.log_prob_backward(logits, count, vocabulary, 0, target.data(), 1, dlogp.data(), dentropy.data(), entropy.data(),
-                        statistics.data());
+    d.run(rlcore::op::log_prob_backward{.logits = logits,
+                                        .rows = count,
+                                        .width = vocabulary,
+                                        .first = 0,
+                                        .targets = target.data(),
+                                        .temperature = 1,
+                                        .dlogp = dlogp.data(),
+                                        .dentropy = dentropy.data(),
+                                        .entropy = entropy.data(),
+                                        .statistics = statistics.data()});
   }
 };
 
@@ -114,7 +128,7 @@ void fused(const options& o, const char* compute) {
               {products * product},
               std::max(memory.extra(), static_cast<double>(space.bytes()))});
   };
-  const std::size_t tile = nn::head_rows<rlcore::cpu>::tile_bytes;
+  const std::size_t tile = rlcore::logit_limits().bytes;
   run(names[0], tile, false);
   run(names[1], std::size_t{512} << 20, true);
   run(names[2], tile, true);

@@ -99,34 +99,78 @@ class stopwatch {
     floats x = values(t * i), w = values(o * i), y = values(t * o);
     const auto format = d_.compute_format();
     rlcore::buffer<std::byte, any_device> packed(d_, d_.packed_bytes(format, o, i));
-    time("pack_weight", by({o, i}), 0, [&] { d_.pack_weight(packed.data(), format, w.data(), o, i); });
-    time("linear_forward", by({t, o, i}), work,
-         [&] { d_.linear_forward(y.data(), x.data(), packed.data(), format, nullptr, t, o, i); });
+    time("pack_weight", by({o, i}), 0, [&] {
+      d_.run(rlcore::op::pack_weight{
+          .packed = packed.data(), .format = format, .weight = w.data(), .outputs = o, .inputs = i});
+    });
+    time("linear_forward", by({t, o, i}), work, [&] {
+      d_.run(rlcore::op::linear_forward{.y = y.data(),
+                                        .x = x.data(),
+                                        .packed = packed.data(),
+                                        .format = format,
+                                        .rows = t,
+                                        .outputs = o,
+                                        .inputs = i});
+    });
     time("linear_forward", by({s_.decoded, o, i}), work / static_cast<double>(t) * static_cast<double>(s_.decoded),
-         [&] { d_.linear_forward(y.data(), x.data(), packed.data(), format, nullptr, s_.decoded, o, i); });
-    time("linear_backward_input", by({t, o, i}), work,
-         [&] { d_.linear_backward_input(x.data(), y.data(), w.data(), t, o, i, false); });
-    time("linear_backward_weight", by({t, o, i}), work,
-         [&] { d_.linear_backward_weight(w.data(), y.data(), x.data(), t, o, i, true); });
+         [&] {
+           d_.run(rlcore::op::linear_forward{.y = y.data(),
+                                             .x = x.data(),
+                                             .packed = packed.data(),
+                                             .format = format,
+                                             .rows = s_.decoded,
+                                             .outputs = o,
+                                             .inputs = i});
+         });
+    time("linear_backward_input", by({t, o, i}), work, [&] {
+      d_.run(rlcore::op::linear_backward_input{
+          .dx = x.data(), .dy = y.data(), .weight = w.data(), .rows = t, .outputs = o, .inputs = i});
+    });
+    time("linear_backward_weight", by({t, o, i}), work, [&] {
+      d_.run(rlcore::op::linear_backward_weight{.dweight = w.data(),
+                                                .dy = y.data(),
+                                                .x = x.data(),
+                                                .rows = t,
+                                                .outputs = o,
+                                                .inputs = i,
+                                                .accumulate = true});
+    });
   }
   void layers() {
     const extent_t t = s_.tokens, w = s_.hidden, half = s_.head_dim / 2;
     floats x = values(t * w), y = values(t * w), weight = values(w), rstd = values(t), dw = values(w);
     const rlcore::norm_arguments n{w, 1, w, weight.data(), 1e-6};
-    time("rms_norm_forward", by({t, w}), 0, [&] { d_.rms_norm_forward(n, y.data(), w, x.data(), rstd.data(), t); });
+    time("rms_norm_forward", by({t, w}), 0, [&] {
+      d_.run(rlcore::op::rms_norm_forward{
+          .norm = n, .y = y.data(), .y_row = w, .x = x.data(), .rstd = rstd.data(), .rows = t});
+    });
     time("rms_norm_backward", by({t, w}), 0, [&] {
-      d_.rms_norm_backward_weight(n, dw.data(), y.data(), w, x.data(), rstd.data(), t);
-      d_.rms_norm_backward(n, y.data(), y.data(), w, x.data(), rstd.data(), t, false);
+      d_.run(rlcore::op::rms_norm_backward_weight{
+          .norm = n, .dweight = dw.data(), .dy = y.data(), .dy_row = w, .x = x.data(), .rstd = rstd.data(), .rows = t});
+      d_.run(rlcore::op::rms_norm_backward{
+          .norm = n, .dx = y.data(), .dy = y.data(), .dy_row = w, .x = x.data(), .rstd = rstd.data(), .rows = t});
     });
     floats cosine = values(s_.sequence * half), sine = values(s_.sequence * half);
     const integers positions = numbers(t, s_.sequence);
-    time("rope", by({t, s_.heads, s_.head_dim}), 0,
-         [&] { d_.rope(x.data(), w, s_.heads, s_.head_dim, positions.data(), cosine.data(), sine.data(), t, false); });
+    time("rope", by({t, s_.heads, s_.head_dim}), 0, [&] {
+      d_.run(rlcore::op::rope{.x = x.data(),
+                              .row = w,
+                              .heads = s_.heads,
+                              .head_dim = s_.head_dim,
+                              .positions = positions.data(),
+                              .cosine = cosine.data(),
+                              .sine = sine.data(),
+                              .rows = t});
+    });
     const extent_t wide = s_.intermediate;
     floats gate = values(2 * t * wide), act = values(t * wide);
-    time("swiglu_forward", by({t, wide}), 0, [&] { d_.swiglu_forward(act.data(), gate.data(), t, wide); });
-    time("swiglu_backward", by({t, wide}), 0,
-         [&] { d_.swiglu_backward(gate.data(), act.data(), gate.data(), t, wide); });
+    time("swiglu_forward", by({t, wide}), 0, [&] {
+      d_.run(rlcore::op::swiglu_forward{.y = act.data(), .gate_up = gate.data(), .rows = t, .width = wide});
+    });
+    time("swiglu_backward", by({t, wide}), 0, [&] {
+      d_.run(rlcore::op::swiglu_backward{
+          .dgate_up = gate.data(), .dy = act.data(), .gate_up = gate.data(), .rows = t, .width = wide});
+    });
   }
   void attention() {
     const rlcore::attention_shape a{s_.heads, s_.kv_heads, s_.head_dim, 0.1F};
@@ -142,15 +186,30 @@ class stopwatch {
       gradients.push_back({dkeys, dkeys + kv});
     }
     const std::string shape = by({t / s_.sequence, s_.sequence, a.heads, a.head_dim});
-    time("attention_forward", shape, 0,
-         [&] { d_.attention_forward(a, segments, x.data(), row, out.data(), q, statistics.data()); });
+    time("attention_forward", shape, 0, [&] {
+      d_.run(rlcore::op::attention_forward{.shape = a,
+                                           .segments = segments,
+                                           .q = x.data(),
+                                           .q_row = row,
+                                           .out = out.data(),
+                                           .out_row = q,
+                                           .statistics = statistics.data()});
+    });
     time("attention_backward", shape, 0, [&] {
-      d_.attention_backward(a, segments, gradients, x.data(), row, out.data(), dout.data(), q, statistics.data(),
-                            dx.data());
+      d_.run(rlcore::op::attention_backward{.shape = a,
+                                            .segments = segments,
+                                            .gradients = gradients,
+                                            .q = x.data(),
+                                            .q_row = row,
+                                            .out = out.data(),
+                                            .dout = dout.data(),
+                                            .out_row = q,
+                                            .statistics = statistics.data(),
+                                            .dq = dx.data()});
     });
     // One token of each sequence that is being decoded.
     const extent_t each = rlcore::kv_pages(s_.sequence), pages = s_.decoded * each;
-    floats layer = values(pages * rlcore::kv_page_size(a));
+    floats layer = values(pages * static_cast<extent_t>(d_.kv_page_bytes(a) / sizeof(float)));
     const integers list = numbers(pages, pages);
     std::vector<rlcore::attention_segment> tokens;
     for (extent_t k = 0; k < s_.decoded; ++k) {
@@ -160,10 +219,23 @@ class stopwatch {
       tokens.push_back(one);
     }
     const std::string paged = by({s_.decoded, s_.sequence, a.heads, a.head_dim});
-    time("store_keys_values", paged, 0,
-         [&] { d_.store_keys_values(a, tokens, layer.data(), x.data() + q, x.data() + q + kv, row); });
-    time("attention_forward, pages", paged, 0,
-         [&] { d_.attention_forward(a, tokens, x.data(), row, out.data(), q, statistics.data()); });
+    time("store_keys_values", paged, 0, [&] {
+      d_.run(rlcore::op::store_keys_values{.shape = a,
+                                           .segments = tokens,
+                                           .layer = layer.data(),
+                                           .keys = x.data() + q,
+                                           .values = x.data() + q + kv,
+                                           .row = row});
+    });
+    time("attention_forward, pages", paged, 0, [&] {
+      d_.run(rlcore::op::attention_forward{.shape = a,
+                                           .segments = tokens,
+                                           .q = x.data(),
+                                           .q_row = row,
+                                           .out = out.data(),
+                                           .out_row = q,
+                                           .statistics = statistics.data()});
+    });
   }
   void logits() {
     const extent_t t = s_.rows_of_logits, v = s_.vocabulary;
@@ -172,25 +244,47 @@ class stopwatch {
     rlcore::buffer<double, any_device> uniform(d_, static_cast<std::size_t>(t));
     uniform.upload(std::vector<double>(static_cast<std::size_t>(t), 0.5));
     const auto drawn = [&](const rlcore::sampling_arguments& how) {
-      d_.sample(how, z.data(), t, v, uniform.data(), targets.data());
+      d_.run(rlcore::op::sample{.settings = how,
+                                .logits = z.data(),
+                                .rows = t,
+                                .vocabulary = v,
+                                .uniform = uniform.data(),
+                                .tokens = targets.data()});
     };
     time("sample, most likely", by({t, v}), 0, [&] { drawn({0, 0, 1}); });
     time("sample, drawn", by({t, v}), 0, [&] { drawn({1, 0, 1}); });
     time("sample, top_p 0.9", by({t, v}), 0, [&] { drawn({1, 0, 0.9F}); });
     time("log_prob_forward", by({t, v}), 0, [&] {
-      d_.log_prob_forward(z.data(), t, v, targets.data(), 1, logp.data(), entropy.data(), statistics.data());
+      d_.run(rlcore::op::log_prob_forward{.logits = z.data(),
+                                          .rows = t,
+                                          .vocabulary = v,
+                                          .targets = targets.data(),
+                                          .temperature = 1,
+                                          .logp = logp.data(),
+                                          .entropy = entropy.data(),
+                                          .statistics = statistics.data()});
     });
     time("log_prob_backward", by({t, v}), 0, [&] {
-      d_.log_prob_backward(z.data(), t, v, 0, targets.data(), 1, slopes.data(), slopes.data(), entropy.data(),
-                           statistics.data());
+      d_.run(rlcore::op::log_prob_backward{.logits = z.data(),
+                                           .rows = t,
+                                           .width = v,
+                                           .first = 0,
+                                           .targets = targets.data(),
+                                           .temperature = 1,
+                                           .dlogp = slopes.data(),
+                                           .dentropy = slopes.data(),
+                                           .entropy = entropy.data(),
+                                           .statistics = statistics.data()});
     });
   }
   void optimizer() {
     const extent_t n = s_.hidden * s_.intermediate;
     floats w = values(n), m = values(n), v = values(n), g = values(n);
     v.fill_zero();
-    time("adamw", by({n}), 0, [&] { d_.adamw(w.data(), m.data(), v.data(), g.data(), n, {}); });
-    time("sum_of_squares", by({n}), 0, [&] { (void)d_.sum_of_squares(g.data(), n); });
+    time("adamw", by({n}), 0, [&] {
+      d_.run(rlcore::op::adamw{.weights = w.data(), .m = m.data(), .v = v.data(), .gradient = g.data(), .n = n});
+    });
+    time("sum_of_squares", by({n}), 0, [&] { (void)d_.run(rlcore::op::sum_of_squares{.x = g.data(), .n = n}); });
   }
 
   any_device& d_;
@@ -206,7 +300,8 @@ inline shapes shapes_for(any_device& device) {
   std::chrono::duration<double> spent{};
   for (int i = 0; i < 3; ++i) {  // the first ones prepare
     const auto start = std::chrono::steady_clock::now();
-    device.linear_backward_weight(w.data(), y.data(), x.data(), n, n, n, false);
+    device.run(rlcore::op::linear_backward_weight{
+        .dweight = w.data(), .dy = y.data(), .x = x.data(), .rows = n, .outputs = n, .inputs = n});
     device.wait();
     spent = std::chrono::steady_clock::now() - start;
   }

@@ -9,7 +9,7 @@
 float RLCORE_LINK_SIDE() {
   rlcore::cpu device(1);
   std::vector<float> x(1000, 0.1f);
-  device.scale(x.data(), 0.5f, 1000);
+  device.run(rlcore::op::scale{.y = x.data(), .factor = 0.5f, .n = 1000});
   return x.back();
 }
 

@@ -131,7 +131,7 @@ TEST(engine, text_and_log_probs_depend_on_no_limit) {
   fixture f;
   const auto whole = rollout::generate(f.model, f.space, asked, how, random_key{5}, quiet);
   expect_bits_of_training(f, asked, whole, 0.8f);
-  const std::size_t page = nn::kv_cache<cpu>::page_bytes(tiny());
+  const std::size_t page = nn::kv_cache<cpu>::page_bytes(cpu(1), tiny());
   fixture two(2), rounded(1, compute::bfloat16);
   const auto whole_rounded = rollout::generate(rounded.model, rounded.space, asked, how, random_key{5}, quiet);
   expect_bits_of_training(rounded, asked, whole_rounded, 0.8f);
@@ -217,7 +217,7 @@ TEST(engine, limits_hold_and_what_cannot_fit_is_refused) {
   fixture f;
   const auto p = prompts();  // the longest has 32 tokens: with 11 fed new ones two pages
   const auto asked = requests(p, 3);
-  const std::size_t page = nn::kv_cache<cpu>::page_bytes(tiny());
+  const std::size_t page = nn::kv_cache<cpu>::page_bytes(cpu(1), tiny());
   EXPECT_EQ(page, 2u * 2 * 32 * 2 * 8 * sizeof(float));  // layers, keys and values, positions, heads, width
   rollout::engine<cpu> engine;
   rollout::generation how = settings();

@@ -101,7 +101,7 @@ TEST(prompt_pictures, text_depends_on_no_limit_and_the_tower_reads_a_prompt_once
   EXPECT_EQ(engine.usage().pictures_read, 2u * 4);  // two prompts with one, two with three
   expect_bits_of_training(f, asked, expected, 1.2f);
 
-  const std::size_t page = nn::kv_cache<cpu>::page_bytes(f.model.settings(), {});
+  const std::size_t page = nn::kv_cache<cpu>::page_bytes(f.model.device(), f.model.settings());
   std::size_t preemptions = 0;
   for (const std::int64_t pass : {1, 5, 33, 64, 2048})
     for (const std::int64_t sequences : {1, 4, 64})
@@ -134,7 +134,7 @@ TEST(prompt_pictures, a_sequence_that_gave_its_pages_back_finds_the_rows_or_has_
   rollout::engine<cpu> engine;
   const responses expected = engine.generate(f.model, f.space, asked, s, random_key{5}, quiet);
   EXPECT_EQ(engine.usage().pictures_read, 8u);
-  s.max_cache_bytes = 4 * nn::kv_cache<cpu>::page_bytes(f.model.settings(), {}) + 88 * 32 * sizeof(float);
+  s.max_cache_bytes = 4 * nn::kv_cache<cpu>::page_bytes(f.model.device(), f.model.settings()) + 88 * 32 * sizeof(float);
   rollout::engine<cpu> small;
   expect_same(small.generate(f.model, f.space, asked, s, random_key{5}, quiet), expected, "few pages");
   EXPECT_LE(small.cache_bytes(), s.max_cache_bytes);
@@ -163,7 +163,7 @@ TEST(prompt_pictures, memory_of_an_earlier_call_is_in_nobodys_way) {
   const requests asked = ask(words, 3);
   const responses expected = rollout::generate(f.model, f.space, asked, settings(), random_key{5}, quiet);
   rollout::generation s = settings();
-  s.max_cache_bytes = nn::kv_cache<cpu>::page_bytes(f.model.settings(), {});  // one page is enough
+  s.max_cache_bytes = nn::kv_cache<cpu>::page_bytes(f.model.device(), f.model.settings());  // one page is enough
   expect_same(engine.generate(f.model, f.space, asked, s, random_key{5}, quiet), expected, "one page");
   EXPECT_LE(engine.cache_bytes(), s.max_cache_bytes);
 }
@@ -274,7 +274,7 @@ TEST(prompt_pictures, what_does_not_fit_is_refused_with_the_number_of_the_reques
   EXPECT_THAT(refusal(f, asked), testing::HasSubstr("(generate: request 1)"));
   asked = ask(prompts, 1);
   rollout::generation s = settings();
-  s.max_cache_bytes = nn::kv_cache<cpu>::page_bytes(f.model.settings(), {});
+  s.max_cache_bytes = nn::kv_cache<cpu>::page_bytes(f.model.device(), f.model.settings());
   EXPECT_THAT(refusal(f, asked, s), testing::HasSubstr("bytes of pictures"));
 
   nn::config words = tiny_vision::config();

@@ -108,7 +108,7 @@ everything worked(session<cpu>& s) {
 
 rollout::session_limits few_pages(const nn::config& c, int ranks) {
   rollout::session_limits l = limits();
-  l.max_cache_bytes = 6 * nn::kv_cache<cpu>::page_bytes(c, {0, ranks});
+  l.max_cache_bytes = 6 * nn::kv_cache<cpu>::page_bytes(cpu(1), c, {0, ranks});
   return l;
 }
 

@@ -150,7 +150,7 @@ TEST(ruled_generation, depends_on_no_limit_and_no_company) {
       for (const std::size_t pages : {3u, 7u, 1000u}) {
         rollout::generation other = how;
         other.max_sequences = sequences, other.max_batched_tokens = tokens;
-        other.max_cache_bytes = pages * nn::kv_cache<cpu>::page_bytes(small_vocabulary());
+        other.max_cache_bytes = pages * nn::kv_cache<cpu>::page_bytes(cpu(1), small_vocabulary());
         EXPECT_EQ(tokens_of(m.answers(other, 3)), whole) << sequences << ", " << tokens << ", " << pages;
         preempted += m.preemptions;
       }

@@ -416,7 +416,7 @@ TEST(session_jobs, pictures_are_part_of_what_is_shared) {
     for (const std::int64_t tokens : {5, 33, 100}) {
       rollout::session_limits l;
       l.max_sequences = 6, l.max_batched_tokens = tokens, l.max_image_tokens = 35;
-      l.max_cache_bytes = pages * nn::kv_cache<cpu>::page_bytes(model.settings()) +
+      l.max_cache_bytes = pages * nn::kv_cache<cpu>::page_bytes(model.device(), model.settings()) +
                           static_cast<std::size_t>(tokens + 3 * 35) * 32 * sizeof(float);
       session<cpu> s(model, space, l);
       notes heard;

@@ -43,7 +43,7 @@ inline std::vector<std::int32_t> words(std::uint32_t seed, std::uint32_t count) 
 
 inline rollout::session_limits limits() { return {.max_sequences = 8, .max_batched_tokens = 64}; }
 inline rollout::session_limits with_pages(rollout::session_limits l, std::size_t pages) {
-  l.max_cache_bytes = pages * nn::kv_cache<cpu>::page_bytes(tiny());
+  l.max_cache_bytes = pages * nn::kv_cache<cpu>::page_bytes(cpu(1), tiny());
   return l;
 }
 

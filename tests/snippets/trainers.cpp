@@ -15,11 +15,21 @@ void run() {
 }
 }  // namespace devices_train
 
+namespace devices_operations {
+inline void run() {
+  // <snippet: docs/devices.md 2>
+}
+}  // namespace devices_operations
+
+namespace devices_counting {
+// <snippet: docs/devices.md 6>
+}  // namespace devices_counting
+
 namespace devices_chosen {
 extern const rlcore::nn::config config;
 template <class = void>
 void run() {
-  // <snippet: docs/devices.md 2>
+  // <snippet: docs/devices.md 3>
 }
 }  // namespace devices_chosen
 
@@ -27,14 +37,14 @@ namespace devices_losses {
 extern const rlcore::global_counts counts;
 template <class = void>
 void run() {
-  // <snippet: docs/devices.md 3>
+  // <snippet: docs/devices.md 4>
 }
 }  // namespace devices_losses
 
 namespace devices_advantages {
 template <class = void>
 void run() {
-  // <snippet: docs/devices.md 4>
+  // <snippet: docs/devices.md 5>
 }
 }  // namespace devices_advantages
 
@@ -67,7 +77,8 @@ extern const std::vector<std::int32_t> ids;
 extern const rlcore::nn::targets targets;
 extern float temperature;
 extern bool recompute;
-extern const std::function<void(std::span<const float>, std::span<const float>, std::span<float>, std::span<float>)> slopes;
+extern const std::function<void(std::span<const float>, std::span<const float>, std::span<float>, std::span<float>)>
+    slopes;
 template <class = void>
 void run() {
   // <snippet: docs/vision.md 1>

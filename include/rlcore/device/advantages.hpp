@@ -2,9 +2,9 @@
 // and compute_rewards(device, token_rewards, ...) with the KL penalty in the reward.
 #pragma once
 
-#include "rlcore/device/advantages/advantage_device.hpp"
 #include "rlcore/device/advantages/groups.hpp"
 #include "rlcore/device/advantages/in_order.hpp"
+#include "rlcore/device/advantages/on_host.hpp"
 #include "rlcore/device/advantages/other_estimators.hpp"
 #include "rlcore/device/advantages/returns.hpp"
 #include "rlcore/device/advantages/token_rewards.hpp"

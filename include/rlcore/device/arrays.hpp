@@ -53,8 +53,12 @@ tensor<float, 1, Device> rows_at(Device& device, const tensor<float, 1, Device>&
   tensor<float, 1, Device> chosen(device, {static_cast<extent_t>(rows.size() * width)});
   if (chosen.size() == 0) return chosen;
   const auto indices = to_device(device, ids);
-  device.gather_rows(chosen.data(), x.data(), static_cast<extent_t>(count), indices.data(),
-                     static_cast<extent_t>(rows.size()), static_cast<extent_t>(width));
+  device.run(op::gather_rows{.y = chosen.data(),
+                             .x = x.data(),
+                             .x_rows = static_cast<extent_t>(count),
+                             .ids = indices.data(),
+                             .count = static_cast<extent_t>(rows.size()),
+                             .width = static_cast<extent_t>(width)});
   return chosen;
 }
 

@@ -23,8 +23,6 @@
 #include "rlcore/device/cpu/sampling.hpp"
 #include "rlcore/device/cpu/work_sharing.hpp"
 #include "rlcore/device/device.hpp"
-#include "rlcore/device/packed_rows.hpp"
-#include "rlcore/device/partial_attention.hpp"
 
 RLCORE_BEGIN
 
@@ -57,6 +55,7 @@ class cpu : private cpu_kernels::work_sharing {
   }
   /// Every sum has one order, independent of the call.
   bool batch_invariant() const noexcept { return true; }
+  bool gradients_in_order() const noexcept { return true; }
 
   // Memory: see cpu_kernels::allocate.
   void* allocate(std::size_t bytes) { return cpu_kernels::allocate(bytes); }
@@ -84,237 +83,210 @@ class cpu : private cpu_kernels::work_sharing {
     return static_cast<std::size_t>((o + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width *
                                     cpu_kernels::panel_bytes(format, i));
   }
+  logit_limits logit_tile() const noexcept { return {}; }
+  std::size_t kv_page_bytes(const attention_shape& s) const noexcept {
+    return static_cast<std::size_t>(cpu_kernels::page_floats(s)) * sizeof(float);
+  }
   /// Packs weight [o,i]; bf16 rounds to nearest even, int8 to multiples of max |w| / 127 of the row.
-  void pack_weight(std::byte* packed, weight_format format, const float* weight, extent_t o, extent_t i) {
-    const extent_t panels = (o + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width, flops = 50 * o * i;
+  void run(const op::pack_weight& o) {
+    const extent_t panels = (o.outputs + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width,
+                   flops = 50 * o.outputs * o.inputs;
     const extent_t chunks = chunks_for(panels, flops);
-    for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, i * cpu_kernels::panel_width);
+    for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, o.inputs * cpu_kernels::panel_width);
     for_each(chunks, [&](extent_t c) {
       for (extent_t n = panels * c / chunks; n < panels * (c + 1) / chunks; ++n)
-        kernels_->pack_weight(packed + n * cpu_kernels::panel_bytes(format, i), format, weight, o, i, n,
-                              scratch(static_cast<std::size_t>(c)));
+        kernels_->pack_weight(o.packed + n * cpu_kernels::panel_bytes(o.format, o.inputs), o.format, o.weight,
+                              o.outputs, o.inputs, n, scratch(static_cast<std::size_t>(c)));
     });
   }
 
-  void linear_forward(float* y, const float* x, const std::byte* packed, weight_format format, const float* bias,
-                      extent_t t, extent_t o, extent_t i) {
+  void run(const op::linear_forward& o) {
     constexpr cpu_kernels::operand kinds[] = {cpu_kernels::operand::float_panels, cpu_kernels::operand::bf16_panels,
                                               cpu_kernels::operand::int8_panels};
-    multiply({y, o, x, i, 1, packed, kinds[static_cast<int>(format)], 0, cpu_kernels::panel_bytes(format, i), bias,
-              false, format == weight_format::bfloat16, t, o, i});
+    multiply({o.y, o.outputs, o.x, o.inputs, 1, o.packed, kinds[static_cast<int>(o.format)], 0,
+              cpu_kernels::panel_bytes(o.format, o.inputs), o.bias, false, o.format == weight_format::bfloat16, o.rows,
+              o.outputs, o.inputs});
   }
-  void linear_backward_input(float* dx, const float* dy, const float* weight, extent_t t, extent_t o, extent_t i,
-                             bool accumulate) {
-    multiply({dx, i, dy, o, 1, reinterpret_cast<const std::byte*>(weight), cpu_kernels::operand::rows, i, 0, nullptr,
-              accumulate, rounds(), t, i, o});
+  void run(const op::linear_backward_input& o) {
+    multiply({o.dx, o.inputs, o.dy, o.outputs, 1, reinterpret_cast<const std::byte*>(o.weight),
+              cpu_kernels::operand::rows, o.inputs, 0, nullptr, o.accumulate, rounds(), o.rows, o.inputs, o.outputs});
   }
-  void linear_backward_weight(float* dweight, const float* dy, const float* x, extent_t t, extent_t o, extent_t i,
-                              bool accumulate) {
-    multiply({dweight, i, dy, 1, o, reinterpret_cast<const std::byte*>(x), cpu_kernels::operand::rows, i, 0, nullptr,
-              accumulate, rounds(), o, i, t});
+  void run(const op::linear_backward_weight& o) {
+    multiply({o.dweight, o.inputs, o.dy, 1, o.outputs, reinterpret_cast<const std::byte*>(o.x),
+              cpu_kernels::operand::rows, o.inputs, 0, nullptr, o.accumulate, rounds(), o.outputs, o.inputs, o.rows});
   }
-  void sum_rows(float* total, const float* x, extent_t t, extent_t w) {
-    split_columns(w, 5 * t * w, [&](extent_t begin, extent_t end) { kernels_->sum_rows(total, x, w, t, begin, end); });
+  void run(const op::sum_rows& o) {
+    split_columns(o.width, 5 * o.rows * o.width,
+                  [&](extent_t begin, extent_t end) { kernels_->sum_rows(o.total, o.x, o.width, o.rows, begin, end); });
   }
 
-  void rms_norm_forward(const norm_arguments& n, float* y, extent_t y_row, const float* x, float* rstd, extent_t t) {
-    split(t, 15 * t * n.groups * n.width,
-          [&](extent_t begin, extent_t end) { kernels_->rms_norm_forward(n, y, y_row, x, rstd, begin, end); });
-  }
-  void add_rms_norm_forward(const norm_arguments& n, float* total, const float* a, const float* b, float* y,
-                            float* rstd, extent_t t) {
-    split(t, 20 * t * n.width,
-          [&](extent_t begin, extent_t end) { kernels_->add_rms_norm_forward(n, total, a, b, y, rstd, begin, end); });
-  }
-  void rms_norm_backward(const norm_arguments& n, float* dx, const float* dy, extent_t dy_row, const float* x,
-                         const float* rstd, extent_t t, bool accumulate) {
-    split(t, 20 * t * n.groups * n.width, [&](extent_t begin, extent_t end) {
-      kernels_->rms_norm_backward(n, dx, dy, dy_row, x, rstd, accumulate, begin, end);
+  void run(const op::rms_norm_forward& o) {
+    split(o.rows, 15 * o.rows * o.norm.groups * o.norm.width, [&](extent_t begin, extent_t end) {
+      kernels_->rms_norm_forward(o.norm, o.y, o.y_row, o.x, o.rstd, begin, end);
     });
   }
-  void rms_norm_backward_weight(const norm_arguments& n, float* dweight, const float* dy, extent_t dy_row,
-                                const float* x, const float* rstd, extent_t t) {
-    split_columns(n.width, 10 * t * n.groups * n.width, [&](extent_t begin, extent_t end) {
-      kernels_->rms_norm_weight_backward(n, dweight, dy, dy_row, x, rstd, t, begin, end);
+  void run(const op::add_rms_norm_forward& o) {
+    split(o.rows, 20 * o.rows * o.norm.width, [&](extent_t begin, extent_t end) {
+      kernels_->add_rms_norm_forward(o.norm, o.total, o.a, o.b, o.y, o.rstd, begin, end);
     });
   }
-  void rope(float* x, extent_t row, extent_t heads, extent_t head_dim, const std::int32_t* positions,
-            const float* cosine, const float* sine, extent_t t, bool inverse) {
-    split(t, 15 * t * heads * head_dim, [&](extent_t begin, extent_t end) {
-      kernels_->rope(x, row, heads, head_dim, positions, cosine, sine, inverse, begin, end);
+  void run(const op::rms_norm_backward& o) {
+    split(o.rows, 20 * o.rows * o.norm.groups * o.norm.width, [&](extent_t begin, extent_t end) {
+      kernels_->rms_norm_backward(o.norm, o.dx, o.dy, o.dy_row, o.x, o.rstd, o.accumulate, begin, end);
+    });
+  }
+  void run(const op::rms_norm_backward_weight& o) {
+    split_columns(o.norm.width, 10 * o.rows * o.norm.groups * o.norm.width, [&](extent_t begin, extent_t end) {
+      kernels_->rms_norm_weight_backward(o.norm, o.dweight, o.dy, o.dy_row, o.x, o.rstd, o.rows, begin, end);
+    });
+  }
+  void run(const op::rope& o) {
+    split(o.rows, 15 * o.rows * o.heads * o.head_dim, [&](extent_t begin, extent_t end) {
+      kernels_->rope(o.x, o.row, o.heads, o.head_dim, o.positions, o.cosine, o.sine, o.inverse, begin, end);
     });
   }
 
-  void store_keys_values(const attention_shape& s, std::span<const attention_segment> segments, float* layer,
-                         const float* keys, const float* values, extent_t row) {
-    const auto pairs = static_cast<extent_t>(segments.size()) * s.kv_heads;
+  void run(const op::store_keys_values& o) {
+    const auto pairs = static_cast<extent_t>(o.segments.size()) * o.shape.kv_heads;
     extent_t floats = 0;
-    for (const auto& segment : segments) floats += segment.rows * 2 * s.kv_heads * s.head_dim;
+    for (const auto& segment : o.segments) floats += segment.rows * 2 * o.shape.kv_heads * o.shape.head_dim;
     split(pairs, 100 * floats, [&](extent_t begin, extent_t end) {
       for (extent_t pair = begin; pair < end; ++pair)
-        kernels_->store_keys_values(s, segments[static_cast<std::size_t>(pair / s.kv_heads)], pair % s.kv_heads, layer,
-                                    keys, values, row);
+        kernels_->store_keys_values(o.shape, o.segments[static_cast<std::size_t>(pair / o.shape.kv_heads)],
+                                    pair % o.shape.kv_heads, o.layer, o.keys, o.values, o.row);
     });
   }
-  void attention_forward(const attention_shape& s, std::span<const attention_segment> segments, const float* q,
-                         extent_t q_row, float* out, extent_t out_row, float* statistics) {
-    attention_forward_part(s, segments, {}, q, q_row, out, out_row, statistics);
-  }
-  void attention_backward(const attention_shape& s, std::span<const attention_segment> segments,
-                          std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row,
-                          const float* out, const float* dout, extent_t out_row, const float* statistics, float* dq) {
-    attention_backward_part(s, segments, {}, gradients, q, q_row, out, dout, out_row, statistics, dq);
-  }
-
+  void run(const op::attention_forward& o) { attend_forward(o, {}); }
+  void run(const op::attention_backward& o) { attend_backward(o, {}); }
   extent_t attention_tile() const noexcept { return cpu_kernels::attention_keys; }
-  /// Without `parts`, all keys of each segment.
-  void attention_forward_part(const attention_shape& s, std::span<const attention_segment> segments,
-                              std::span<const attention_part> parts, const float* q, extent_t q_row, float* out,
-                              extent_t out_row, float* statistics) {
-    constexpr extent_t whole = std::numeric_limits<std::int32_t>::max();
-    attention_.plan(s, segments, threads() > 1 ? cpu_kernels::attention_most_rows : whole);
-    attend(s, 4, [&](const cpu_kernels::attention_unit& u, float* memory) {
-      kernels_->attention_forward(s, segments[u.segment], parts.empty() ? all_keys : parts[u.segment], u.kv_head,
-                                  u.begin, u.end, q, q_row, out, out_row, statistics, memory);
+  void run(const op::attention_forward_part& o) { attend_forward(o.whole, o.parts); }
+  void run(const op::attention_backward_part& o) { attend_backward(o.whole, o.parts); }
+
+  void run(const op::swiglu_forward& o) {
+    split(o.rows, 35 * o.rows * o.width,
+          [&](extent_t begin, extent_t end) { kernels_->swiglu_forward(o.y, o.gate_up, o.width, begin, end); });
+  }
+  void run(const op::swiglu_backward& o) {
+    split(o.rows, 45 * o.rows * o.width, [&](extent_t begin, extent_t end) {
+      kernels_->swiglu_backward(o.dgate_up, o.dy, o.gate_up, o.width, begin, end);
     });
   }
-  void attention_backward_part(const attention_shape& s, std::span<const attention_segment> segments,
-                               std::span<const attention_part> parts,
-                               std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row,
-                               const float* out, const float* dout, extent_t out_row, const float* statistics,
-                               float* dq) {
-    attention_.plan(s, segments, std::numeric_limits<std::int32_t>::max());  // sums over rows have one order
-    attend(s, 10, [&](const cpu_kernels::attention_unit& u, float* memory) {
-      kernels_->attention_backward(s, segments[u.segment], parts.empty() ? all_keys : parts[u.segment], u.kv_head, q,
-                                   q_row, out, dout, out_row, statistics, dq, gradients[u.segment].keys,
-                                   gradients[u.segment].values, memory);
-    });
+  void run(const op::gelu_forward& o) {
+    split(o.n, 45 * o.n, [&](extent_t begin, extent_t end) { kernels_->gelu_forward(o.y, o.x, begin, end); });
+  }
+  void run(const op::gelu_backward& o) {
+    split(o.n, 50 * o.n, [&](extent_t begin, extent_t end) { kernels_->gelu_backward(o.dx, o.dy, o.x, begin, end); });
   }
 
-  void swiglu_forward(float* y, const float* gate_up, extent_t t, extent_t w) {
-    split(t, 35 * t * w, [&](extent_t begin, extent_t end) { kernels_->swiglu_forward(y, gate_up, w, begin, end); });
-  }
-  void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) {
-    split(t, 45 * t * w,
-          [&](extent_t begin, extent_t end) { kernels_->swiglu_backward(dgate_up, dy, gate_up, w, begin, end); });
-  }
-  void gelu_forward(float* y, const float* x, extent_t n) {
-    split(n, 45 * n, [&](extent_t begin, extent_t end) { kernels_->gelu_forward(y, x, begin, end); });
-  }
-  void gelu_backward(float* dx, const float* dy, const float* x, extent_t n) {
-    split(n, 50 * n, [&](extent_t begin, extent_t end) { kernels_->gelu_backward(dx, dy, x, begin, end); });
-  }
-
-  void gather_rows(float* y, const float* x, extent_t /*rows*/, const std::int32_t* ids, extent_t count, extent_t w) {
-    split(count, 10 * count * w,
-          [&](extent_t begin, extent_t end) { kernels_->gather_rows(y, x, ids, w, begin, end); });
+  void run(const op::gather_rows& o) {
+    split(o.count, 10 * o.count * o.width,
+          [&](extent_t begin, extent_t end) { kernels_->gather_rows(o.y, o.x, o.ids, o.width, begin, end); });
   }
   bool reads_packed_rows() const noexcept { return true; }
-  void gather_packed_rows(float* y, const std::byte* packed, weight_format format, const std::int32_t* ids,
-                          extent_t count, extent_t i) {
-    split(count, 50 * count * i, [&](extent_t begin, extent_t end) {
-      for (extent_t k = begin; k < end; ++k) cpu_kernels::read_packed_row(y + k * i, packed, format, ids[k], i);
+  void run(const op::gather_packed_rows& o) {
+    split(o.count, 50 * o.count * o.inputs, [&](extent_t begin, extent_t end) {
+      for (extent_t k = begin; k < end; ++k)
+        cpu_kernels::read_packed_row(o.y + k * o.inputs, o.packed, o.format, o.ids[k], o.inputs);
     });
   }
-  void scatter_add_rows(float* y, const float* x, row_ids ids, extent_t count, extent_t w) {
-    split_columns(w, 15 * count * w, [&](extent_t begin, extent_t end) {
-      kernels_->scatter_add_rows(y, x, ids.data, count, w, begin, end);
+  void run(const op::scatter_add_rows& o) {
+    split_columns(o.width, 15 * o.count * o.width, [&](extent_t begin, extent_t end) {
+      kernels_->scatter_add_rows(o.y, o.x, o.ids.data, o.count, o.width, begin, end);
     });
   }
-  void copy_rows(float* y, extent_t y_row, row_ids ids, const float* x, extent_t x_row, extent_t count, extent_t w) {
-    split_columns(w, 10 * count * w, [&](extent_t begin, extent_t end) {
-      for (extent_t k = 0; k < count; ++k)
-        std::memcpy(y + (ids.data ? static_cast<extent_t>(ids.data[k]) : k) * y_row + begin, x + k * x_row + begin,
-                    static_cast<std::size_t>(end - begin) * sizeof(float));
+  void run(const op::copy_rows& o) {
+    split_columns(o.width, 10 * o.count * o.width, [&](extent_t begin, extent_t end) {
+      for (extent_t k = 0; k < o.count; ++k)
+        std::memcpy(o.y + (o.ids.data ? static_cast<extent_t>(o.ids.data[k]) : k) * o.y_row + begin,
+                    o.x + k * o.x_row + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
     });
   }
-  void scale_rows(float* y, const float* x, const float* factor, extent_t t, extent_t w) {
-    split(t, 10 * t * w, [&](extent_t begin, extent_t end) { kernels_->scale_rows(y, x, factor, w, begin, end); });
+  void run(const op::scale_rows& o) {
+    split(o.rows, 10 * o.rows * o.width,
+          [&](extent_t begin, extent_t end) { kernels_->scale_rows(o.y, o.x, o.factor, o.width, begin, end); });
   }
-  void dot_rows(float* y, const float* a, const float* b, extent_t t, extent_t w) {
-    split(t, 10 * t * w, [&](extent_t begin, extent_t end) { kernels_->dot_rows(y, a, b, w, begin, end); });
+  void run(const op::dot_rows& o) {
+    split(o.rows, 10 * o.rows * o.width,
+          [&](extent_t begin, extent_t end) { kernels_->dot_rows(o.y, o.a, o.b, o.width, begin, end); });
   }
-  void add(float* y, const float* a, const float* b, extent_t n) {
-    split_elements(n, 15 * n,
-                   [&](extent_t begin, extent_t end) { kernels_->add(y + begin, a + begin, b + begin, end - begin); });
+  void run(const op::add& o) {
+    split_elements(o.n, 15 * o.n, [&](extent_t begin, extent_t end) {
+      kernels_->add(o.y + begin, o.a + begin, o.b + begin, end - begin);
+    });
   }
-  void scale(float* y, float factor, extent_t n) {
-    split_elements(n, 10 * n, [&](extent_t begin, extent_t end) { kernels_->scale(y + begin, factor, end - begin); });
+  void run(const op::scale& o) {
+    split_elements(o.n, 10 * o.n,
+                   [&](extent_t begin, extent_t end) { kernels_->scale(o.y + begin, o.factor, end - begin); });
   }
-  void fill(float* y, float value, extent_t n) {
-    split_elements(n, 10 * n, [&](extent_t begin, extent_t end) { std::fill(y + begin, y + end, value); });
+  void run(const op::fill& o) {
+    split_elements(o.n, 10 * o.n, [&](extent_t begin, extent_t end) { std::fill(o.y + begin, o.y + end, o.value); });
   }
 
-  void log_prob_forward(const float* logits, extent_t t, extent_t vocabulary, const std::int32_t* targets,
-                        float temperature, float* logp, float* entropy, float* statistics) {
-    split(t, 20 * t * vocabulary, [&](extent_t begin, extent_t end) {
+  void run(const op::log_prob_forward& o) {
+    split(o.rows, 20 * o.rows * o.vocabulary, [&](extent_t begin, extent_t end) {
       for (extent_t r = begin; r < end; ++r) {
         log_prob_state state;
-        kernels_->log_prob_accumulate(state, logits + r * vocabulary, 0, vocabulary, targets[r], temperature);
-        kernels_->log_prob_finish(state, temperature, logp + r, entropy ? entropy + r : nullptr,
-                                  statistics ? statistics + 2 * r : nullptr);
+        kernels_->log_prob_accumulate(state, o.logits + r * o.vocabulary, 0, o.vocabulary, o.targets[r], o.temperature);
+        kernels_->log_prob_finish(state, o.temperature, o.logp + r, o.entropy ? o.entropy + r : nullptr,
+                                  o.statistics ? o.statistics + 2 * r : nullptr);
       }
     });
   }
-  void log_prob_accumulate(log_prob_state* states, const float* logits, extent_t t, extent_t w, extent_t first,
-                           const std::int32_t* targets, float temperature) {
-    split(t, 20 * t * w, [&](extent_t begin, extent_t end) {
+  void run(const op::log_prob_accumulate& o) {
+    split(o.rows, 20 * o.rows * o.width, [&](extent_t begin, extent_t end) {
       for (extent_t r = begin; r < end; ++r)
-        kernels_->log_prob_accumulate(states[r], logits + r * w, first, w, targets[r], temperature);
+        kernels_->log_prob_accumulate(o.states[r], o.logits + r * o.width, o.first, o.width, o.targets[r],
+                                      o.temperature);
     });
   }
-  void log_prob_finish(const log_prob_state* states, extent_t t, float temperature, float* logp, float* entropy,
-                       float* statistics) {
-    for (extent_t r = 0; r < t; ++r)
-      kernels_->log_prob_finish(states[r], temperature, logp + r, entropy ? entropy + r : nullptr,
-                                statistics ? statistics + 2 * r : nullptr);
+  void run(const op::log_prob_finish& o) {
+    for (extent_t r = 0; r < o.rows; ++r)
+      kernels_->log_prob_finish(o.states[r], o.temperature, o.logp + r, o.entropy ? o.entropy + r : nullptr,
+                                o.statistics ? o.statistics + 2 * r : nullptr);
   }
-  void log_prob_merge(log_prob_state* a, const log_prob_state* b, extent_t t) {
-    split(t, 200 * t, [&](extent_t begin, extent_t end) {
-      for (extent_t r = begin; r < end; ++r) a[r] = cpu_kernels::merged(a[r], b[r]);
+  void run(const op::log_prob_merge& o) {
+    split(o.rows, 200 * o.rows, [&](extent_t begin, extent_t end) {
+      for (extent_t r = begin; r < end; ++r) o.a[r] = cpu_kernels::merged(o.a[r], o.b[r]);
     });
   }
-  void log_prob_backward(float* logits, extent_t t, extent_t w, extent_t first, const std::int32_t* targets,
-                         float temperature, const float* dlogp, const float* dentropy, const float* entropy,
-                         const float* statistics) {
-    split(t, 20 * t * w, [&](extent_t begin, extent_t end) {
+  void run(const op::log_prob_backward& o) {
+    split(o.rows, 20 * o.rows * o.width, [&](extent_t begin, extent_t end) {
       for (extent_t r = begin; r < end; ++r)
-        kernels_->log_prob_backward(logits + r * w, first, w, targets[r], temperature, dlogp[r], dentropy[r],
-                                    entropy[r], statistics + 2 * r);
+        kernels_->log_prob_backward(o.logits + r * o.width, o.first, o.width, o.targets[r], o.temperature, o.dlogp[r],
+                                    o.dentropy[r], o.entropy[r], o.statistics + 2 * r);
     });
   }
 
-  void sample(const sampling_arguments& arguments, const float* logits, extent_t t, extent_t vocabulary,
-              const double* uniform, std::int32_t* tokens) {
-    sampler_(*kernels_, pool_, arguments, logits, t, vocabulary, uniform, tokens);
+  void run(const op::sample& o) {
+    sampler_(*kernels_, pool_, o.settings, o.logits, o.rows, o.vocabulary, o.uniform, o.tokens);
   }
 
   /// Chunks of 16384 elements, their sums added in order.
-  double sum_of_squares(const float* x, extent_t n) {
+  double run(const op::sum_of_squares& o) {
     constexpr extent_t chunk = 16384;
-    const extent_t chunks = (n + chunk - 1) / chunk;
+    const extent_t chunks = (o.n + chunk - 1) / chunk;
     sums_.resize(static_cast<std::size_t>(chunks));
-    split(chunks, 10 * n, [&](extent_t begin, extent_t end) {
+    split(chunks, 10 * o.n, [&](extent_t begin, extent_t end) {
       for (extent_t c = begin; c < end; ++c)
-        sums_[static_cast<std::size_t>(c)] = kernels_->sum_of_squares(x + c * chunk, std::min(chunk, n - c * chunk));
+        sums_[static_cast<std::size_t>(c)] =
+            kernels_->sum_of_squares(o.x + c * chunk, std::min(chunk, o.n - c * chunk));
     });
     double total = 0;
     for (const double s : sums_) total += s;
     return total;
   }
 
-  /// out[b] = the sum over values [b * block, (b + 1) * block) of x [n].
-  void block_sums_of_squares(const float* x, extent_t n, extent_t block, double* out) {
-    split((n + block - 1) / block, 10 * n, [&](extent_t begin, extent_t end) {
+  void run(const op::block_sums_of_squares& o) {
+    split((o.n + o.block - 1) / o.block, 10 * o.n, [&](extent_t begin, extent_t end) {
       for (extent_t b = begin; b < end; ++b)
-        out[b] = kernels_->sum_of_squares(x + b * block, std::min(block, n - b * block));
+        o.sums[b] = kernels_->sum_of_squares(o.x + b * o.block, std::min(o.block, o.n - b * o.block));
     });
   }
 
-  void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) {
-    const cpu_kernels::adamw_arguments a = cpu_kernels::arguments_of(s);
-    split_elements(n, 100 * n, [&](extent_t begin, extent_t end) {
-      kernels_->adamw(a, w + begin, m + begin, v + begin, g + begin, end - begin);
+  void run(const op::adamw& o) {
+    const cpu_kernels::adamw_arguments a = cpu_kernels::arguments_of(o.step);
+    split_elements(o.n, 100 * o.n, [&](extent_t begin, extent_t end) {
+      kernels_->adamw(a, o.weights + begin, o.m + begin, o.v + begin, o.gradient + begin, end - begin);
     });
   }
 
@@ -371,6 +343,24 @@ class cpu : private cpu_kernels::work_sharing {
     });
   }
 
+  /// Without `parts`, all keys of each segment.
+  void attend_forward(const op::attention_forward& o, std::span<const attention_part> parts) {
+    constexpr extent_t whole = std::numeric_limits<std::int32_t>::max();
+    attention_.plan(o.shape, o.segments, threads() > 1 ? cpu_kernels::attention_most_rows : whole);
+    attend(o.shape, 4, [&](const cpu_kernels::attention_unit& u, float* memory) {
+      kernels_->attention_forward(o.shape, o.segments[u.segment], parts.empty() ? all_keys : parts[u.segment],
+                                  u.kv_head, u.begin, u.end, o.q, o.q_row, o.out, o.out_row, o.statistics, memory);
+    });
+  }
+  void attend_backward(const op::attention_backward& o, std::span<const attention_part> parts) {
+    // sums over rows have one order
+    attention_.plan(o.shape, o.segments, std::numeric_limits<std::int32_t>::max());
+    attend(o.shape, 10, [&](const cpu_kernels::attention_unit& u, float* memory) {
+      kernels_->attention_backward(o.shape, o.segments[u.segment], parts.empty() ? all_keys : parts[u.segment],
+                                   u.kv_head, o.q, o.q_row, o.out, o.dout, o.out_row, o.statistics, o.dq,
+                                   o.gradients[u.segment].keys, o.gradients[u.segment].values, memory);
+    });
+  }
   /// Calls f(unit, scratch) for every unit of the plan. A thread takes the next unit when it has finished one.
   template <class F>
   void attend(const attention_shape& s, extent_t flops_per_product, F&& f) {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/compute.hpp"
@@ -12,6 +13,48 @@ RLCORE_BEGIN
 
 /// The devices that open_device() creates: the CPU, an Ascend NPU, or an NPU emulated in the process.
 enum class device_kind : unsigned char { cpu, npu, npu_emulator };
+
+/// What a kind of device can do; programs check their options by it before a device is open.
+struct device_abilities {
+  device_kind kind = device_kind::cpu;
+  std::string_view name = {};         ///< in trainer.device
+  std::string_view unit = {};         ///< in messages: "NPU"
+  std::string_view number_key = {};   ///< the option that names one device of several; empty: a machine has one
+  std::string_view own_keys[2] = {};  ///< prefixes of the options that concern devices of this kind only
+  bool threads = false;               ///< computes on the host's cores
+  bool instruction_sets = false;
+  bool hf32 = false;  ///< has this compute type
+  bool int8_weights = false;
+  bool batch_invariant = false;    ///< keeps the log-probs that sampling records
+  bool partial_attention = false;  ///< context parallelism as a ring
+  bool log_prob_merge = false;     ///< tensor parallelism, rlcore.row_chunks
+};
+
+/// Every kind of device, in the order of device_kind.
+inline constexpr device_abilities device_kinds[] = {
+    {.kind = device_kind::cpu,
+     .name = "cpu",
+     .unit = "CPU",
+     .threads = true,
+     .instruction_sets = true,
+     .int8_weights = true,
+     .batch_invariant = true,
+     .partial_attention = true,
+     .log_prob_merge = true},
+    {.kind = device_kind::npu,
+     .name = "npu",
+     .unit = "NPU",
+     .number_key = "rlcore.npu.device",
+     .own_keys = {"rlcore.npu."},
+     .hf32 = true},
+    {.kind = device_kind::npu_emulator,
+     .name = "npu_emulator",
+     .unit = "NPU",
+     .number_key = "rlcore.npu.device",
+     .own_keys = {"rlcore.npu.", "rlcore.npu_emulator."},
+     .threads = true,
+     .hf32 = true},
+};
 
 /// Settings for open_device().
 struct device_settings {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "rlcore/device/advantages/advantage_device.hpp"
+#include "rlcore/device/advantages/on_host.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/device/npu/abi/feature.hpp"
 #include "rlcore/device/npu/kernels/attention.hpp"
@@ -66,6 +66,7 @@ class npu {
   const npu_settings& settings() const noexcept { return settings_; }
   ascend::queue& queue() noexcept { return queue_; }
   bool batch_invariant() const noexcept { return false; }
+  bool gradients_in_order() const noexcept { return false; }
   /// The free bytes of the NPU's memory.
   std::optional<std::size_t> available_bytes() const { return queue_.memory().available(); }
 
@@ -96,158 +97,120 @@ class npu {
   std::size_t packed_bytes(weight_format format, extent_t o, extent_t i) const {
     return ascend::kernels::packed_bytes(format, o, i);
   }
-  void pack_weight(std::byte* packed, weight_format format, const float* weight, extent_t o, extent_t i) {
-    ascend::kernels::pack_weight(c_, packed, format, weight, o, i);
+  logit_limits logit_tile() const noexcept { return {}; }
+  /// Rows of keys, then rows of values, in float.
+  std::size_t kv_page_bytes(const attention_shape& s) const noexcept {
+    return static_cast<std::size_t>(2 * kv_page * s.kv_heads * s.head_dim) * sizeof(float);
   }
-  void linear_forward(float* y, const float* x, const std::byte* packed, weight_format format, const float* bias,
-                      extent_t t, extent_t o, extent_t i) {
-    ascend::kernels::linear_forward(c_, y, x, packed, format, bias, t, o, i);
+  void run(const op::pack_weight& o) {
+    ascend::kernels::pack_weight(c_, o.packed, o.format, o.weight, o.outputs, o.inputs);
   }
-  void linear_backward_input(float* dx, const float* dy, const float* weight, extent_t t, extent_t o, extent_t i,
-                             bool accumulate) {
-    products_.of_input(c_, dx, dy, weight, t, o, i, accumulate);
+  void run(const op::linear_forward& o) {
+    ascend::kernels::linear_forward(c_, o.y, o.x, o.packed, o.format, o.bias, o.rows, o.outputs, o.inputs);
   }
-  void linear_backward_weight(float* dweight, const float* dy, const float* x, extent_t t, extent_t o, extent_t i,
-                              bool accumulate) {
-    products_.of_weight(c_, dweight, dy, x, t, o, i, accumulate);
+  void run(const op::linear_backward_input& o) { products_.of_input(c_, o); }
+  void run(const op::linear_backward_weight& o) {
+    products_.of_weight(c_, o.dweight, o.dy, o.x, o.rows, o.outputs, o.inputs, o.accumulate);
   }
-  void sum_rows(float* total, const float* x, extent_t t, extent_t w) {
+  void run(const op::sum_rows& o) {
     const std::uint64_t before = c_.operations;
-    ascend::kernels::sum_rows(c_, total, x, t, w);
+    ascend::kernels::sum_rows(c_, o.total, o.x, o.rows, o.width);
     products_.unchanged_since(c_, before);
   }
 
-  void rms_norm_forward(const norm_arguments& n, float* y, extent_t y_row, const float* x, float* rstd, extent_t t) {
-    ascend::kernels::rms_norm_forward(c_, n, y, y_row, x, rstd, t);
+  void run(const op::rms_norm_forward& o) {
+    ascend::kernels::rms_norm_forward(c_, o.norm, o.y, o.y_row, o.x, o.rstd, o.rows);
   }
-  void add_rms_norm_forward(const norm_arguments& n, float* total, const float* a, const float* b, float* y,
-                            float* rstd, extent_t t) {
-    ascend::kernels::add_rms_norm_forward(c_, n, total, a, b, y, rstd, t);
+  void run(const op::add_rms_norm_forward& o) {
+    ascend::kernels::add_rms_norm_forward(c_, o.norm, o.total, o.a, o.b, o.y, o.rstd, o.rows);
   }
-  void rms_norm_backward(const norm_arguments& n, float* dx, const float* dy, extent_t row, const float* x,
-                         const float* rstd, extent_t t, bool accumulate) {
-    norms_.of_input(c_, n, dx, dy, row, x, rstd, t, accumulate);
+  void run(const op::rms_norm_backward& o) {
+    norms_.of_input(c_, o.norm, o.dx, o.dy, o.dy_row, o.x, o.rstd, o.rows, o.accumulate);
   }
-  void rms_norm_backward_weight(const norm_arguments& n, float* dweight, const float* dy, extent_t dy_row,
-                                const float* x, const float* rstd, extent_t t) {
-    norms_.of_weight(c_, n, dweight, dy, dy_row, x, rstd, t);
+  void run(const op::rms_norm_backward_weight& o) {
+    norms_.of_weight(c_, o.norm, o.dweight, o.dy, o.dy_row, o.x, o.rstd, o.rows);
   }
-  void rope(float* x, extent_t row, extent_t heads, extent_t head_dim, const std::int32_t* positions,
-            const float* cosine, const float* sine, extent_t t, bool inverse) {
-    rotation_(c_, x, row, heads, head_dim, positions, cosine, sine, t, inverse);
+  void run(const op::rope& o) {
+    rotation_(c_, o.x, o.row, o.heads, o.head_dim, o.positions, o.cosine, o.sine, o.rows, o.inverse);
   }
 
-  void store_keys_values(const attention_shape& s, std::span<const attention_segment> segments, float* layer,
-                         const float* keys, const float* values, extent_t row) {
-    attention_.store_keys_values(c_, s, segments, layer, keys, values, row);
+  void run(const op::store_keys_values& o) {
+    attention_.store_keys_values(c_, o.shape, o.segments, o.layer, o.keys, o.values, o.row);
   }
   /// The statistics are those of the fused operators: the maximum scaled score and the sum of exponentials.
-  void attention_forward(const attention_shape& s, std::span<const attention_segment> segments, const float* q,
-                         extent_t q_row, float* out, extent_t out_row, float* statistics) {
-    attention_.forward(c_, s, segments, q, q_row, out, out_row, statistics);
+  void run(const op::attention_forward& o) {
+    attention_.forward(c_, o.shape, o.segments, o.q, o.q_row, o.out, o.out_row, o.statistics);
   }
-  void attention_backward(const attention_shape& s, std::span<const attention_segment> segments,
-                          std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row,
-                          const float* out, const float* dout, extent_t out_row, const float* statistics, float* dq) {
-    attention_.backward(c_, s, segments, gradients, q, q_row, out, dout, out_row, statistics, dq);
+  void run(const op::attention_backward& o) {
+    attention_.backward(c_, o.shape, o.segments, o.gradients, o.q, o.q_row, o.out, o.dout, o.out_row, o.statistics,
+                        o.dq);
   }
 
-  void swiglu_forward(float* y, const float* gate_up, extent_t t, extent_t w) {
-    ascend::kernels::swiglu_forward(c_, y, gate_up, t, w);
-  }
-  void gelu_forward(float* y, const float* x, extent_t n) { ascend::kernels::gelu_forward(c_, y, x, n); }
-  void gelu_backward(float* dx, const float* dy, const float* x, extent_t n) {
-    ascend::kernels::gelu_backward(c_, dx, dy, x, n);
-  }
-  void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) {
-    ascend::kernels::swiglu_backward(c_, dgate_up, dy, gate_up, t, w);
+  void run(const op::swiglu_forward& o) { ascend::kernels::swiglu_forward(c_, o.y, o.gate_up, o.rows, o.width); }
+  void run(const op::gelu_forward& o) { ascend::kernels::gelu_forward(c_, o.y, o.x, o.n); }
+  void run(const op::gelu_backward& o) { ascend::kernels::gelu_backward(c_, o.dx, o.dy, o.x, o.n); }
+  void run(const op::swiglu_backward& o) {
+    ascend::kernels::swiglu_backward(c_, o.dgate_up, o.dy, o.gate_up, o.rows, o.width);
   }
 
-  void gather_rows(float* y, const float* x, extent_t rows, const std::int32_t* ids, extent_t count, extent_t w) {
-    ascend::kernels::gather_rows(c_, y, x, rows, ids, count, w);
+  void run(const op::gather_rows& o) { ascend::kernels::gather_rows(c_, o.y, o.x, o.x_rows, o.ids, o.count, o.width); }
+  void run(const op::scatter_add_rows& o) { ascend::kernels::scatter_add_rows(c_, o.y, o.x, o.ids, o.count, o.width); }
+  void run(const op::copy_rows& o) {
+    ascend::kernels::copy_rows(c_, o.y, o.y_row, o.ids, o.x, o.x_row, o.count, o.width);
   }
-  void scatter_add_rows(float* y, const float* x, row_ids ids, extent_t count, extent_t w) {
-    ascend::kernels::scatter_add_rows(c_, y, x, ids, count, w);
-  }
-  void copy_rows(float* y, extent_t y_row, row_ids ids, const float* x, extent_t x_row, extent_t count, extent_t w) {
-    ascend::kernels::copy_rows(c_, y, y_row, ids, x, x_row, count, w);
-  }
-  void scale_rows(float* y, const float* x, const float* factor, extent_t t, extent_t w) {
-    ascend::kernels::scale_rows(c_, y, x, factor, t, w);
-  }
-  void dot_rows(float* y, const float* a, const float* b, extent_t t, extent_t w) {
-    ascend::kernels::dot_rows(c_, y, a, b, t, w);
-  }
-  void add(float* y, const float* a, const float* b, extent_t n) { ascend::kernels::add(c_, y, a, b, n); }
-  void scale(float* y, float factor, extent_t n) { ascend::kernels::scale(c_, y, factor, n); }
-  void fill(float* y, float value, extent_t n) { ascend::kernels::fill(c_, y, value, n); }
+  void run(const op::scale_rows& o) { ascend::kernels::scale_rows(c_, o.y, o.x, o.factor, o.rows, o.width); }
+  void run(const op::dot_rows& o) { ascend::kernels::dot_rows(c_, o.y, o.a, o.b, o.rows, o.width); }
+  void run(const op::add& o) { ascend::kernels::add(c_, o.y, o.a, o.b, o.n); }
+  void run(const op::scale& o) { ascend::kernels::scale(c_, o.y, o.factor, o.n); }
+  void run(const op::fill& o) { ascend::kernels::fill(c_, o.y, o.value, o.n); }
 
-  void log_prob_forward(const float* logits, extent_t t, extent_t vocabulary, const std::int32_t* targets,
-                        float temperature, float* logp, float* entropy, float* statistics) {
-    ascend::kernels::log_prob_forward(c_, logits, t, vocabulary, targets, temperature, logp, entropy, statistics);
+  void run(const op::log_prob_forward& o) {
+    ascend::kernels::log_prob_forward(c_, o.logits, o.rows, o.vocabulary, o.targets, o.temperature, o.logp, o.entropy,
+                                      o.statistics);
   }
-  void log_prob_accumulate(log_prob_state* states, const float* logits, extent_t t, extent_t w, extent_t first,
-                           const std::int32_t* targets, float temperature) {
-    ascend::kernels::accumulate(c_, floats_of(states), logits, t, w, first, targets, temperature, false);
+  void run(const op::log_prob_accumulate& o) {
+    ascend::kernels::accumulate(c_, floats_of(o.states), o.logits, o.rows, o.width, o.first, o.targets, o.temperature,
+                                false);
   }
-  void log_prob_finish(const log_prob_state* states, extent_t t, float /*temperature*/, float* logp, float* entropy,
-                       float* statistics) {
-    ascend::kernels::finish(c_, floats_of(const_cast<log_prob_state*>(states)), t, logp, entropy, statistics);
+  void run(const op::log_prob_finish& o) {
+    ascend::kernels::finish(c_, floats_of(const_cast<log_prob_state*>(o.states)), o.rows, o.logp, o.entropy,
+                            o.statistics);
   }
-  void log_prob_merge(log_prob_state*, const log_prob_state*, extent_t) const {
+  void run(const op::log_prob_merge&) {
     throw device_error("rlcore: npu: tensor parallelism and rlcore.row_chunks need device cpu");
   }
-  void log_prob_backward(float* logits, extent_t t, extent_t w, extent_t first, const std::int32_t* targets,
-                         float temperature, const float* dlogp, const float* dentropy, const float* entropy,
-                         const float* statistics) {
-    ascend::kernels::log_prob_backward(c_, logits, t, w, first, targets, temperature, dlogp, dentropy, entropy,
-                                       statistics);
+  void run(const op::log_prob_backward& o) {
+    ascend::kernels::log_prob_backward(c_, o.logits, o.rows, o.width, o.first, o.targets, o.temperature, o.dlogp,
+                                       o.dentropy, o.entropy, o.statistics);
   }
 
-  // functions of loss_device
-  void run_program(const traced_program& p, const program_arrays<float>& arrays) {
-    ascend::kernels::run_program(c_, p, arrays);
+  // operations of losses
+  void run(const op::run_program& o) { ascend::kernels::run_program(c_, o.program, o.arrays); }
+  void run(const op::live_slots& o) {
+    ascend::kernels::live_slots(c_, o.live, o.mask, o.lengths, o.slots, o.rows, o.width);
   }
-  void live_slots(float* live, const mask_elements& mask, const std::int32_t* lengths, const std::int32_t* slots,
-                  extent_t rows, extent_t width) {
-    ascend::kernels::live_slots(c_, live, mask, lengths, slots, rows, width);
-  }
-  void row_sums(float* sums, const float* x, extent_t rows, extent_t width) {
-    ascend::kernels::row_sums(c_, sums, x, rows, width);
-  }
-  void to_indices(std::int32_t* y, const float* x, extent_t n) { ascend::kernels::to_indices(c_, y, x, n); }
+  void run(const op::row_sums& o) { ascend::kernels::row_sums(c_, o.sums, o.x, o.rows, o.width); }
+  void run(const op::to_indices& o) { ascend::kernels::to_indices(c_, o.y, o.x, o.n); }
 
-  // functions of advantage_device
-  void row_largest(float* largest, const float* x, extent_t rows, extent_t width) {
-    ascend::kernels::row_largest(c_, largest, x, rows, width);
-  }
-  void add_next_slots(float* y, const float* x, float factor, extent_t rows, extent_t width) {
-    ascend::kernels::add_next_slots(c_, y, x, factor, rows, width);
-  }
-  void suffix_sums(float* y, const float* x, double decay, const float* open, extent_t rows, extent_t width) {
-    ascend::kernels::suffix_sums(c_, y, x, decay, open, rows, width);
-  }
-  void live_first(std::int64_t* order, std::int64_t* place, const float* live, extent_t rows, extent_t width) {
-    ascend::kernels::live_first(c_, order, place, live, rows, width);
-  }
-  void pick_slots(float* y, const float* x, const std::int64_t* slots, extent_t rows, extent_t width) {
-    ascend::kernels::pick_slots(c_, y, x, slots, rows, width);
+  // operations of advantages
+  void run(const op::row_largest& o) { ascend::kernels::row_largest(c_, o.largest, o.x, o.rows, o.width); }
+  void run(const op::add_next_slots& o) { ascend::kernels::add_next_slots(c_, o.y, o.x, o.factor, o.rows, o.width); }
+  void run(const op::suffix_sums& o) { ascend::kernels::suffix_sums(c_, o.y, o.x, o.decay, o.open, o.rows, o.width); }
+  void run(const op::live_first& o) { ascend::kernels::live_first(c_, o.order, o.place, o.live, o.rows, o.width); }
+  void run(const op::pick_slots& o) { ascend::kernels::pick_slots(c_, o.y, o.x, o.slots, o.rows, o.width); }
+
+  void run(const op::sample& o) {
+    written({o.tokens, static_cast<std::size_t>(o.rows) * sizeof(*o.tokens)});
+    sampler_(c_, o.settings, o.logits, o.rows, o.vocabulary, o.uniform, o.tokens);
   }
 
-  void sample(const sampling_arguments& arguments, const float* logits, extent_t t, extent_t vocabulary,
-              const double* uniform, std::int32_t* tokens) {
-    written({tokens, static_cast<std::size_t>(t) * sizeof(*tokens)});
-    sampler_(c_, arguments, logits, t, vocabulary, uniform, tokens);
+  double run(const op::sum_of_squares& o) { return ascend::kernels::sum_of_squares(c_, o.x, o.n); }
+  /// Each sum is a float of the device.
+  void run(const op::block_sums_of_squares& o) {
+    double* to = o.sums;
+    for (const float s : ascend::kernels::block_sums(c_, o.x, o.n, o.block)) *to++ = static_cast<double>(s);
   }
-
-  double sum_of_squares(const float* x, extent_t n) { return ascend::kernels::sum_of_squares(c_, x, n); }
-  /// out[b] (host memory) = the sum of squares of x[b * block .. (b + 1) * block), as a float of the device.
-  void block_sums_of_squares(const float* x, extent_t n, extent_t block, double* out) {
-    for (const float s : ascend::kernels::block_sums(c_, x, n, block)) *out++ = static_cast<double>(s);
-  }
-  void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) {
-    ascend::kernels::adamw(c_, w, m, v, g, n, s);
-  }
+  void run(const op::adamw& o) { ascend::kernels::adamw(c_, o.weights, o.m, o.v, o.gradient, o.n, o.step); }
 
  private:
   static ascend::queue_settings queue_settings(const npu_settings& s) {

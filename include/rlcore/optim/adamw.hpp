@@ -98,8 +98,12 @@ class adamw {
       const auto update_trained = [&](std::size_t first, std::size_t last, double decay) {
         if (first >= last) return;
         const adamw_step step{lr, settings_.beta1, settings_.beta2, settings_.eps, decay, steps_, gradient_scale};
-        device_->adamw(weights + piece.weights + (first - piece.first), m_.data() + first, v_.data() + first,
-                       gradient + first, static_cast<extent_t>(last - first), step);
+        device_->run(op::adamw{.weights = weights + piece.weights + (first - piece.first),
+                               .m = m_.data() + first,
+                               .v = v_.data() + first,
+                               .gradient = gradient + first,
+                               .n = static_cast<extent_t>(last - first),
+                               .step = step});
       };
       const auto update = [&](std::size_t first, std::size_t last, double decay) {
         for (const auto& [begin, end] : frozen_) {

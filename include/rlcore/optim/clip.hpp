@@ -14,7 +14,7 @@ namespace optim {
 /// the caller must skip the step.
 template <class Device, class Gradient>
 double global_norm(Device& device, const Gradient& gradient) {
-  return std::sqrt(device.sum_of_squares(gradient.data(), static_cast<extent_t>(gradient.size())));
+  return std::sqrt(device.run(op::sum_of_squares{.x = gradient.data(), .n = static_cast<extent_t>(gradient.size())}));
 }
 
 /// min(1, max_norm / (norm + 1e-6)), what the gradient is to be multiplied by; 1 if max_norm <= 0 (no clipping).

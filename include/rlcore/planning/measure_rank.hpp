@@ -123,7 +123,11 @@ RLCORE_INLINE void rank_meter::products(measured_rank& r) {
         const weight_format format = d_->compute_format();
         const std::size_t bytes = d_->packed_bytes(format, w, w);
         for (std::size_t k = 0; k < copies; ++k)
-          d_->pack_weight(packed.data() + k * bytes, format, weights.data() + k * size, w, w);
+          d_->run(op::pack_weight{.packed = packed.data() + k * bytes,
+                                  .format = format,
+                                  .weight = weights.data() + k * size,
+                                  .outputs = w,
+                                  .inputs = w});
         const std::vector<float> x = numbers(z(t * w), 1), dy = numbers(z(t * w), 0.01f);
         std::vector<float> y(x.size());
         std::size_t at = 0;
@@ -131,13 +135,29 @@ RLCORE_INLINE void rank_meter::products(measured_rank& r) {
         const double operations = 2 * static_cast<double>(t) * static_cast<double>(w * w);
         const auto add = [&](curve& c, double s) { c.points.push_back({static_cast<double>(w), operations / s}); };
         add(ahead, time([&] {
-              d_->linear_forward(y.data(), x.data(), packed.data() + next() * bytes, format, nullptr, t, w, w);
+              d_->run(op::linear_forward{.y = y.data(),
+                                         .x = x.data(),
+                                         .packed = packed.data() + next() * bytes,
+                                         .format = format,
+                                         .rows = t,
+                                         .outputs = w,
+                                         .inputs = w});
             }));
         add(back_x, time([&] {
-              d_->linear_backward_input(y.data(), dy.data(), weights.data() + next() * size, t, w, w, false);
+              d_->run(op::linear_backward_input{.dx = y.data(),
+                                                .dy = dy.data(),
+                                                .weight = weights.data() + next() * size,
+                                                .rows = t,
+                                                .outputs = w,
+                                                .inputs = w});
             }));
         add(back_w, time([&] {
-              d_->linear_backward_weight(gradients.data() + next() * size, dy.data(), x.data(), t, w, w, false);
+              d_->run(op::linear_backward_weight{.dweight = gradients.data() + next() * size,
+                                                 .dy = dy.data(),
+                                                 .x = x.data(),
+                                                 .rows = t,
+                                                 .outputs = w,
+                                                 .inputs = w});
             }));
       }
       const auto keep = [&](surface& s, curve& c) { s.rows.push_back({static_cast<double>(t), std::move(c)}); };
@@ -165,12 +185,27 @@ RLCORE_INLINE void rank_meter::attention(measured_rank& r) {
       gradients.push_back({dqkv.data() + at, dqkv.data() + at + kv});
     }
     const double n = static_cast<double>(length), operations = 2 * static_cast<double>(q * count) * n * n;
-    const double ahead =
-        time([&] { d_->attention_forward(s, segments, qkv.data(), row, out.data(), q, statistics.data()); });
+    const double ahead = time([&] {
+      d_->run(op::attention_forward{.shape = s,
+                                    .segments = segments,
+                                    .q = qkv.data(),
+                                    .q_row = row,
+                                    .out = out.data(),
+                                    .out_row = q,
+                                    .statistics = statistics.data()});
+    });
     const double back = time([&] {
       d_->fill_zero(dqkv.data(), dqkv.size() * sizeof(float));
-      d_->attention_backward(s, segments, gradients, qkv.data(), row, out.data(), dout.data(), q, statistics.data(),
-                             dqkv.data());
+      d_->run(op::attention_backward{.shape = s,
+                                     .segments = segments,
+                                     .gradients = gradients,
+                                     .q = qkv.data(),
+                                     .q_row = row,
+                                     .out = out.data(),
+                                     .dout = dout.data(),
+                                     .out_row = q,
+                                     .statistics = statistics.data(),
+                                     .dq = dqkv.data()});
     });
     r.attention_forward.points.push_back({n, operations / ahead});
     r.attention_backward.points.push_back({n, 2.5 * operations / back});
@@ -191,20 +226,52 @@ RLCORE_INLINE void rank_meter::elements(measured_rank& r) {
     const double values = static_cast<double>(n);
     const auto add = [&](curve& c, double s) { c.points.push_back({values, values / s}); };
     add(r.norm_forward, time([&] {
-          d_->rms_norm_forward(norm, y.data(), w, a.data(), rstd.data(), t);
-          d_->add_rms_norm_forward(norm, total.data(), a.data(), b.data(), y.data(), rstd.data(), t);
-          d_->add(dx.data(), a.data(), b.data(), t * w);
+          d_->run(op::rms_norm_forward{
+              .norm = norm, .y = y.data(), .y_row = w, .x = a.data(), .rstd = rstd.data(), .rows = t});
+          d_->run(op::add_rms_norm_forward{.norm = norm,
+                                           .total = total.data(),
+                                           .a = a.data(),
+                                           .b = b.data(),
+                                           .y = y.data(),
+                                           .rstd = rstd.data(),
+                                           .rows = t});
+          d_->run(op::add{.y = dx.data(), .a = a.data(), .b = b.data(), .n = t * w});
         }));
     add(r.norm_backward, time([&] {
           for (int k = 0; k < 2; ++k) {
-            d_->rms_norm_backward_weight(norm, dweight.data(), b.data(), w, a.data(), rstd.data(), t);
-            d_->rms_norm_backward(norm, dx.data(), b.data(), w, a.data(), rstd.data(), t, true);
+            d_->run(op::rms_norm_backward_weight{.norm = norm,
+                                                 .dweight = dweight.data(),
+                                                 .dy = b.data(),
+                                                 .dy_row = w,
+                                                 .x = a.data(),
+                                                 .rstd = rstd.data(),
+                                                 .rows = t});
+            d_->run(op::rms_norm_backward{.norm = norm,
+                                          .dx = dx.data(),
+                                          .dy = b.data(),
+                                          .dy_row = w,
+                                          .x = a.data(),
+                                          .rstd = rstd.data(),
+                                          .rows = t,
+                                          .accumulate = true});
           }
         }));
-    add(r.gate_forward, time([&] { d_->swiglu_forward(y.data(), gate_up.data(), t, w); }));
-    add(r.gate_backward, time([&] { d_->swiglu_backward(dgate.data(), a.data(), gate_up.data(), t, w); }));
-    add(r.rotate,
-        time([&] { d_->rope(y.data(), w, 4, w / 4, positions.data(), cosine.data(), sine.data(), t, false); }));
+    add(r.gate_forward,
+        time([&] { d_->run(op::swiglu_forward{.y = y.data(), .gate_up = gate_up.data(), .rows = t, .width = w}); }));
+    add(r.gate_backward, time([&] {
+          d_->run(op::swiglu_backward{
+              .dgate_up = dgate.data(), .dy = a.data(), .gate_up = gate_up.data(), .rows = t, .width = w});
+        }));
+    add(r.rotate, time([&] {
+          d_->run(op::rope{.x = y.data(),
+                           .row = w,
+                           .heads = 4,
+                           .head_dim = w / 4,
+                           .positions = positions.data(),
+                           .cosine = cosine.data(),
+                           .sine = sine.data(),
+                           .rows = t});
+        }));
   }
 }
 
@@ -215,26 +282,44 @@ RLCORE_INLINE void rank_meter::rest(measured_rank& r) {
   double norm = 0;
   r.optimizer = static_cast<double>(n) / time([&] { adamw.step(weights, gradient, 1e-9); });
   r.norm = static_cast<double>(n) / time([&] { norm += optim::global_norm(*d_, gradient); });
-  r.add = static_cast<double>(n) / time([&] { d_->add(weights.data(), weights.data(), gradient.data(), n); });
+  r.add = static_cast<double>(n) /
+          time([&] { d_->run(op::add{.y = weights.data(), .a = weights.data(), .b = gradient.data(), .n = n}); });
   const std::size_t bytes = d_->packed_bytes(d_->compute_format(), side, side);
   buffer<std::byte, cpu> packed(*d_, 4 * bytes);
   r.pack = static_cast<double>(n) / time([&] {
              for (std::size_t k = 0; k < 4; ++k)
-               d_->pack_weight(packed.data() + k * bytes, d_->compute_format(), weights.data() + k * z(side * side),
-                               side, side);
+               d_->run(op::pack_weight{.packed = packed.data() + k * bytes,
+                                       .format = d_->compute_format(),
+                                       .weight = weights.data() + k * z(side * side),
+                                       .outputs = side,
+                                       .inputs = side});
            });
   const extent_t t = 256, v = 2048;
   const std::vector<std::int32_t> target(z(t), 5);
   std::vector<float> logits = numbers(z(t * v), 6), logp(z(t)), entropy(z(t)), statistics(z(2 * t));
   const std::vector<float> dlogp(z(t), -1e-3f), dentropy(z(t), 0.0f);
-  r.head =
-      static_cast<double>(t * v) / time([&] {
-        d_->log_prob_forward(logits.data(), t, v, target.data(), 1, logp.data(), entropy.data(), statistics.data());
-      });
+  r.head = static_cast<double>(t * v) / time([&] {
+             d_->run(op::log_prob_forward{.logits = logits.data(),
+                                          .rows = t,
+                                          .vocabulary = v,
+                                          .targets = target.data(),
+                                          .temperature = 1,
+                                          .logp = logp.data(),
+                                          .entropy = entropy.data(),
+                                          .statistics = statistics.data()});
+           });
   // The gradient takes the place of the logits; the work is the same for any numbers.
   r.head_backward = static_cast<double>(t * v) / time([&] {
-                      d_->log_prob_backward(logits.data(), t, v, 0, target.data(), 1, dlogp.data(), dentropy.data(),
-                                            entropy.data(), statistics.data());
+                      d_->run(op::log_prob_backward{.logits = logits.data(),
+                                                    .rows = t,
+                                                    .width = v,
+                                                    .first = 0,
+                                                    .targets = target.data(),
+                                                    .temperature = 1,
+                                                    .dlogp = dlogp.data(),
+                                                    .dentropy = dentropy.data(),
+                                                    .entropy = entropy.data(),
+                                                    .statistics = statistics.data()});
                     });
 }
 

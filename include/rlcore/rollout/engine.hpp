@@ -156,7 +156,7 @@ class engine {
     return {slots, settings.max_batched_tokens, longest, 0, rows, false, settings.chunk_prompts};
   }
   [[noreturn]] void refuse(const nn::causal_lm<Device>& model, std::int64_t prompt, const generation& settings) const {
-    const std::size_t page = nn::kv_cache<Device>::page_bytes(model.settings(), model.part());
+    const std::size_t page = nn::kv_cache<Device>::page_bytes(model.device(), model.settings(), model.part());
     const auto pages = static_cast<std::size_t>(schedule::pages_of(prompt + settings.max_new_tokens));
     const std::size_t shown = std::min(memory_.pictures.bytes(), settings.max_cache_bytes);
     throw config_error("generate: a prompt of " + std::to_string(prompt) + " tokens with up to " +

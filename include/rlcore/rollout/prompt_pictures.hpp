@@ -134,7 +134,12 @@ class prompt_pictures {
     const nn::vision_pass<Device> tower(model.tower(), device, space.vision(), model.weights().data(),
                                         model.packed(format.value_or(device.compute_format())), prompt->pictures, true,
                                         false);
-    device.copy_rows(memory_.data() + first * width_, width_, nullptr, tower.rows(), width_, rows, width_);
+    device.run(op::copy_rows{.y = memory_.data() + first * width_,
+                             .y_row = width_,
+                             .x = tower.rows(),
+                             .x_row = width_,
+                             .count = rows,
+                             .width = width_});
     device.wait();
     read_ += prompt->pictures.size();
     kept_.insert(next, {prompt, first, rows});

@@ -109,8 +109,12 @@ class ruled_logits {
     if (std::ranges::all_of(rows, &ruled_row::neutral)) return logits;
     const auto width = static_cast<std::size_t>(vocabulary);
     if (copy_.size() < rows.size() * width) copy_ = {device, rows.size() * width};
-    device.copy_rows(copy_.data(), vocabulary, nullptr, logits, vocabulary, static_cast<extent_t>(rows.size()),
-                     vocabulary);
+    device.run(op::copy_rows{.y = copy_.data(),
+                             .y_row = vocabulary,
+                             .x = logits,
+                             .x_row = vocabulary,
+                             .count = static_cast<extent_t>(rows.size()),
+                             .width = vocabulary});
     if constexpr (Device::host_readable) device.wait();
     for (std::size_t i = 0; i < rows.size(); ++i) {
       if (rows[i].neutral()) continue;

@@ -37,7 +37,7 @@ template <rlcore::device Device>
 class likely_tokens_finder {
  public:
   /// out[i] = the k most likely tokens under softmax(logits / temperature) of row i of logits [own.size(), vocabulary]
-  /// (device memory), and the rank of own[i]. Log-probs equal those of device::log_prob_forward up to rounding; the one
+  /// (device memory), and the rank of own[i]. Log-probs equal those of op::log_prob_forward up to rounding; the one
   /// of own[i] is copied from the input.
   void operator()(Device& device, const float* logits, extent_t vocabulary, float temperature,
                   std::span<const token_logprob> own, std::size_t k, std::span<likely_tokens> out) {
@@ -122,13 +122,22 @@ class likely_tokens_finder {
     const std::size_t n = first_.size();
     logp_.resize(n);
     if constexpr (Device::host_readable) {
-      device.log_prob_forward(logits, rows, vocabulary, first_.data(), temperature, logp_.data(), nullptr, nullptr);
+      device.run(op::log_prob_forward{.logits = logits,
+                                      .rows = rows,
+                                      .vocabulary = vocabulary,
+                                      .targets = first_.data(),
+                                      .temperature = temperature,
+                                      .logp = logp_.data()});
       device.wait();
     } else {
       if (device_logp_.size() < n) device_logp_ = {device, n}, device_first_ = {device, n};
       device.upload(device_first_.data(), first_.data(), n * sizeof(std::int32_t));
-      device.log_prob_forward(logits, rows, vocabulary, device_first_.data(), temperature, device_logp_.data(), nullptr,
-                              nullptr);
+      device.run(op::log_prob_forward{.logits = logits,
+                                      .rows = rows,
+                                      .vocabulary = vocabulary,
+                                      .targets = device_first_.data(),
+                                      .temperature = temperature,
+                                      .logp = device_logp_.data()});
       device.download(logp_.data(), device_logp_.data(), n * sizeof(float));
     }
   }
@@ -156,11 +165,21 @@ class sampler {
     const auto rows = static_cast<extent_t>(tokens.size());
     drawn_from_ = ruled_(device, logits, vocabulary, rules);
     if constexpr (Device::host_readable) {
-      device.sample(settings.arguments(), drawn_from_, rows, vocabulary, uniform.data(), tokens.data());
+      device.run(op::sample{.settings = settings.arguments(),
+                            .logits = drawn_from_,
+                            .rows = rows,
+                            .vocabulary = vocabulary,
+                            .uniform = uniform.data(),
+                            .tokens = tokens.data()});
     } else {
       reserve(device, tokens.size());
       device.upload(uniform_.data(), uniform.data(), uniform.size_bytes());
-      device.sample(settings.arguments(), drawn_from_, rows, vocabulary, uniform_.data(), tokens_.data());
+      device.run(op::sample{.settings = settings.arguments(),
+                            .logits = drawn_from_,
+                            .rows = rows,
+                            .vocabulary = vocabulary,
+                            .uniform = uniform_.data(),
+                            .tokens = tokens_.data()});
       device.download(tokens.data(), tokens_.data(), tokens.size_bytes());
     }
     score(device, chunks, logits, vocabulary,
@@ -173,14 +192,24 @@ class sampler {
     if (chunks.apart()) return score_in_chunks(device, chunks, logits, temperature, tokens, logp, entropy);
     const auto rows = static_cast<extent_t>(tokens.size());
     if constexpr (Device::host_readable) {
-      device.log_prob_forward(logits, rows, vocabulary, tokens.data(), temperature, logp.data(), entropy.data(),
-                              nullptr);
+      device.run(op::log_prob_forward{.logits = logits,
+                                      .rows = rows,
+                                      .vocabulary = vocabulary,
+                                      .targets = tokens.data(),
+                                      .temperature = temperature,
+                                      .logp = logp.data(),
+                                      .entropy = entropy.data()});
       device.wait();
     } else {
       reserve(device, tokens.size());
       device.upload(tokens_.data(), tokens.data(), tokens.size_bytes());
-      device.log_prob_forward(logits, rows, vocabulary, tokens_.data(), temperature, results_.data(),
-                              results_.data() + tokens.size(), nullptr);
+      device.run(op::log_prob_forward{.logits = logits,
+                                      .rows = rows,
+                                      .vocabulary = vocabulary,
+                                      .targets = tokens_.data(),
+                                      .temperature = temperature,
+                                      .logp = results_.data(),
+                                      .entropy = results_.data() + tokens.size()});
       device.download(logp.data(), results_.data(), logp.size_bytes());
       device.download(entropy.data(), results_.data() + tokens.size(), entropy.size_bytes());
     }
@@ -215,13 +244,26 @@ class sampler {
     for (std::int64_t c = 0; c < chunks.total; ++c) {
       const nn::slice part = chunks.part(c);
       const auto width = static_cast<extent_t>(part.size()), at = static_cast<extent_t>(c) * rows;
-      device.copy_rows(part_.data(), width, nullptr, logits + part.begin, vocabulary, rows, width);
-      device.log_prob_accumulate(states_.data() + at, part_.data(), rows, width, 0, chunk_tokens_.data() + at,
-                                 temperature);
+      device.run(op::copy_rows{.y = part_.data(),
+                               .y_row = width,
+                               .x = logits + part.begin,
+                               .x_row = vocabulary,
+                               .count = rows,
+                               .width = width});
+      device.run(op::log_prob_accumulate{.states = states_.data() + at,
+                                         .logits = part_.data(),
+                                         .rows = rows,
+                                         .width = width,
+                                         .first = 0,
+                                         .targets = chunk_tokens_.data() + at,
+                                         .temperature = temperature});
     }
     nn::merge_log_probs(device, states_.data(), rows, static_cast<extent_t>(chunks.total));
-    device.log_prob_finish(states_.data(), rows, temperature, chunk_results_.data(), chunk_results_.data() + n,
-                           nullptr);
+    device.run(op::log_prob_finish{.states = states_.data(),
+                                   .rows = rows,
+                                   .temperature = temperature,
+                                   .logp = chunk_results_.data(),
+                                   .entropy = chunk_results_.data() + n});
     device.download(logp.data(), chunk_results_.data(), logp.size_bytes());
     device.download(entropy.data(), chunk_results_.data() + n, entropy.size_bytes());
   }

@@ -65,7 +65,7 @@ struct session_memory {
   /// pages are free afterwards.
   void prepare(const nn::causal_lm<Device>& model, std::int64_t pages, std::int64_t allowed, std::int64_t rows) {
     const nn::config& c = model.settings();
-    const std::size_t page_bytes = nn::kv_cache<Device>::page_bytes(c, model.part());
+    const std::size_t page_bytes = nn::kv_cache<Device>::page_bytes(model.device(), c, model.part());
     const bool fits =
         cache && device_ == &model.device() && page_bytes_ == page_bytes && layers_ == c.num_hidden_layers;
     if (!fits || cache->pages() < pages || cache->pages() > allowed) {
@@ -88,7 +88,7 @@ struct session_memory {
   }
   /// Pages that fit into `bytes` together with the image rows.
   std::int64_t pages_within(const nn::causal_lm<Device>& model, std::size_t bytes) const {
-    const std::size_t page = nn::kv_cache<Device>::page_bytes(model.settings(), model.part());
+    const std::size_t page = nn::kv_cache<Device>::page_bytes(model.device(), model.settings(), model.part());
     return static_cast<std::int64_t>(
         std::min<std::size_t>((bytes - std::min(pictures.bytes(), bytes)) / page, 0x7fffffff));
   }

@@ -1,7 +1,7 @@
 // Selects where losses are computed: on the device or on the host.
 #pragma once
 
-#include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/device.hpp"
 #include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN

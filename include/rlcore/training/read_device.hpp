@@ -7,6 +7,7 @@
 #include <string>
 
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/emulator/chips.hpp"
 #include "rlcore/training/devices.hpp"
@@ -38,10 +39,7 @@ namespace trainer {
 RLCORE_INLINE device_settings read_device(const options& opt) {
   const auto number = [&](const char* key) { return static_cast<int>(opt.get<std::int64_t>(key)); };
   device_settings s;
-  const std::string name = opt.get<std::string>("trainer.device");
-  s.kind = name == "npu"            ? device_kind::npu
-           : name == "npu_emulator" ? device_kind::npu_emulator
-                                    : device_kind::cpu;  // cuda as well, with a note
+  s.kind = asked_device(opt).kind;
   if (const auto type = opt.find<std::string>("rlcore.compute"))
     s.type = *type == "bfloat16" ? compute::bfloat16 : *type == "hf32" ? compute::hf32 : compute::float32;
   s.threads = number("rlcore.threads");

@@ -39,7 +39,7 @@ struct paged {
   std::vector<std::int32_t> pages;
 
   paged(const problem& p, extent_t stride, extent_t first = 0, extent_t total = 7)
-      : layer(at(total * kv_page_size(p.s)), std::nanf("")) {
+      : layer(at(total * cpu_kernels::page_floats(p.s)), std::nanf("")) {
     for (extent_t n = 0; n * kv_page < p.length; ++n)
       pages.push_back(static_cast<std::int32_t>((first + n * stride) % total));
   }
@@ -52,9 +52,19 @@ void feed(cpu& device, const problem& p, const floats& qkv, paged& cache, extent
   segment.pages = cache.pages.data();
   segment.first_row = segment.first_position = first;
   segment.rows = rows;
-  device.store_keys_values(p.s, {&segment, 1}, cache.layer.data(), qkv.data() + p.key(0), qkv.data() + p.value(0),
-                           p.width());
-  device.attention_forward(p.s, {&segment, 1}, qkv.data(), p.width(), r.y.data(), p.out(), r.statistics.data());
+  device.run(op::store_keys_values{.shape = p.s,
+                                   .segments = {&segment, 1},
+                                   .layer = cache.layer.data(),
+                                   .keys = qkv.data() + p.key(0),
+                                   .values = qkv.data() + p.value(0),
+                                   .row = p.width()});
+  device.run(op::attention_forward{.shape = p.s,
+                                   .segments = {&segment, 1},
+                                   .q = qkv.data(),
+                                   .q_row = p.width(),
+                                   .out = r.y.data(),
+                                   .out_row = p.out(),
+                                   .statistics = r.statistics.data()});
 }
 
 class attention_pages : public testing::TestWithParam<std::string> {};
@@ -66,8 +76,13 @@ TEST_P(attention_pages, chunks_of_any_size_have_the_bits_of_training) {
     result training(p);
     const float* keys = qkv.data() + p.key(0);
     const attention_segment segment{keys, qkv.data() + p.value(0), p.width(), 0, p.length, 0};
-    one.attention_forward(p.s, {&segment, 1}, qkv.data(), p.width(), training.y.data(), p.out(),
-                          training.statistics.data());
+    one.run(op::attention_forward{.shape = p.s,
+                                  .segments = {&segment, 1},
+                                  .q = qkv.data(),
+                                  .q_row = p.width(),
+                                  .out = training.y.data(),
+                                  .out_row = p.out(),
+                                  .statistics = training.statistics.data()});
     for (const extent_t chunk : {1, 3, 7, 100, 150}) {
       paged cache(p, 3);
       result r(p);
@@ -101,9 +116,19 @@ TEST_P(attention_pages, sequences_of_one_call_do_not_meet) {
     return g;
   };
   const auto run = [&](cpu& device, const std::vector<attention_segment>& segments, floats& y, floats& statistics) {
-    device.store_keys_values(p.s, segments, cache.layer.data(), qkv.data() + p.key(0), qkv.data() + p.value(0),
-                             p.width());
-    device.attention_forward(p.s, segments, qkv.data(), p.width(), y.data(), p.out(), statistics.data());
+    device.run(op::store_keys_values{.shape = p.s,
+                                     .segments = segments,
+                                     .layer = cache.layer.data(),
+                                     .keys = qkv.data() + p.key(0),
+                                     .values = qkv.data() + p.value(0),
+                                     .row = p.width()});
+    device.run(op::attention_forward{.shape = p.s,
+                                     .segments = segments,
+                                     .q = qkv.data(),
+                                     .q_row = p.width(),
+                                     .out = y.data(),
+                                     .out_row = p.out(),
+                                     .statistics = statistics.data()});
   };
   floats alone(at(n) * p.out_size()), together(alone.size()), statistics(at(n * p.length * p.s.heads * 2));
   for (extent_t i = 0; i < n; ++i) run(one, {segment(i, 0, p.length)}, alone, statistics);

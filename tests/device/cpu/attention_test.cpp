@@ -48,7 +48,13 @@ TEST_P(attention, forward) {
     const floats qkv = normal(p.size(), 5);
     floats y(p.out_size()), statistics(at(p.length * p.s.heads * 2));
     const attention_segment segment = segment_of(p, qkv.data());
-    device.attention_forward(p.s, {&segment, 1}, qkv.data(), p.width(), y.data(), p.out(), statistics.data());
+    device.run(op::attention_forward{.shape = p.s,
+                                     .segments = {&segment, 1},
+                                     .q = qkv.data(),
+                                     .q_row = p.width(),
+                                     .out = y.data(),
+                                     .out_row = p.out(),
+                                     .statistics = statistics.data()});
     const doubles exact = p.forward(doubles(qkv.begin(), qkv.end()));
     for (std::size_t i = 0; i < y.size(); ++i) ASSERT_NEAR(static_cast<double>(y[i]), exact[i], 4e-6);
   }
@@ -80,11 +86,25 @@ TEST_P(attention, backward) {
     const floats qkv = normal(p.size(), 5), dy = normal(p.out_size(), 6);
     floats y(dy.size()), statistics(at(p.length * p.s.heads * 2)), dqkv(qkv.size(), 0.5f);
     const attention_segment segment = segment_of(p, qkv.data());
-    device.attention_forward(p.s, {&segment, 1}, qkv.data(), p.width(), y.data(), p.out(), statistics.data());
+    device.run(op::attention_forward{.shape = p.s,
+                                     .segments = {&segment, 1},
+                                     .q = qkv.data(),
+                                     .q_row = p.width(),
+                                     .out = y.data(),
+                                     .out_row = p.out(),
+                                     .statistics = statistics.data()});
     float* dkeys = dqkv.data() + p.key(0);
     const attention_segment_gradient gradient{dkeys, dkeys + p.s.kv_heads * p.s.head_dim};
-    device.attention_backward(p.s, {&segment, 1}, {&gradient, 1}, qkv.data(), p.width(), y.data(), dy.data(), p.out(),
-                              statistics.data(), dqkv.data());
+    device.run(op::attention_backward{.shape = p.s,
+                                      .segments = {&segment, 1},
+                                      .gradients = {&gradient, 1},
+                                      .q = qkv.data(),
+                                      .q_row = p.width(),
+                                      .out = y.data(),
+                                      .dout = dy.data(),
+                                      .out_row = p.out(),
+                                      .statistics = statistics.data(),
+                                      .dq = dqkv.data()});
     const doubles exact = p.backward(doubles(qkv.begin(), qkv.end()), doubles(dy.begin(), dy.end()));
     for (std::size_t i = 0; i < exact.size(); ++i) {  // dq is written, dk and dv are added
       const bool query = static_cast<extent_t>(i) % p.width() < p.key(0);
@@ -112,9 +132,23 @@ TEST_P(attention, sequences_and_threads_do_not_meet) {
           float* dkeys = r.gradient.data() + i * p.length * p.width() + p.key(0);
           gradients.push_back({dkeys, dkeys + p.s.kv_heads * p.s.head_dim});
         }
-        device.attention_forward(p.s, segments, qkv.data(), p.width(), r.y.data(), p.out(), r.statistics.data());
-        device.attention_backward(p.s, segments, gradients, qkv.data(), p.width(), r.y.data(), dy.data(), p.out(),
-                                  r.statistics.data(), r.gradient.data());
+        device.run(op::attention_forward{.shape = p.s,
+                                         .segments = segments,
+                                         .q = qkv.data(),
+                                         .q_row = p.width(),
+                                         .out = r.y.data(),
+                                         .out_row = p.out(),
+                                         .statistics = r.statistics.data()});
+        device.run(op::attention_backward{.shape = p.s,
+                                          .segments = segments,
+                                          .gradients = gradients,
+                                          .q = qkv.data(),
+                                          .q_row = p.width(),
+                                          .out = r.y.data(),
+                                          .dout = dy.data(),
+                                          .out_row = p.out(),
+                                          .statistics = r.statistics.data(),
+                                          .dq = r.gradient.data()});
       }
       return r;
     };
@@ -132,7 +166,13 @@ TEST_P(attention, nothing_of_the_future_is_seen_and_no_nan_is_hidden) {
     const auto run = [&](const floats& qkv) {
       floats y(p.out_size()), statistics(at(p.length * p.s.heads * 2));
       const attention_segment segment = segment_of(p, qkv.data());
-      device.attention_forward(p.s, {&segment, 1}, qkv.data(), p.width(), y.data(), p.out(), statistics.data());
+      device.run(op::attention_forward{.shape = p.s,
+                                       .segments = {&segment, 1},
+                                       .q = qkv.data(),
+                                       .q_row = p.width(),
+                                       .out = y.data(),
+                                       .out_row = p.out(),
+                                       .statistics = statistics.data()});
       return y;
     };
     const floats expected = run(clean);

@@ -67,22 +67,53 @@ TEST_P(elementwise, rms_norm_of_rows_and_heads) {
     floats both = x;
     both.insert(both.end(), weight.begin(), weight.end());
     const norm_arguments n{row, groups, width, weight.data(), 1e-6};
-    device.rms_norm_forward(n, y.data(), row, x.data(), rstd.data(), tokens);
+    device.run(op::rms_norm_forward{
+        .norm = n, .y = y.data(), .y_row = row, .x = x.data(), .rstd = rstd.data(), .rows = tokens});
     expect_near(y, rms_norm(doubles(both.begin(), both.end()), rows, w), 2e-6);
-    device.rms_norm_backward(n, dx.data(), dy.data(), row, x.data(), rstd.data(), tokens, false);
-    device.rms_norm_backward_weight(n, dweight.data(), dy.data(), row, x.data(), rstd.data(), tokens);
+    device.run(op::rms_norm_backward{.norm = n,
+                                     .dx = dx.data(),
+                                     .dy = dy.data(),
+                                     .dy_row = row,
+                                     .x = x.data(),
+                                     .rstd = rstd.data(),
+                                     .rows = tokens});
+    device.run(op::rms_norm_backward_weight{.norm = n,
+                                            .dweight = dweight.data(),
+                                            .dy = dy.data(),
+                                            .dy_row = row,
+                                            .x = x.data(),
+                                            .rstd = rstd.data(),
+                                            .rows = tokens});
     floats slopes = dx;
     slopes.insert(slopes.end(), dweight.begin(), dweight.end());
     expect_near(slopes, differences([&](const doubles& v) { return rms_norm(v, rows, w); }, both, dy), 2e-5);
 
     floats added(rows * w, 1.0f), in_place = dy, split(w);
-    device.rms_norm_backward(n, added.data(), dy.data(), row, x.data(), rstd.data(), tokens, true);
+    device.run(op::rms_norm_backward{.norm = n,
+                                     .dx = added.data(),
+                                     .dy = dy.data(),
+                                     .dy_row = row,
+                                     .x = x.data(),
+                                     .rstd = rstd.data(),
+                                     .rows = tokens,
+                                     .accumulate = true});
     for (std::size_t i = 0; i < dx.size(); ++i) EXPECT_NEAR(added[i], 1 + dx[i], 1e-6f);
-    device.rms_norm_backward(n, in_place.data(), in_place.data(), row, x.data(), rstd.data(), tokens, false);
+    device.run(op::rms_norm_backward{.norm = n,
+                                     .dx = in_place.data(),
+                                     .dy = in_place.data(),
+                                     .dy_row = row,
+                                     .x = x.data(),
+                                     .rstd = rstd.data(),
+                                     .rows = tokens});
     EXPECT_EQ(in_place, dx);
     for (extent_t t = 0; t < tokens; ++t)
-      device.rms_norm_backward_weight(n, split.data(), dy.data() + t * row, row, x.data() + t * row,
-                                      rstd.data() + t * groups, 1);
+      device.run(op::rms_norm_backward_weight{.norm = n,
+                                              .dweight = split.data(),
+                                              .dy = dy.data() + t * row,
+                                              .dy_row = row,
+                                              .x = x.data() + t * row,
+                                              .rstd = rstd.data() + t * groups,
+                                              .rows = 1});
     EXPECT_EQ(split, dweight);
   }
 }
@@ -99,7 +130,14 @@ TEST_P(elementwise, rope_turns_pairs_of_halves) {
   const std::vector<std::int32_t> positions = {0, 5, 7};
   const floats x = normal(static_cast<std::size_t>(tokens * row), 4);
   floats y = x;
-  device.rope(y.data(), row, heads, d, positions.data(), cosine.data(), sine.data(), tokens, false);
+  device.run(op::rope{.x = y.data(),
+                      .row = row,
+                      .heads = heads,
+                      .head_dim = d,
+                      .positions = positions.data(),
+                      .cosine = cosine.data(),
+                      .sine = sine.data(),
+                      .rows = tokens});
   for (std::size_t t = 0; t < 3; ++t)
     for (std::size_t h = 0; h < 2; ++h)
       for (std::size_t j = 0; j < 5; ++j) {
@@ -111,7 +149,15 @@ TEST_P(elementwise, rope_turns_pairs_of_halves) {
       }
   for (std::size_t t = 0; t < 3; ++t)
     for (std::size_t j = 20; j < 25; ++j) EXPECT_EQ(y[t * 25 + j], x[t * 25 + j]);
-  device.rope(y.data(), row, heads, d, positions.data(), cosine.data(), sine.data(), tokens, true);
+  device.run(op::rope{.x = y.data(),
+                      .row = row,
+                      .heads = heads,
+                      .head_dim = d,
+                      .positions = positions.data(),
+                      .cosine = cosine.data(),
+                      .sine = sine.data(),
+                      .rows = tokens,
+                      .inverse = true});
   expect_near(y, doubles(x.begin(), x.end()), 1e-6);
 }
 
@@ -130,16 +176,18 @@ TEST_P(elementwise, swiglu) {
   const extent_t rows = 2, width = 21;
   const floats x = normal(84, 5, 3), dy = normal(42, 6);
   floats y(42), dx(84), in_place = x;
-  device.swiglu_forward(y.data(), x.data(), rows, width);
+  device.run(op::swiglu_forward{.y = y.data(), .gate_up = x.data(), .rows = rows, .width = width});
   expect_near(y, swiglu(doubles(x.begin(), x.end()), 2, 21), 4e-6);
-  device.swiglu_backward(dx.data(), dy.data(), x.data(), rows, width);
+  device.run(
+      op::swiglu_backward{.dgate_up = dx.data(), .dy = dy.data(), .gate_up = x.data(), .rows = rows, .width = width});
   expect_near(dx, differences([](const doubles& v) { return swiglu(v, 2, 21); }, x, dy), 2e-5);
-  device.swiglu_backward(in_place.data(), dy.data(), in_place.data(), rows, width);
+  device.run(op::swiglu_backward{
+      .dgate_up = in_place.data(), .dy = dy.data(), .gate_up = in_place.data(), .rows = rows, .width = width});
   EXPECT_EQ(in_place, dx);
 
   const floats extreme = {-200, 200, -0.0f, 1, 1, 1};
   floats saturated(3);
-  device.swiglu_forward(saturated.data(), extreme.data(), 1, 3);
+  device.run(op::swiglu_forward{.y = saturated.data(), .gate_up = extreme.data(), .rows = 1, .width = 3});
   EXPECT_EQ(saturated, (floats{0, 200, 0}));
 }
 
@@ -155,19 +203,19 @@ TEST_P(elementwise, gelu) {
   for (int i = 0; i < 30; ++i) x.push_back(static_cast<float>(i - 15) / 2), dy.push_back(1);
   floats y(x.size()), dx(x.size());
   const auto n = static_cast<extent_t>(x.size());
-  device.gelu_forward(y.data(), x.data(), n);
+  device.run(op::gelu_forward{.y = y.data(), .x = x.data(), .n = n});
   expect_near(y, gelu(doubles(x.begin(), x.end())), 1e-6);
-  device.gelu_backward(dx.data(), dy.data(), x.data(), n);
+  device.run(op::gelu_backward{.dx = dx.data(), .dy = dy.data(), .x = x.data(), .n = n});
   expect_near(dx, differences(gelu, x, dy), 2e-6);
   floats in_place = dy;
-  device.gelu_backward(in_place.data(), in_place.data(), x.data(), n);
+  device.run(op::gelu_backward{.dx = in_place.data(), .dy = in_place.data(), .x = x.data(), .n = n});
   EXPECT_EQ(in_place, dx);
 
   const floats extreme = {-200, 200, -1e30f, 1e30f};
   floats saturated(4), slopes(4);
-  device.gelu_forward(saturated.data(), extreme.data(), 4);
+  device.run(op::gelu_forward{.y = saturated.data(), .x = extreme.data(), .n = 4});
   EXPECT_EQ(saturated, (floats{0, 200, 0, 1e30f}));
-  device.gelu_backward(slopes.data(), floats(4, 1).data(), extreme.data(), 4);
+  device.run(op::gelu_backward{.dx = slopes.data(), .dy = floats(4, 1).data(), .x = extreme.data(), .n = 4});
   EXPECT_EQ(slopes, (floats{0, 1, 0, 1}));
 }
 
@@ -177,12 +225,15 @@ TEST_P(elementwise, rows) {
   const floats table = normal(10 * 33, 7), slopes = normal(4 * 33, 8);
   const std::vector<std::int32_t> ids = {3, 9, 3, 0};
   floats rows(4 * 33), gradient(10 * 33), split = gradient, total(33), total_split(33);
-  device.gather_rows(rows.data(), table.data(), 10, ids.data(), 4, width);
-  device.scatter_add_rows(gradient.data(), slopes.data(), {ids.data(), 10}, 4, width);
-  device.sum_rows(total.data(), slopes.data(), 4, width);
+  device.run(op::gather_rows{
+      .y = rows.data(), .x = table.data(), .x_rows = 10, .ids = ids.data(), .count = 4, .width = width});
+  device.run(op::scatter_add_rows{
+      .y = gradient.data(), .x = slopes.data(), .ids = {ids.data(), 10}, .count = 4, .width = width});
+  device.run(op::sum_rows{.total = total.data(), .x = slopes.data(), .rows = 4, .width = width});
   for (std::size_t k = 0; k < 4; ++k) {
-    device.scatter_add_rows(split.data(), slopes.data() + k * 33, {ids.data() + k, 10}, 1, width);
-    device.sum_rows(total_split.data(), slopes.data() + k * 33, 1, width);
+    device.run(op::scatter_add_rows{
+        .y = split.data(), .x = slopes.data() + k * 33, .ids = {ids.data() + k, 10}, .count = 1, .width = width});
+    device.run(op::sum_rows{.total = total_split.data(), .x = slopes.data() + k * 33, .rows = 1, .width = width});
     for (std::size_t j = 0; j < 33; ++j) EXPECT_EQ(rows[k * 33 + j], table[static_cast<std::size_t>(ids[k]) * 33 + j]);
   }
   EXPECT_EQ(gradient, split);
@@ -199,8 +250,10 @@ TEST_P(elementwise, rows_with_a_factor_and_their_products) {
   for (const std::size_t w : {std::size_t{1}, std::size_t{7}, std::size_t{33}, std::size_t{200}}) {
     const floats a = normal(5 * w, 3), b = normal(5 * w, 4), factor = normal(5, 5);
     floats scaled(5 * w), dot(5), one(1);
-    device.scale_rows(scaled.data(), a.data(), factor.data(), 5, static_cast<extent_t>(w));
-    device.dot_rows(dot.data(), a.data(), b.data(), 5, static_cast<extent_t>(w));
+    device.run(op::scale_rows{
+        .y = scaled.data(), .x = a.data(), .factor = factor.data(), .rows = 5, .width = static_cast<extent_t>(w)});
+    device.run(
+        op::dot_rows{.y = dot.data(), .a = a.data(), .b = b.data(), .rows = 5, .width = static_cast<extent_t>(w)});
     for (std::size_t t = 0; t < 5; ++t) {
       double sum = 0, size = 0;
       for (std::size_t j = 0; j < w; ++j) {
@@ -209,7 +262,8 @@ TEST_P(elementwise, rows_with_a_factor_and_their_products) {
         size += std::abs(double{a[t * w + j]} * double{b[t * w + j]});
       }
       EXPECT_NEAR(double{dot[t]}, sum, 1e-6 * size);
-      device.dot_rows(one.data(), a.data() + t * w, b.data() + t * w, 1, static_cast<extent_t>(w));
+      device.run(op::dot_rows{
+          .y = one.data(), .a = a.data() + t * w, .b = b.data() + t * w, .rows = 1, .width = static_cast<extent_t>(w)});
       EXPECT_EQ(one[0], dot[t]);
     }
   }
@@ -220,9 +274,9 @@ TEST_P(elementwise, sum_of_squares_is_accurate_and_independent_of_threads) {
   const floats x = normal(600001, 9);
   double exact = 0;
   for (const float v : x) exact += static_cast<double>(v) * static_cast<double>(v);
-  const double sum = one.sum_of_squares(x.data(), 600001);
+  const double sum = one.run(op::sum_of_squares{.x = x.data(), .n = 600001});
   EXPECT_NEAR(sum, exact, 1e-12 * exact);
-  EXPECT_EQ(sum, three.sum_of_squares(x.data(), 600001));
+  EXPECT_EQ(sum, three.run(op::sum_of_squares{.x = x.data(), .n = 600001}));
 }
 
 TEST_P(elementwise, unknown_set_is_refused) {

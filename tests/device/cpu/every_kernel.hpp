@@ -84,21 +84,41 @@ class every_kernel {
         const floats x = values(t * i), weight = values(o * i), bias = values(o), dy = values(t * o);
         for (const weight_format f : {weight_format::float32, weight_format::bfloat16, weight_format::int8}) {
           std::vector<std::byte> packed(d.packed_bytes(f, o, i));
-          d.pack_weight(packed.data(), f, weight.data(), o, i);
+          d.run(rlcore::op::pack_weight{
+              .packed = packed.data(), .format = f, .weight = weight.data(), .outputs = o, .inputs = i});
           keep("pack_weight", packed);
           floats y(at(t * o));
-          d.linear_forward(y.data(), x.data(), packed.data(), f, t % 2 ? bias.data() : nullptr, t, o, i);
+          d.run(rlcore::op::linear_forward{.y = y.data(),
+                                           .x = x.data(),
+                                           .packed = packed.data(),
+                                           .format = f,
+                                           .bias = t % 2 ? bias.data() : nullptr,
+                                           .rows = t,
+                                           .outputs = o,
+                                           .inputs = i});
           keep("linear_forward", y);
         }
         for (const bool accumulate : {false, true}) {
           floats dx = values(t * i), dweight = values(o * i);
-          d.linear_backward_input(dx.data(), dy.data(), weight.data(), t, o, i, accumulate);
+          d.run(rlcore::op::linear_backward_input{.dx = dx.data(),
+                                                  .dy = dy.data(),
+                                                  .weight = weight.data(),
+                                                  .rows = t,
+                                                  .outputs = o,
+                                                  .inputs = i,
+                                                  .accumulate = accumulate});
           keep("linear_backward_input", dx);
-          d.linear_backward_weight(dweight.data(), dy.data(), x.data(), t, o, i, accumulate);
+          d.run(rlcore::op::linear_backward_weight{.dweight = dweight.data(),
+                                                   .dy = dy.data(),
+                                                   .x = x.data(),
+                                                   .rows = t,
+                                                   .outputs = o,
+                                                   .inputs = i,
+                                                   .accumulate = accumulate});
           keep("linear_backward_weight", dweight);
         }
         floats total = values(o);
-        d.sum_rows(total.data(), dy.data(), t, o);
+        d.run(rlcore::op::sum_rows{.total = total.data(), .x = dy.data(), .rows = t, .width = o});
         keep("sum_rows", total);
       }
   }
@@ -110,21 +130,41 @@ class every_kernel {
         const floats weight = values(width), x = values(t * row, 3), dy = values(t * row);
         const rlcore::norm_arguments n{row, groups, width, weight.data(), 1e-6};
         floats y(at(t * row)), rstd(at(t * groups)), dx = values(t * row), dweight = values(width);
-        d.rms_norm_forward(n, y.data(), row, x.data(), rstd.data(), t);
+        d.run(rlcore::op::rms_norm_forward{
+            .norm = n, .y = y.data(), .y_row = row, .x = x.data(), .rstd = rstd.data(), .rows = t});
         keep("rms_norm_forward", y), keep("rms_norm_forward", rstd);
         for (const bool accumulate : {false, true}) {
-          d.rms_norm_backward(n, dx.data(), dy.data(), row, x.data(), rstd.data(), t, accumulate);
+          d.run(rlcore::op::rms_norm_backward{.norm = n,
+                                              .dx = dx.data(),
+                                              .dy = dy.data(),
+                                              .dy_row = row,
+                                              .x = x.data(),
+                                              .rstd = rstd.data(),
+                                              .rows = t,
+                                              .accumulate = accumulate});
           keep("rms_norm_backward", dx);
         }
-        d.rms_norm_backward_weight(n, dweight.data(), dy.data(), row, x.data(), rstd.data(), t);
+        d.run(rlcore::op::rms_norm_backward_weight{.norm = n,
+                                                   .dweight = dweight.data(),
+                                                   .dy = dy.data(),
+                                                   .dy_row = row,
+                                                   .x = x.data(),
+                                                   .rstd = rstd.data(),
+                                                   .rows = t});
         keep("rms_norm_backward_weight", dweight);
         if (groups > 1) continue;
         const rlcore::norm_arguments whole{width, 1, width, weight.data(), 1e-5};
         floats total(at(t * width));
-        d.add_rms_norm_forward(whole, total.data(), x.data(), dy.data(), y.data(), rstd.data(), t);
+        d.run(rlcore::op::add_rms_norm_forward{.norm = whole,
+                                               .total = total.data(),
+                                               .a = x.data(),
+                                               .b = dy.data(),
+                                               .y = y.data(),
+                                               .rstd = rstd.data(),
+                                               .rows = t});
         keep("add_rms_norm_forward", total), keep("add_rms_norm_forward", y), keep("add_rms_norm_forward", rstd);
         floats products(at(t));
-        d.dot_rows(products.data(), x.data(), dy.data(), t, width);
+        d.run(rlcore::op::dot_rows{.y = products.data(), .a = x.data(), .b = dy.data(), .rows = t, .width = width});
         keep("dot_rows", products);
       }
   }
@@ -139,22 +179,43 @@ class every_kernel {
           const float *keys = qkv.data() + out, *held = keys + s.kv_heads * head_dim;
           const rlcore::attention_segment segment{keys, held, row, 0, length, 0};
           floats y(at(length * out)), statistics(at(length * s.heads * 2)), gradient(at(length * row));
-          d.attention_forward(s, {&segment, 1}, qkv.data(), row, y.data(), out, statistics.data());
+          d.run(rlcore::op::attention_forward{.shape = s,
+                                              .segments = {&segment, 1},
+                                              .q = qkv.data(),
+                                              .q_row = row,
+                                              .out = y.data(),
+                                              .out_row = out,
+                                              .statistics = statistics.data()});
           keep("attention_forward", y), keep("attention_forward", statistics);
           const rlcore::attention_segment_gradient to{gradient.data() + out,
                                                       gradient.data() + out + s.kv_heads * head_dim};
-          d.attention_backward(s, {&segment, 1}, {&to, 1}, qkv.data(), row, y.data(), dy.data(), out, statistics.data(),
-                               gradient.data());
+          d.run(rlcore::op::attention_backward{.shape = s,
+                                               .segments = {&segment, 1},
+                                               .gradients = {&to, 1},
+                                               .q = qkv.data(),
+                                               .q_row = row,
+                                               .out = y.data(),
+                                               .dout = dy.data(),
+                                               .out_row = out,
+                                               .statistics = statistics.data(),
+                                               .dq = gradient.data()});
           keep("attention_backward", gradient);
           // The last rows again, from pages: as one chunk, and the very last one alone.
           std::vector<std::int32_t> pages;
           for (extent_t n = 0; n < rlcore::kv_pages(length); ++n) pages.push_back(static_cast<std::int32_t>(4 - n));
-          floats layer(at(5 * rlcore::kv_page_size(s)));
+          floats layer(5 * d.kv_page_bytes(s) / sizeof(float));
           for (const extent_t last : {length, extent_t{1}}) {
             const rlcore::attention_segment paged{layer.data(), nullptr,       0,           length - last,
                                                   last,         length - last, pages.data()};
-            d.store_keys_values(s, {&paged, 1}, layer.data(), keys, held, row);
-            d.attention_forward(s, {&paged, 1}, qkv.data(), row, y.data(), out, statistics.data());
+            d.run(rlcore::op::store_keys_values{
+                .shape = s, .segments = {&paged, 1}, .layer = layer.data(), .keys = keys, .values = held, .row = row});
+            d.run(rlcore::op::attention_forward{.shape = s,
+                                                .segments = {&paged, 1},
+                                                .q = qkv.data(),
+                                                .q_row = row,
+                                                .out = y.data(),
+                                                .out_row = out,
+                                                .statistics = statistics.data()});
             keep("store_keys_values", layer), keep("attention in pages", y);
             keep("attention in pages", statistics);
           }
@@ -167,12 +228,26 @@ class every_kernel {
       const floats logits = values(t * vocabulary, 12);
       const auto targets = ids(t, vocabulary);
       floats logp(at(t)), entropy(at(t)), statistics(at(2 * t)), slopes = logits;
-      d.log_prob_forward(logits.data(), t, vocabulary, targets.data(), 0.8f, logp.data(), entropy.data(),
-                         statistics.data());
+      d.run(rlcore::op::log_prob_forward{.logits = logits.data(),
+                                         .rows = t,
+                                         .vocabulary = vocabulary,
+                                         .targets = targets.data(),
+                                         .temperature = 0.8f,
+                                         .logp = logp.data(),
+                                         .entropy = entropy.data(),
+                                         .statistics = statistics.data()});
       keep("log_prob_forward", logp), keep("log_prob_forward", entropy), keep("log_prob_forward", statistics);
       const floats dlogp = values(t), dentropy = values(t, 0.1f);
-      d.log_prob_backward(slopes.data(), t, vocabulary, 0, targets.data(), 0.8f, dlogp.data(), dentropy.data(),
-                          entropy.data(), statistics.data());
+      d.run(rlcore::op::log_prob_backward{.logits = slopes.data(),
+                                          .rows = t,
+                                          .width = vocabulary,
+                                          .first = 0,
+                                          .targets = targets.data(),
+                                          .temperature = 0.8f,
+                                          .dlogp = dlogp.data(),
+                                          .dentropy = dentropy.data(),
+                                          .entropy = entropy.data(),
+                                          .statistics = statistics.data()});
       keep("log_prob_backward", slopes);
       std::vector<rlcore::log_prob_state> a(at(t)), b(at(t));
       const extent_t half = vocabulary / 2;
@@ -183,10 +258,27 @@ class every_kernel {
       }
       auto rest = targets;
       for (auto& id : rest) id -= static_cast<std::int32_t>(half);
-      d.log_prob_accumulate(a.data(), left.data(), t, half, 0, targets.data(), 1);
-      d.log_prob_accumulate(b.data(), right.data(), t, vocabulary - half, 0, rest.data(), 1);
-      if (half > 0) d.log_prob_merge(b.data(), a.data(), t);
-      d.log_prob_finish(b.data(), t, 1, logp.data(), entropy.data(), statistics.data());
+      d.run(rlcore::op::log_prob_accumulate{.states = a.data(),
+                                            .logits = left.data(),
+                                            .rows = t,
+                                            .width = half,
+                                            .first = 0,
+                                            .targets = targets.data(),
+                                            .temperature = 1});
+      d.run(rlcore::op::log_prob_accumulate{.states = b.data(),
+                                            .logits = right.data(),
+                                            .rows = t,
+                                            .width = vocabulary - half,
+                                            .first = 0,
+                                            .targets = rest.data(),
+                                            .temperature = 1});
+      if (half > 0) d.run(rlcore::op::log_prob_merge{.a = b.data(), .b = a.data(), .rows = t});
+      d.run(rlcore::op::log_prob_finish{.states = b.data(),
+                                        .rows = t,
+                                        .temperature = 1,
+                                        .logp = logp.data(),
+                                        .entropy = entropy.data(),
+                                        .statistics = statistics.data()});
       keep("log_prob_merge", logp), keep("log_prob_merge", entropy), keep("log_prob_merge", statistics);
     }
   }
@@ -199,7 +291,12 @@ class every_kernel {
     for (const rlcore::sampling_arguments& how :
          {rlcore::sampling_arguments{0, 0, 1}, {1, 0, 1}, {0.7f, 50, 1}, {1.3f, 0, 0.9f}, {1, 20, 0.8f}}) {
       std::vector<std::int32_t> tokens(at(t));
-      d.sample(how, logits.data(), t, vocabulary, uniform.data(), tokens.data());
+      d.run(rlcore::op::sample{.settings = how,
+                               .logits = logits.data(),
+                               .rows = t,
+                               .vocabulary = vocabulary,
+                               .uniform = uniform.data(),
+                               .tokens = tokens.data()});
       keep("sample", tokens);
     }
     const auto& kernels = rlcore::cpu_kernels::choose(d.instruction_set());
@@ -217,36 +314,59 @@ class every_kernel {
     const floats x = values(n), z = values(n), factor = values(t), up = values(2 * n, 6), dy = values(n);
     const auto which = ids(t, t);
     floats y = values(n), gate = values(2 * n);
-    d.gather_rows(y.data(), x.data(), t, which.data(), t, w), keep("gather_rows", y);
-    d.scatter_add_rows(y.data(), z.data(), {which.data(), t}, t, w), keep("scatter_add_rows", y);
-    d.copy_rows(y.data(), w, {which.data(), t}, x.data(), w, t, w), keep("copy_rows", y);
-    d.scale_rows(y.data(), x.data(), factor.data(), t, w), keep("scale_rows", y);
-    d.add(y.data(), x.data(), z.data(), n), keep("add", y);
-    d.scale(y.data(), 0.3f, n), keep("scale", y);
-    d.fill(y.data(), 0.3f, n - 1), keep("fill", y);
-    d.swiglu_forward(y.data(), up.data(), t, w), keep("swiglu_forward", y);
-    d.swiglu_backward(gate.data(), dy.data(), up.data(), t, w), keep("swiglu_backward", gate);
-    d.gelu_forward(y.data(), x.data(), n), keep("gelu_forward", y);
-    d.gelu_backward(y.data(), z.data(), x.data(), n), keep("gelu_backward", y);
+    d.run(rlcore::op::gather_rows{
+        .y = y.data(), .x = x.data(), .x_rows = t, .ids = which.data(), .count = t, .width = w}),
+        keep("gather_rows", y);
+    d.run(rlcore::op::scatter_add_rows{.y = y.data(), .x = z.data(), .ids = {which.data(), t}, .count = t, .width = w}),
+        keep("scatter_add_rows", y);
+    d.run(rlcore::op::copy_rows{
+        .y = y.data(), .y_row = w, .ids = {which.data(), t}, .x = x.data(), .x_row = w, .count = t, .width = w}),
+        keep("copy_rows", y);
+    d.run(rlcore::op::scale_rows{.y = y.data(), .x = x.data(), .factor = factor.data(), .rows = t, .width = w}),
+        keep("scale_rows", y);
+    d.run(rlcore::op::add{.y = y.data(), .a = x.data(), .b = z.data(), .n = n}), keep("add", y);
+    d.run(rlcore::op::scale{.y = y.data(), .factor = 0.3f, .n = n}), keep("scale", y);
+    d.run(rlcore::op::fill{.y = y.data(), .value = 0.3f, .n = n - 1}), keep("fill", y);
+    d.run(rlcore::op::swiglu_forward{.y = y.data(), .gate_up = up.data(), .rows = t, .width = w}),
+        keep("swiglu_forward", y);
+    d.run(rlcore::op::swiglu_backward{
+        .dgate_up = gate.data(), .dy = dy.data(), .gate_up = up.data(), .rows = t, .width = w}),
+        keep("swiglu_backward", gate);
+    d.run(rlcore::op::gelu_forward{.y = y.data(), .x = x.data(), .n = n}), keep("gelu_forward", y);
+    d.run(rlcore::op::gelu_backward{.dx = y.data(), .dy = z.data(), .x = x.data(), .n = n}), keep("gelu_backward", y);
     for (const extent_t head_dim : {6, 40, 64}) {
       const extent_t half = head_dim / 2, heads = 3;
       const floats cosine = values(t * half), sine = values(t * half);
       floats turned = values(t * heads * head_dim);
       for (const bool inverse : {false, true}) {
-        d.rope(turned.data(), heads * head_dim, heads, head_dim, which.data(), cosine.data(), sine.data(), t, inverse);
+        d.run(rlcore::op::rope{.x = turned.data(),
+                               .row = heads * head_dim,
+                               .heads = heads,
+                               .head_dim = head_dim,
+                               .positions = which.data(),
+                               .cosine = cosine.data(),
+                               .sine = sine.data(),
+                               .rows = t,
+                               .inverse = inverse});
         keep("rope", turned);
       }
     }
     const floats long_row = values(40000);
-    keep("sum_of_squares",
-         std::vector<double>{d.sum_of_squares(long_row.data(), 40000), d.sum_of_squares(long_row.data(), 4011),
-                             d.sum_of_squares(long_row.data(), 7)});
+    keep("sum_of_squares", std::vector<double>{d.run(rlcore::op::sum_of_squares{.x = long_row.data(), .n = 40000}),
+                                               d.run(rlcore::op::sum_of_squares{.x = long_row.data(), .n = 4011}),
+                                               d.run(rlcore::op::sum_of_squares{.x = long_row.data(), .n = 7})});
     std::vector<double> blocks(5);
-    d.block_sums_of_squares(long_row.data(), 4011, 1000, blocks.data()), keep("block_sums_of_squares", blocks);
+    d.run(rlcore::op::block_sums_of_squares{.x = long_row.data(), .n = 4011, .block = 1000, .sums = blocks.data()}),
+        keep("block_sums_of_squares", blocks);
     floats weight = values(n), m = values(n, 0.01f), v = values(n, 0.01f);
     for (float& each : v) each *= each;
     for (const std::int64_t step : {1, 2, 1000}) {
-      d.adamw(weight.data(), m.data(), v.data(), dy.data(), n, {1e-3, 0.9, 0.999, 1e-8, 0.01, step, 0.7f});
+      d.run(rlcore::op::adamw{.weights = weight.data(),
+                              .m = m.data(),
+                              .v = v.data(),
+                              .gradient = dy.data(),
+                              .n = n,
+                              .step = {1e-3, 0.9, 0.999, 1e-8, 0.01, step, 0.7f}});
       keep("adamw", weight), keep("adamw", m), keep("adamw", v);
     }
   }

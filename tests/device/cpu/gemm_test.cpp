@@ -38,7 +38,7 @@ struct packed {
 
   packed(cpu& device, weight_format f, const floats& w, extent_t o, extent_t i)
       : format(f), bytes(device.packed_bytes(f, o, i)) {
-    device.pack_weight(bytes.data(), f, w.data(), o, i);
+    device.run(op::pack_weight{.packed = bytes.data(), .format = f, .weight = w.data(), .outputs = o, .inputs = i});
   }
 };
 
@@ -76,7 +76,14 @@ TEST_P(gemm, forward) {
                  b = normal(size(s.outputs), 3), xs = seen(x), ws = seen(w);
     const packed p(device, device.compute_format(), w, s.outputs, s.inputs);
     floats y(size(s.rows * s.outputs)), threaded = y, one(size(s.outputs));
-    device.linear_forward(y.data(), x.data(), p.bytes.data(), p.format, b.data(), s.rows, s.outputs, s.inputs);
+    device.run(op::linear_forward{.y = y.data(),
+                                  .x = x.data(),
+                                  .packed = p.bytes.data(),
+                                  .format = p.format,
+                                  .bias = b.data(),
+                                  .rows = s.rows,
+                                  .outputs = s.outputs,
+                                  .inputs = s.inputs});
     for (extent_t t = 0; t < s.rows; ++t)
       for (extent_t o = 0; o < s.outputs; ++o)
         expect_sum(
@@ -84,11 +91,24 @@ TEST_P(gemm, forward) {
             [&](extent_t i) { return ws[size(o * s.inputs + i)]; });
     const packed by_three(three, p.format, w, s.outputs, s.inputs);
     EXPECT_EQ(p.bytes, by_three.bytes);
-    three.linear_forward(threaded.data(), x.data(), p.bytes.data(), p.format, b.data(), s.rows, s.outputs, s.inputs);
+    three.run(op::linear_forward{.y = threaded.data(),
+                                 .x = x.data(),
+                                 .packed = p.bytes.data(),
+                                 .format = p.format,
+                                 .bias = b.data(),
+                                 .rows = s.rows,
+                                 .outputs = s.outputs,
+                                 .inputs = s.inputs});
     EXPECT_EQ(y, threaded);
     for (extent_t t = 0; t < s.rows; ++t) {  // a row alone
-      device.linear_forward(one.data(), x.data() + t * s.inputs, p.bytes.data(), p.format, b.data(), 1, s.outputs,
-                            s.inputs);
+      device.run(op::linear_forward{.y = one.data(),
+                                    .x = x.data() + t * s.inputs,
+                                    .packed = p.bytes.data(),
+                                    .format = p.format,
+                                    .bias = b.data(),
+                                    .rows = 1,
+                                    .outputs = s.outputs,
+                                    .inputs = s.inputs});
       ASSERT_TRUE(std::equal(one.begin(), one.end(), y.begin() + t * s.outputs)) << s.rows << " rows, row " << t;
     }
   }
@@ -102,7 +122,12 @@ TEST_P(gemm, packed_rows) {
     std::vector<std::int32_t> ids;
     for (std::int32_t i = 0; i < 100; ++i) ids.push_back((7 * i + 5) % static_cast<std::int32_t>(s.outputs));
     floats y(ids.size() * size(s.inputs), -1);
-    three.gather_packed_rows(y.data(), p.bytes.data(), p.format, ids.data(), 100, s.inputs);
+    three.run(op::gather_packed_rows{.y = y.data(),
+                                     .packed = p.bytes.data(),
+                                     .format = p.format,
+                                     .ids = ids.data(),
+                                     .count = 100,
+                                     .inputs = s.inputs});
     for (std::size_t k = 0; k < ids.size(); ++k)
       ASSERT_TRUE(std::equal(&ws[static_cast<std::size_t>(ids[k]) * size(s.inputs)],
                              &ws[static_cast<std::size_t>(ids[k]) * size(s.inputs)] + s.inputs, &y[k * size(s.inputs)]))
@@ -115,17 +140,39 @@ TEST_P(gemm, input_gradient) {
     const floats dy = normal(size(s.rows * s.outputs), 4), w = normal(size(s.outputs * s.inputs), 2), dys = seen(dy),
                  ws = seen(w);
     floats dx(size(s.rows * s.inputs), 0.5f), threaded = dx, one(size(s.inputs));
-    device.linear_backward_input(dx.data(), dy.data(), w.data(), s.rows, s.outputs, s.inputs, true);
-    three.linear_backward_input(threaded.data(), dy.data(), w.data(), s.rows, s.outputs, s.inputs, true);
+    device.run(op::linear_backward_input{.dx = dx.data(),
+                                         .dy = dy.data(),
+                                         .weight = w.data(),
+                                         .rows = s.rows,
+                                         .outputs = s.outputs,
+                                         .inputs = s.inputs,
+                                         .accumulate = true});
+    three.run(op::linear_backward_input{.dx = threaded.data(),
+                                        .dy = dy.data(),
+                                        .weight = w.data(),
+                                        .rows = s.rows,
+                                        .outputs = s.outputs,
+                                        .inputs = s.inputs,
+                                        .accumulate = true});
     EXPECT_EQ(dx, threaded);
     for (extent_t t = 0; t < s.rows; ++t)
       for (extent_t i = 0; i < s.inputs; ++i)
         expect_sum(
             dx[size(t * s.inputs + i)], 0.5f, 0, s.outputs, [&](extent_t o) { return dys[size(t * s.outputs + o)]; },
             [&](extent_t o) { return ws[size(o * s.inputs + i)]; });
-    device.linear_backward_input(dx.data(), dy.data(), w.data(), s.rows, s.outputs, s.inputs, false);
+    device.run(op::linear_backward_input{.dx = dx.data(),
+                                         .dy = dy.data(),
+                                         .weight = w.data(),
+                                         .rows = s.rows,
+                                         .outputs = s.outputs,
+                                         .inputs = s.inputs});
     for (extent_t t = 0; t < s.rows; ++t) {
-      device.linear_backward_input(one.data(), dy.data() + t * s.outputs, w.data(), 1, s.outputs, s.inputs, false);
+      device.run(op::linear_backward_input{.dx = one.data(),
+                                           .dy = dy.data() + t * s.outputs,
+                                           .weight = w.data(),
+                                           .rows = 1,
+                                           .outputs = s.outputs,
+                                           .inputs = s.inputs});
       ASSERT_TRUE(std::equal(one.begin(), one.end(), dx.begin() + t * s.inputs)) << s.rows << " rows, row " << t;
     }
   }
@@ -136,11 +183,26 @@ TEST_P(gemm, weight_gradient_is_one_chain_over_rows) {
     const floats dy = normal(size(s.rows * s.outputs), 4), x = normal(size(s.rows * s.inputs), 1), dys = seen(dy),
                  xs = seen(x);
     floats once(size(s.outputs * s.inputs), 7.0f), split = once, threaded = once;
-    device.linear_backward_weight(once.data(), dy.data(), x.data(), s.rows, s.outputs, s.inputs, false);
-    three.linear_backward_weight(threaded.data(), dy.data(), x.data(), s.rows, s.outputs, s.inputs, false);
+    device.run(op::linear_backward_weight{.dweight = once.data(),
+                                          .dy = dy.data(),
+                                          .x = x.data(),
+                                          .rows = s.rows,
+                                          .outputs = s.outputs,
+                                          .inputs = s.inputs});
+    three.run(op::linear_backward_weight{.dweight = threaded.data(),
+                                         .dy = dy.data(),
+                                         .x = x.data(),
+                                         .rows = s.rows,
+                                         .outputs = s.outputs,
+                                         .inputs = s.inputs});
     for (extent_t at = 0, step = 1; at < s.rows; at += step, ++step)
-      device.linear_backward_weight(split.data(), dy.data() + at * s.outputs, x.data() + at * s.inputs,
-                                    std::min(step, s.rows - at), s.outputs, s.inputs, at > 0);
+      device.run(op::linear_backward_weight{.dweight = split.data(),
+                                            .dy = dy.data() + at * s.outputs,
+                                            .x = x.data() + at * s.inputs,
+                                            .rows = std::min(step, s.rows - at),
+                                            .outputs = s.outputs,
+                                            .inputs = s.inputs,
+                                            .accumulate = at > 0});
     EXPECT_EQ(once, split);
     EXPECT_EQ(once, threaded);
     for (extent_t o = 0; o < s.outputs; ++o)
@@ -157,7 +219,14 @@ TEST_P(gemm, int8_weights_are_within_half_a_step) {
                  b = normal(size(s.outputs), 3);
     const packed p(device, weight_format::int8, w, s.outputs, s.inputs);
     floats y(size(s.rows * s.outputs)), one(size(s.outputs));
-    device.linear_forward(y.data(), x.data(), p.bytes.data(), p.format, b.data(), s.rows, s.outputs, s.inputs);
+    device.run(op::linear_forward{.y = y.data(),
+                                  .x = x.data(),
+                                  .packed = p.bytes.data(),
+                                  .format = p.format,
+                                  .bias = b.data(),
+                                  .rows = s.rows,
+                                  .outputs = s.outputs,
+                                  .inputs = s.inputs});
     for (extent_t o = 0; o < s.outputs; ++o) {
       const float* row = w.data() + o * s.inputs;
       float largest = 0;
@@ -173,8 +242,14 @@ TEST_P(gemm, int8_weights_are_within_half_a_step) {
       }
     }
     for (extent_t t = 0; t < s.rows; ++t) {
-      three.linear_forward(one.data(), x.data() + t * s.inputs, p.bytes.data(), p.format, b.data(), 1, s.outputs,
-                           s.inputs);
+      three.run(op::linear_forward{.y = one.data(),
+                                   .x = x.data() + t * s.inputs,
+                                   .packed = p.bytes.data(),
+                                   .format = p.format,
+                                   .bias = b.data(),
+                                   .rows = 1,
+                                   .outputs = s.outputs,
+                                   .inputs = s.inputs});
       ASSERT_TRUE(std::equal(one.begin(), one.end(), y.begin() + t * s.outputs)) << s.rows << " rows, row " << t;
     }
   }
@@ -184,9 +259,15 @@ TEST_P(gemm, an_empty_sum_is_zero_or_the_bias) {
   const floats b{1, 2, 3};
   floats y(6, 9);
   const packed p(device, device.compute_format(), {}, 3, 0);
-  device.linear_forward(y.data(), nullptr, p.bytes.data(), p.format, b.data(), 2, 3, 0);
+  device.run(op::linear_forward{.y = y.data(),
+                                .packed = p.bytes.data(),
+                                .format = p.format,
+                                .bias = b.data(),
+                                .rows = 2,
+                                .outputs = 3,
+                                .inputs = 0});
   EXPECT_EQ(y, (floats{1, 2, 3, 1, 2, 3}));
-  device.linear_backward_weight(y.data(), nullptr, nullptr, 0, 2, 3, false);
+  device.run(op::linear_backward_weight{.dweight = y.data(), .rows = 0, .outputs = 2, .inputs = 3});
   EXPECT_EQ(y, floats(6, 0));
 }
 

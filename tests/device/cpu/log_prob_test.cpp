@@ -48,10 +48,24 @@ TEST_P(log_prob, values_and_gradients) {
         logits[static_cast<std::size_t>(r * vocabulary + target[static_cast<std::size_t>(r)])] = 1.25f;
       const floats dlogp = normal(5, 8), dentropy = normal(5, 9);
       floats logp(5), entropy(5), statistics(10), slopes = logits;
-      device.log_prob_forward(logits.data(), rows, vocabulary, target.data(), temperature, logp.data(), entropy.data(),
-                              statistics.data());
-      device.log_prob_backward(slopes.data(), rows, vocabulary, 0, target.data(), temperature, dlogp.data(),
-                               dentropy.data(), entropy.data(), statistics.data());
+      device.run(op::log_prob_forward{.logits = logits.data(),
+                                      .rows = rows,
+                                      .vocabulary = vocabulary,
+                                      .targets = target.data(),
+                                      .temperature = temperature,
+                                      .logp = logp.data(),
+                                      .entropy = entropy.data(),
+                                      .statistics = statistics.data()});
+      device.run(op::log_prob_backward{.logits = slopes.data(),
+                                       .rows = rows,
+                                       .width = vocabulary,
+                                       .first = 0,
+                                       .targets = target.data(),
+                                       .temperature = temperature,
+                                       .dlogp = dlogp.data(),
+                                       .dentropy = dentropy.data(),
+                                       .entropy = entropy.data(),
+                                       .statistics = statistics.data()});
       for (std::size_t r = 0; r < 5; ++r) {
         const float* row = logits.data() + static_cast<extent_t>(r) * vocabulary;
         const exact e(row, vocabulary, target[r], static_cast<double>(temperature));
@@ -76,7 +90,13 @@ TEST_P(log_prob, large_vocabulary) {
   const floats logits = normal(static_cast<std::size_t>(vocabulary), 10, 3);
   const std::int32_t target = 77777;
   float logp = 0, entropy = 0;
-  device.log_prob_forward(logits.data(), 1, vocabulary, &target, 1, &logp, &entropy, nullptr);
+  device.run(op::log_prob_forward{.logits = logits.data(),
+                                  .rows = 1,
+                                  .vocabulary = vocabulary,
+                                  .targets = &target,
+                                  .temperature = 1,
+                                  .logp = &logp,
+                                  .entropy = &entropy});
   const exact e(logits.data(), vocabulary, target, 1);
   EXPECT_NEAR(static_cast<double>(logp), e.logp, 2e-6);
   EXPECT_NEAR(static_cast<double>(entropy), e.entropy, 2e-6);
@@ -99,10 +119,24 @@ TEST_P(log_prob, tiles_have_the_bits_of_the_row) {
   const floats dlogp = normal(6, 13), dentropy = normal(6, 14);
   for (const float temperature : {1.0f, 0.6f}) {
     floats logp(6), entropy(6), statistics(12), slopes = logits;
-    device.log_prob_forward(logits.data(), rows, vocabulary, target.data(), temperature, logp.data(), entropy.data(),
-                            statistics.data());
-    device.log_prob_backward(slopes.data(), rows, vocabulary, 0, target.data(), temperature, dlogp.data(),
-                             dentropy.data(), entropy.data(), statistics.data());
+    device.run(op::log_prob_forward{.logits = logits.data(),
+                                    .rows = rows,
+                                    .vocabulary = vocabulary,
+                                    .targets = target.data(),
+                                    .temperature = temperature,
+                                    .logp = logp.data(),
+                                    .entropy = entropy.data(),
+                                    .statistics = statistics.data()});
+    device.run(op::log_prob_backward{.logits = slopes.data(),
+                                     .rows = rows,
+                                     .width = vocabulary,
+                                     .first = 0,
+                                     .targets = target.data(),
+                                     .temperature = temperature,
+                                     .dlogp = dlogp.data(),
+                                     .dentropy = dentropy.data(),
+                                     .entropy = entropy.data(),
+                                     .statistics = statistics.data()});
     for (std::size_t r = 0; r < 6; ++r) {
       const exact e(logits.data() + static_cast<extent_t>(r) * vocabulary, vocabulary, target[r],
                     static_cast<double>(temperature));
@@ -121,13 +155,32 @@ TEST_P(log_prob, tiles_have_the_bits_of_the_row) {
                         logits.begin() + r * vocabulary + first + w);
         };
         copy();
-        device.log_prob_accumulate(states.data(), tile.data(), rows, w, first, target.data(), temperature);
-        device.log_prob_backward(tile.data(), rows, w, first, target.data(), temperature, dlogp.data(), dentropy.data(),
-                                 entropy.data(), statistics.data());
+        device.run(op::log_prob_accumulate{.states = states.data(),
+                                           .logits = tile.data(),
+                                           .rows = rows,
+                                           .width = w,
+                                           .first = first,
+                                           .targets = target.data(),
+                                           .temperature = temperature});
+        device.run(op::log_prob_backward{.logits = tile.data(),
+                                         .rows = rows,
+                                         .width = w,
+                                         .first = first,
+                                         .targets = target.data(),
+                                         .temperature = temperature,
+                                         .dlogp = dlogp.data(),
+                                         .dentropy = dentropy.data(),
+                                         .entropy = entropy.data(),
+                                         .statistics = statistics.data()});
         for (extent_t r = 0; r < rows; ++r)
           std::copy_n(tile.begin() + r * w, w, gathered.begin() + r * vocabulary + first);
       }
-      device.log_prob_finish(states.data(), rows, temperature, again.data(), again.data() + 6, again.data() + 12);
+      device.run(op::log_prob_finish{.states = states.data(),
+                                     .rows = rows,
+                                     .temperature = temperature,
+                                     .logp = again.data(),
+                                     .entropy = again.data() + 6,
+                                     .statistics = again.data() + 12});
       EXPECT_EQ(floats(again.begin(), again.begin() + 6), logp) << width;
       EXPECT_EQ(floats(again.begin() + 6, again.begin() + 12), entropy) << width;
       EXPECT_EQ(floats(again.begin() + 12, again.end()), statistics) << width;
@@ -143,8 +196,13 @@ TEST_P(log_prob, not_a_number_is_seen) {
     logits[bad] = std::nanf("");
     const std::int32_t target = 5;
     float logp = 0, entropy = 0;
-    device.log_prob_forward(logits.data(), 1, static_cast<extent_t>(logits.size()), &target, 1, &logp, &entropy,
-                            nullptr);
+    device.run(op::log_prob_forward{.logits = logits.data(),
+                                    .rows = 1,
+                                    .vocabulary = static_cast<extent_t>(logits.size()),
+                                    .targets = &target,
+                                    .temperature = 1,
+                                    .logp = &logp,
+                                    .entropy = &entropy});
     EXPECT_TRUE(std::isnan(logp));
     EXPECT_TRUE(std::isnan(entropy));
   }

@@ -21,7 +21,12 @@ const double almost_one = std::nextafter(1.0, 0.0);
 
 std::int32_t draw(cpu& device, const sampling_arguments& how, const floats& logits, double u) {
   std::int32_t token = -1;
-  device.sample(how, logits.data(), 1, static_cast<extent_t>(logits.size()), &u, &token);
+  device.run(op::sample{.settings = how,
+                        .logits = logits.data(),
+                        .rows = 1,
+                        .vocabulary = static_cast<extent_t>(logits.size()),
+                        .uniform = &u,
+                        .tokens = &token});
   return token;
 }
 
@@ -154,13 +159,28 @@ TEST_P(sample, neither_company_nor_threads_show) {
     cpu one(1, GetParam());
     std::vector<std::int32_t> single(37), together(37);
     for (extent_t r = 0; r < rows; ++r)
-      one.sample(how, logits.data() + r * vocabulary, 1, vocabulary, u.data() + r, single.data() + r);
+      one.run(op::sample{.settings = how,
+                         .logits = logits.data() + r * vocabulary,
+                         .rows = 1,
+                         .vocabulary = vocabulary,
+                         .uniform = u.data() + r,
+                         .tokens = single.data() + r});
     for (const int threads : {1, 2, 3}) {
       cpu device(threads, GetParam());
-      device.sample(how, logits.data(), rows, vocabulary, u.data(), together.data());
+      device.run(op::sample{.settings = how,
+                            .logits = logits.data(),
+                            .rows = rows,
+                            .vocabulary = vocabulary,
+                            .uniform = u.data(),
+                            .tokens = together.data()});
       EXPECT_EQ(single, together) << threads << " threads";
       std::int32_t last = -1;
-      device.sample(how, logits.data() + 36 * vocabulary, 1, vocabulary, u.data() + 36, &last);
+      device.run(op::sample{.settings = how,
+                            .logits = logits.data() + 36 * vocabulary,
+                            .rows = 1,
+                            .vocabulary = vocabulary,
+                            .uniform = u.data() + 36,
+                            .tokens = &last});
       EXPECT_EQ(last, single[36]);
     }
   }

@@ -35,13 +35,19 @@ class work_sharing : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(work_sharing, element_wise) {
-  expect_same_bits(size, [&](cpu& d, float* to) { d.add(to, x.data(), y.data(), rows * width); });
-  expect_same_bits(size, [&](cpu& d, float* to) { d.scale(to, 1.1f, rows * width); });
-  expect_same_bits(size, [&](cpu& d, float* to) { d.fill(to, 3, rows * width); });
+  expect_same_bits(
+      size, [&](cpu& d, float* to) { d.run(op::add{.y = to, .a = x.data(), .b = y.data(), .n = rows * width}); });
+  expect_same_bits(size, [&](cpu& d, float* to) { d.run(op::scale{.y = to, .factor = 1.1f, .n = rows * width}); });
+  expect_same_bits(size, [&](cpu& d, float* to) { d.run(op::fill{.y = to, .value = 3, .n = rows * width}); });
   expect_same_bits(size, [&](cpu& d, float* to) { d.fill_zero(to, size * sizeof(float)); });
   expect_same_bits(3 * size, [&](cpu& d, float* to) {
     floats v(size, 0.5f);
-    d.adamw(to, to + size, v.data(), x.data(), rows * width, {.lr = 0.1, .step = 3});
+    d.run(op::adamw{.weights = to,
+                    .m = to + size,
+                    .v = v.data(),
+                    .gradient = x.data(),
+                    .n = rows * width,
+                    .step = {.lr = 0.1, .step = 3}});
     std::copy(v.begin(), v.end(), to + 2 * size);
   });
 }
@@ -49,34 +55,72 @@ TEST_P(work_sharing, element_wise) {
 TEST_P(work_sharing, rows) {
   std::vector<std::int32_t> ids(701);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>((i * 13) % 701);
-  expect_same_bits(size, [&](cpu& d, float* to) { d.gather_rows(to, x.data(), rows, ids.data(), rows, width); });
-  expect_same_bits(size, [&](cpu& d, float* to) { d.scatter_add_rows(to, x.data(), {ids.data(), rows}, rows, width); });
   expect_same_bits(size, [&](cpu& d, float* to) {
-    d.copy_rows(to, width, {ids.data(), rows}, x.data(), 2 * width, rows, width - 1);
+    d.run(op::gather_rows{.y = to, .x = x.data(), .x_rows = rows, .ids = ids.data(), .count = rows, .width = width});
   });
-  expect_same_bits(150, [&](cpu& d, float* to) { d.sum_rows(to, x.data(), rows, width); });
+  expect_same_bits(size, [&](cpu& d, float* to) {
+    d.run(op::scatter_add_rows{.y = to, .x = x.data(), .ids = {ids.data(), rows}, .count = rows, .width = width});
+  });
+  expect_same_bits(size, [&](cpu& d, float* to) {
+    d.run(op::copy_rows{.y = to,
+                        .y_row = width,
+                        .ids = {ids.data(), rows},
+                        .x = x.data(),
+                        .x_row = 2 * width,
+                        .count = rows,
+                        .width = width - 1});
+  });
+  expect_same_bits(
+      150, [&](cpu& d, float* to) { d.run(op::sum_rows{.total = to, .x = x.data(), .rows = rows, .width = width}); });
 }
 
 TEST_P(work_sharing, norms_and_activations) {
   floats rstd(701, 0.7f);
-  expect_same_bits(size, [&](cpu& d, float* to) { d.rms_norm_forward(norm, to, width, x.data(), rstd.data(), rows); });
   expect_same_bits(size, [&](cpu& d, float* to) {
-    d.rms_norm_backward(norm, to, y.data(), width, x.data(), rstd.data(), rows, true);
+    d.run(
+        op::rms_norm_forward{.norm = norm, .y = to, .y_row = width, .x = x.data(), .rstd = rstd.data(), .rows = rows});
+  });
+  expect_same_bits(size, [&](cpu& d, float* to) {
+    d.run(op::rms_norm_backward{.norm = norm,
+                                .dx = to,
+                                .dy = y.data(),
+                                .dy_row = width,
+                                .x = x.data(),
+                                .rstd = rstd.data(),
+                                .rows = rows,
+                                .accumulate = true});
   });
   expect_same_bits(150, [&](cpu& d, float* to) {
-    d.rms_norm_backward_weight(norm, to, y.data(), width, x.data(), rstd.data(), rows);
+    d.run(op::rms_norm_backward_weight{.norm = norm,
+                                       .dweight = to,
+                                       .dy = y.data(),
+                                       .dy_row = width,
+                                       .x = x.data(),
+                                       .rstd = rstd.data(),
+                                       .rows = rows});
   });
-  expect_same_bits(size, [&](cpu& d, float* to) { d.swiglu_forward(to, x.data(), rows, width); });
-  expect_same_bits(2 * size, [&](cpu& d, float* to) { d.swiglu_backward(to, y.data(), x.data(), rows, width); });
+  expect_same_bits(size, [&](cpu& d, float* to) {
+    d.run(op::swiglu_forward{.y = to, .gate_up = x.data(), .rows = rows, .width = width});
+  });
+  expect_same_bits(2 * size, [&](cpu& d, float* to) {
+    d.run(op::swiglu_backward{.dgate_up = to, .dy = y.data(), .gate_up = x.data(), .rows = rows, .width = width});
+  });
 }
 
 TEST_P(work_sharing, a_sum_and_its_norm_in_one_pass) {
   floats sum(size), normed(size), rstd(701), same = x, normed_too(size), rstd_too(701);
   same.resize(size);
   cpu one(1, GetParam()), three(3, GetParam());
-  one.add(sum.data(), x.data(), y.data(), rows * width);
-  one.rms_norm_forward(norm, normed.data(), width, sum.data(), rstd.data(), rows);
-  three.add_rms_norm_forward(norm, same.data(), same.data(), y.data(), normed_too.data(), rstd_too.data(), rows);
+  one.run(op::add{.y = sum.data(), .a = x.data(), .b = y.data(), .n = rows * width});
+  one.run(op::rms_norm_forward{
+      .norm = norm, .y = normed.data(), .y_row = width, .x = sum.data(), .rstd = rstd.data(), .rows = rows});
+  three.run(op::add_rms_norm_forward{.norm = norm,
+                                     .total = same.data(),
+                                     .a = same.data(),
+                                     .b = y.data(),
+                                     .y = normed_too.data(),
+                                     .rstd = rstd_too.data(),
+                                     .rows = rows});
   EXPECT_EQ(sum, same);
   EXPECT_EQ(normed, normed_too);
   EXPECT_EQ(rstd, rstd_too);

@@ -79,42 +79,98 @@ std::vector<float> training_step(npu& d) {
   float* norm = a.normal(width);
   const auto packed = [&](const float* weight, extent_t o, extent_t i) {
     auto* p = a.put(std::vector<std::byte>(d.packed_bytes(d.compute_format(), o, i)));
-    d.pack_weight(p, d.compute_format(), weight, o, i);
+    d.run(op::pack_weight{.packed = p, .format = d.compute_format(), .weight = weight, .outputs = o, .inputs = i});
     return p;
   };
   float *x = a.zero(t * width), *y = a.zero(t * width), *rstd = a.zero(t), *mixed = a.zero(t * width);
-  d.gather_rows(x, embedding, words, ids, t, width);
+  d.run(op::gather_rows{.y = x, .x = embedding, .x_rows = words, .ids = ids, .count = t, .width = width});
   const norm_arguments how{width, 1, width, norm, 1e-6};
-  d.rms_norm_forward(how, y, width, x, rstd, t);
+  d.run(op::rms_norm_forward{.norm = how, .y = y, .y_row = width, .x = x, .rstd = rstd, .rows = t});
   float* cosine = a.normal(8 * head / 2);
-  d.rope(y, width, heads, head, positions, cosine, cosine, t, false);
+  d.run(op::rope{.x = y,
+                 .row = width,
+                 .heads = heads,
+                 .head_dim = head,
+                 .positions = positions,
+                 .cosine = cosine,
+                 .sine = cosine,
+                 .rows = t});
   const attention_shape shape{heads, heads, head, 0.25F};
   const std::vector<attention_segment> segments{{y, y, width, 0, 3, 0, nullptr},
                                                 {y + 3 * width, y + 3 * width, width, 3, 3, 0, nullptr}};
   float* statistics = a.zero(2 * t * heads);
-  d.attention_forward(shape, segments, y, width, mixed, width, statistics);
-  d.add(mixed, mixed, x, t * width);
+  d.run(op::attention_forward{.shape = shape,
+                              .segments = segments,
+                              .q = y,
+                              .q_row = width,
+                              .out = mixed,
+                              .out_row = width,
+                              .statistics = statistics});
+  d.run(op::add{.y = mixed, .a = mixed, .b = x, .n = t * width});
 
   float *both = a.zero(2 * t * inner), *one = a.zero(t * inner), *last = a.zero(t * width), *logits = a.zero(t * words);
   const weight_format format = d.compute_format();
-  d.linear_forward(both, mixed, packed(gate, 2 * inner, width), format, nullptr, t, 2 * inner, width);
-  d.swiglu_forward(one, both, t, inner);
-  d.linear_forward(last, one, packed(down, width, inner), format, nullptr, t, width, inner);
-  d.linear_forward(logits, last, packed(embedding, words, width), format, nullptr, t, words, width);
+  d.run(op::linear_forward{.y = both,
+                           .x = mixed,
+                           .packed = packed(gate, 2 * inner, width),
+                           .format = format,
+                           .rows = t,
+                           .outputs = 2 * inner,
+                           .inputs = width});
+  d.run(op::swiglu_forward{.y = one, .gate_up = both, .rows = t, .width = inner});
+  d.run(op::linear_forward{.y = last,
+                           .x = one,
+                           .packed = packed(down, width, inner),
+                           .format = format,
+                           .rows = t,
+                           .outputs = width,
+                           .inputs = inner});
+  d.run(op::linear_forward{.y = logits,
+                           .x = last,
+                           .packed = packed(embedding, words, width),
+                           .format = format,
+                           .rows = t,
+                           .outputs = words,
+                           .inputs = width});
   float *logp = a.zero(t), *entropy = a.zero(t), *sums = a.zero(4 * t);
-  d.log_prob_forward(logits, t, words, targets, 1.0F, logp, entropy, sums);
+  d.run(op::log_prob_forward{.logits = logits,
+                             .rows = t,
+                             .vocabulary = words,
+                             .targets = targets,
+                             .temperature = 1.0F,
+                             .logp = logp,
+                             .entropy = entropy,
+                             .statistics = sums});
 
   float *dlogp = a.put(std::vector<float>(t, -1.0F / t)), *dlast = a.zero(t * width), *done = a.zero(t * inner);
   float *dboth = a.zero(2 * t * inner), *dgate = a.zero(2 * inner * width), *ddown = a.zero(width * inner);
-  d.log_prob_backward(logits, t, words, 0, targets, 1.0F, dlogp, a.zero(t), entropy, sums);
-  d.linear_backward_input(dlast, logits, embedding, t, words, width, false);
-  d.linear_backward_weight(ddown, dlast, one, t, width, inner, true);
-  d.linear_backward_input(done, dlast, down, t, width, inner, false);
-  d.swiglu_backward(dboth, done, both, t, inner);
-  d.linear_backward_weight(dgate, dboth, mixed, t, 2 * inner, width, true);
-  const double square = d.sum_of_squares(dgate, 2 * inner * width);
+  d.run(op::log_prob_backward{.logits = logits,
+                              .rows = t,
+                              .width = words,
+                              .first = 0,
+                              .targets = targets,
+                              .temperature = 1.0F,
+                              .dlogp = dlogp,
+                              .dentropy = a.zero(t),
+                              .entropy = entropy,
+                              .statistics = sums});
+  d.run(op::linear_backward_input{
+      .dx = dlast, .dy = logits, .weight = embedding, .rows = t, .outputs = words, .inputs = width});
+  d.run(op::linear_backward_weight{
+      .dweight = ddown, .dy = dlast, .x = one, .rows = t, .outputs = width, .inputs = inner, .accumulate = true});
+  d.run(
+      op::linear_backward_input{.dx = done, .dy = dlast, .weight = down, .rows = t, .outputs = width, .inputs = inner});
+  d.run(op::swiglu_backward{.dgate_up = dboth, .dy = done, .gate_up = both, .rows = t, .width = inner});
+  d.run(op::linear_backward_weight{
+      .dweight = dgate, .dy = dboth, .x = mixed, .rows = t, .outputs = 2 * inner, .inputs = width, .accumulate = true});
+  const double square = d.run(op::sum_of_squares{.x = dgate, .n = 2 * inner * width});
   float *m = a.zero(2 * inner * width), *v = a.zero(2 * inner * width);
-  d.adamw(gate, m, v, dgate, 2 * inner * width, {1e-2, 0.9, 0.999, 1e-8, 0.01, 1, 1});
+  d.run(op::adamw{.weights = gate,
+                  .m = m,
+                  .v = v,
+                  .gradient = dgate,
+                  .n = 2 * inner * width,
+                  .step = {1e-2, 0.9, 0.999, 1e-8, 0.01, 1, 1}});
 
   std::vector<float> numbers{static_cast<float>(square)};
   const auto keep = [&](const float* p, size_t n) {

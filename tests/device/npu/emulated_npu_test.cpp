@@ -37,16 +37,18 @@ TEST(npu_device, without_an_operator_of_generation_all_else_works) {
   auto tokens = room<std::int32_t>(*on, 1);
   auto uniform = put(*on, std::vector<double>{0.5});
   sampling_arguments how;
-  on->sample(how, logits, 1, 4, uniform, tokens);
+  on->run(rlcore::op::sample{
+      .settings = how, .logits = logits, .rows = 1, .vocabulary = 4, .uniform = uniform, .tokens = tokens});
   how.top_k = 2;
   try {
-    on->sample(how, logits, 1, 4, uniform, tokens);
+    on->run(rlcore::op::sample{
+        .settings = how, .logits = logits, .rows = 1, .vocabulary = 4, .uniform = uniform, .tokens = tokens});
     FAIL() << "nothing was thrown";
   } catch (const ascend::capability_error& e) {
     EXPECT_STREQ(e.what(),
                  "npu: emulator lacks aclnnSort, which generation needs; npu_doctor lists what else is missing");
   }
-  on->scale(logits, 2, 4);
+  on->run(rlcore::op::scale{.y = logits, .factor = 2, .n = 4});
   EXPECT_EQ(logits.back(), (floats{2, 6, 4, 0}));
 }
 
@@ -70,10 +72,12 @@ TEST(npu_device, memory_that_is_not_its_own_is_refused) {
   float host[4] = {};
   auto y = room<float>(*on, 4);
   auto ids = put(*on, indices{0});
-  EXPECT_THROW(on->gather_rows(y, host, 1, ids, 1, 4), std::invalid_argument);
+  EXPECT_THROW(on->run(rlcore::op::gather_rows{.y = y, .x = host, .x_rows = 1, .ids = ids, .count = 1, .width = 4}),
+               std::invalid_argument);
   auto x = room<float>(*on, 8);
-  EXPECT_NO_THROW(on->gather_rows(y, x, 2, ids, 1, 4));
-  EXPECT_THROW(on->gather_rows(y, x, 1000000, ids, 1, 4), std::invalid_argument);
+  EXPECT_NO_THROW(on->run(rlcore::op::gather_rows{.y = y, .x = x, .x_rows = 2, .ids = ids, .count = 1, .width = 4}));
+  EXPECT_THROW(on->run(rlcore::op::gather_rows{.y = y, .x = x, .x_rows = 1000000, .ids = ids, .count = 1, .width = 4}),
+               std::invalid_argument);
 }
 
 }  // namespace

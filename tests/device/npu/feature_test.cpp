@@ -45,61 +45,130 @@ struct ground {
 void run_forward(npu& d) {
   constexpr extent_t t = ground::t, w = ground::width, words = ground::words;
   ground g(d);
-  d.fill(g.y, 0.5f, w);
-  d.scale(g.y, 2, w);
-  d.add(g.y, g.x, g.x, w);
-  d.gather_rows(g.y, g.x, t, g.ids, t, w);
-  d.copy_rows(g.y, w, nullptr, g.x, w, t, w);
-  d.copy_rows(g.y, w, {g.ids, t}, g.x, w, t, w);
-  d.scatter_add_rows(g.y, g.x, {g.ids, t}, t, w);
-  d.scale_rows(g.y, g.x, g.weight, t, w);
-  d.dot_rows(g.y, g.x, g.x, t, w);
-  d.sum_rows(g.y, g.x, t, w);
-  d.rms_norm_forward(g.norm, g.y, w, g.x, g.room, t);
-  d.add_rms_norm_forward(g.norm, g.z, g.x, g.x, g.y, g.room, t);
-  d.rope(g.x, w, ground::heads, ground::head, g.ids, g.weight, g.weight, t, false);
-  d.attention_forward(g.shape, g.rows, g.x, w, g.y, w, g.room);
+  d.run(rlcore::op::fill{.y = g.y, .value = 0.5f, .n = w});
+  d.run(rlcore::op::scale{.y = g.y, .factor = 2, .n = w});
+  d.run(rlcore::op::add{.y = g.y, .a = g.x, .b = g.x, .n = w});
+  d.run(rlcore::op::gather_rows{.y = g.y, .x = g.x, .x_rows = t, .ids = g.ids, .count = t, .width = w});
+  d.run(rlcore::op::copy_rows{.y = g.y, .y_row = w, .x = g.x, .x_row = w, .count = t, .width = w});
+  d.run(rlcore::op::copy_rows{.y = g.y, .y_row = w, .ids = {g.ids, t}, .x = g.x, .x_row = w, .count = t, .width = w});
+  d.run(rlcore::op::scatter_add_rows{.y = g.y, .x = g.x, .ids = {g.ids, t}, .count = t, .width = w});
+  d.run(rlcore::op::scale_rows{.y = g.y, .x = g.x, .factor = g.weight, .rows = t, .width = w});
+  d.run(rlcore::op::dot_rows{.y = g.y, .a = g.x, .b = g.x, .rows = t, .width = w});
+  d.run(rlcore::op::sum_rows{.total = g.y, .x = g.x, .rows = t, .width = w});
+  d.run(rlcore::op::rms_norm_forward{.norm = g.norm, .y = g.y, .y_row = w, .x = g.x, .rstd = g.room, .rows = t});
+  d.run(rlcore::op::add_rms_norm_forward{
+      .norm = g.norm, .total = g.z, .a = g.x, .b = g.x, .y = g.y, .rstd = g.room, .rows = t});
+  d.run(rlcore::op::rope{.x = g.x,
+                         .row = w,
+                         .heads = ground::heads,
+                         .head_dim = ground::head,
+                         .positions = g.ids,
+                         .cosine = g.weight,
+                         .sine = g.weight,
+                         .rows = t});
+  d.run(rlcore::op::attention_forward{
+      .shape = g.shape, .segments = g.rows, .q = g.x, .q_row = w, .out = g.y, .out_row = w, .statistics = g.room});
   memory<std::byte, npu> packed(d, d.packed_bytes(d.compute_format(), w, w));
-  d.pack_weight(packed, d.compute_format(), g.weight, w, w);
-  d.linear_forward(g.y, g.x, packed, d.compute_format(), g.weight, t, w, w);
-  d.swiglu_forward(g.y, g.x, t, w);
-  d.log_prob_forward(g.logits, t, words, g.ids, 1, g.y, g.z, g.room);
+  d.run(rlcore::op::pack_weight{
+      .packed = packed, .format = d.compute_format(), .weight = g.weight, .outputs = w, .inputs = w});
+  d.run(rlcore::op::linear_forward{.y = g.y,
+                                   .x = g.x,
+                                   .packed = packed,
+                                   .format = d.compute_format(),
+                                   .bias = g.weight,
+                                   .rows = t,
+                                   .outputs = w,
+                                   .inputs = w});
+  d.run(rlcore::op::swiglu_forward{.y = g.y, .gate_up = g.x, .rows = t, .width = w});
+  d.run(rlcore::op::log_prob_forward{.logits = g.logits,
+                                     .rows = t,
+                                     .vocabulary = words,
+                                     .targets = g.ids,
+                                     .temperature = 1,
+                                     .logp = g.y,
+                                     .entropy = g.z,
+                                     .statistics = g.room});
   auto* states = static_cast<log_prob_state*>(static_cast<void*>(g.room));
-  for (const extent_t first : {extent_t{0}, words}) d.log_prob_accumulate(states, g.logits, t, words, first, g.ids, 1);
-  d.log_prob_finish(states, t, 1, g.y, g.z, nullptr);
+  for (const extent_t first : {extent_t{0}, words})
+    d.run(rlcore::op::log_prob_accumulate{.states = states,
+                                          .logits = g.logits,
+                                          .rows = t,
+                                          .width = words,
+                                          .first = first,
+                                          .targets = g.ids,
+                                          .temperature = 1});
+  d.run(rlcore::op::log_prob_finish{.states = states, .rows = t, .temperature = 1, .logp = g.y, .entropy = g.z});
 }
 
 void run_generation(npu& d) {
   constexpr extent_t t = ground::t, w = ground::width;
   ground g(d);
-  float* layer = g.floats_of(2 * kv_page_size(g.shape));
+  float* layer = g.floats_of(2 * static_cast<extent_t>(d.kv_page_bytes(g.shape) / sizeof(float)));
   const std::vector<attention_segment> pages{{layer, nullptr, 0, 0, t, 0, g.ids, 2}};
-  d.store_keys_values(g.shape, pages, layer, g.x, g.x, w);
-  d.attention_forward(g.shape, pages, g.x, w, g.y, w, g.room);
+  d.run(rlcore::op::store_keys_values{
+      .shape = g.shape, .segments = pages, .layer = layer, .keys = g.x, .values = g.x, .row = w});
+  d.run(rlcore::op::attention_forward{
+      .shape = g.shape, .segments = pages, .q = g.x, .q_row = w, .out = g.y, .out_row = w, .statistics = g.room});
   auto uniform = put(d, std::vector<double>(t, 0.5));
   for (const sampling_arguments& how : {sampling_arguments{0}, {1}, {1, 5, 0.9f}, {1, 0, 1, 0.1f}})
-    d.sample(how, g.logits, t, ground::words, uniform, g.ids);
+    d.run(rlcore::op::sample{.settings = how,
+                             .logits = g.logits,
+                             .rows = t,
+                             .vocabulary = ground::words,
+                             .uniform = uniform,
+                             .tokens = g.ids});
 }
 
 void run_training(npu& d) {
   constexpr extent_t t = ground::t, w = ground::width, words = ground::words;
   ground g(d);
-  d.attention_forward(g.shape, g.rows, g.x, w, g.y, w, g.room);
+  d.run(rlcore::op::attention_forward{
+      .shape = g.shape, .segments = g.rows, .q = g.x, .q_row = w, .out = g.y, .out_row = w, .statistics = g.room});
   const std::vector<attention_segment_gradient> slopes{{g.z, g.z}};
-  d.attention_backward(g.shape, g.rows, slopes, g.x, w, g.y, g.y, w, g.room, g.floats_of(t * w));
-  d.rope(g.x, w, ground::heads, ground::head, g.ids, g.weight, g.weight, t, true);
-  d.rms_norm_backward_weight(g.norm, g.z, g.y, w, g.x, g.room, t);
-  d.rms_norm_backward(g.norm, g.z, g.y, w, g.x, g.room, t, true);
+  d.run(rlcore::op::attention_backward{.shape = g.shape,
+                                       .segments = g.rows,
+                                       .gradients = slopes,
+                                       .q = g.x,
+                                       .q_row = w,
+                                       .out = g.y,
+                                       .dout = g.y,
+                                       .out_row = w,
+                                       .statistics = g.room,
+                                       .dq = g.floats_of(t * w)});
+  d.run(rlcore::op::rope{.x = g.x,
+                         .row = w,
+                         .heads = ground::heads,
+                         .head_dim = ground::head,
+                         .positions = g.ids,
+                         .cosine = g.weight,
+                         .sine = g.weight,
+                         .rows = t,
+                         .inverse = true});
+  d.run(rlcore::op::rms_norm_backward_weight{
+      .norm = g.norm, .dweight = g.z, .dy = g.y, .dy_row = w, .x = g.x, .rstd = g.room, .rows = t});
+  d.run(rlcore::op::rms_norm_backward{
+      .norm = g.norm, .dx = g.z, .dy = g.y, .dy_row = w, .x = g.x, .rstd = g.room, .rows = t, .accumulate = true});
   for (const bool more : {false, true}) {
-    d.linear_backward_weight(g.weight, g.y, g.x, t, w, w, more);
-    d.linear_backward_input(g.z, g.y, g.weight, t, w, w, more);
+    d.run(rlcore::op::linear_backward_weight{
+        .dweight = g.weight, .dy = g.y, .x = g.x, .rows = t, .outputs = w, .inputs = w, .accumulate = more});
+    d.run(rlcore::op::linear_backward_input{
+        .dx = g.z, .dy = g.y, .weight = g.weight, .rows = t, .outputs = w, .inputs = w, .accumulate = more});
   }
-  d.swiglu_backward(g.z, g.y, g.x, t, w);
-  d.log_prob_backward(g.logits, t, words, 0, g.ids, 1, g.y, g.y, g.y, g.room);
-  d.sum_of_squares(g.x, t * w);
+  d.run(rlcore::op::swiglu_backward{.dgate_up = g.z, .dy = g.y, .gate_up = g.x, .rows = t, .width = w});
+  d.run(rlcore::op::log_prob_backward{.logits = g.logits,
+                                      .rows = t,
+                                      .width = words,
+                                      .first = 0,
+                                      .targets = g.ids,
+                                      .temperature = 1,
+                                      .dlogp = g.y,
+                                      .dentropy = g.y,
+                                      .entropy = g.y,
+                                      .statistics = g.room});
+  d.run(rlcore::op::sum_of_squares{.x = g.x, .n = t * w});
   adamw_step step;
   step.gradient_scale = 0.5f;
-  d.adamw(g.weight, g.y, g.z, g.x, w, step);
+  d.run(rlcore::op::adamw{.weights = g.weight, .m = g.y, .v = g.z, .gradient = g.x, .n = w, .step = step});
 }
 
 /// A program of every operation, and what losses and advantages need besides.
@@ -120,18 +189,19 @@ void run_losses(npu& d) {
   program_arrays<float> arrays;
   arrays.rows = t, arrays.width = w, arrays.results = results;
   arrays.input[0][0] = {g.x, w, 1}, arrays.input[0][1] = {g.y, w, 1}, arrays.live = {g.z, w, 1};
-  d.run_program(program, arrays);
+  d.run(rlcore::op::run_program{.program = program, .arrays = arrays});
   memory<std::uint8_t, npu> mask(d, std::vector<std::uint8_t>(t * w, 1));
-  d.live_slots(g.z, {mask.data(), t * w, 1, false}, g.ids, nullptr, t, w);
-  d.row_sums(g.y, g.x, t, w);
-  d.to_indices(g.ids, g.x, t);
-  d.row_largest(g.y, g.x, t, w);
-  d.add_next_slots(g.y, g.x, 0.5f, t, w);
+  d.run(rlcore::op::live_slots{
+      .live = g.z, .mask = {mask.data(), t * w, 1, false}, .lengths = g.ids, .rows = t, .width = w});
+  d.run(rlcore::op::row_sums{.sums = g.y, .x = g.x, .rows = t, .width = w});
+  d.run(rlcore::op::to_indices{.y = g.ids, .x = g.x, .n = t});
+  d.run(rlcore::op::row_largest{.largest = g.y, .x = g.x, .rows = t, .width = w});
+  d.run(rlcore::op::add_next_slots{.y = g.y, .x = g.x, .factor = 0.5f, .rows = t, .width = w});
   for (const float* open : {static_cast<const float*>(nullptr), static_cast<const float*>(g.z)})
-    d.suffix_sums(g.y, g.x, 0.9, open, t, w);
+    d.run(rlcore::op::suffix_sums{.y = g.y, .x = g.x, .decay = 0.9, .open = open, .rows = t, .width = w});
   memory<std::int64_t, npu> order(d, t * w), place(d, t * w);
-  d.live_first(order, place, g.z, t, w);
-  d.pick_slots(g.y, g.x, order, t, w);
+  d.run(rlcore::op::live_first{.order = order, .place = place, .live = g.z, .rows = t, .width = w});
+  d.run(rlcore::op::pick_slots{.y = g.y, .x = g.x, .slots = order, .rows = t, .width = w});
 }
 
 /// The operators that a run calls, in bfloat16 and in float, with or without the fused ones.

@@ -55,8 +55,23 @@ attended attend(D& d, const packed& p) {
     first += n;
   }
   if (p.backwards) std::reverse(segments.begin(), segments.end()), std::reverse(gradients.begin(), gradients.end());
-  d.attention_forward(p.s, segments, x, row, out, out_row, statistics);
-  d.attention_backward(p.s, segments, gradients, x, row, out, dout, out_row, statistics, dx);
+  d.run(rlcore::op::attention_forward{.shape = p.s,
+                                      .segments = segments,
+                                      .q = x,
+                                      .q_row = row,
+                                      .out = out,
+                                      .out_row = out_row,
+                                      .statistics = statistics});
+  d.run(rlcore::op::attention_backward{.shape = p.s,
+                                       .segments = segments,
+                                       .gradients = gradients,
+                                       .q = x,
+                                       .q_row = row,
+                                       .out = out,
+                                       .dout = dout,
+                                       .out_row = out_row,
+                                       .statistics = statistics,
+                                       .dq = dx});
   return {out.back(), dx.back()};
 }
 
@@ -109,8 +124,18 @@ std::array<floats, 4> shifted(D& d) {
                                                 {keys + 5 * kv, values + 5 * kv, kv, 6, 1, 5}};
   const std::vector<attention_segment_gradient> gradients{
       {dk, dv}, {dk + 5 * kv, dv + 5 * kv}, {dk + 5 * kv, dv + 5 * kv}};
-  d.attention_forward(s, segments, x, q, out, q, statistics);
-  d.attention_backward(s, segments, gradients, x, q, out, dout, q, statistics, dq);
+  d.run(rlcore::op::attention_forward{
+      .shape = s, .segments = segments, .q = x, .q_row = q, .out = out, .out_row = q, .statistics = statistics});
+  d.run(rlcore::op::attention_backward{.shape = s,
+                                       .segments = segments,
+                                       .gradients = gradients,
+                                       .q = x,
+                                       .q_row = q,
+                                       .out = out,
+                                       .dout = dout,
+                                       .out_row = q,
+                                       .statistics = statistics,
+                                       .dq = dq});
   return {out.back(), dq.back(), dk.back(), dv.back()};
 }
 
@@ -132,7 +157,8 @@ TEST(npu_attention, segments_that_begin_later_and_share_keys) {
 template <class D>
 std::array<floats, 2> paged(D& d) {
   const attention_shape s{4, 2, 8, 0.4f};
-  const extent_t q = 32, kv = 16, row = q + 2 * kv, pages = 9, size = kv_page_size(s);
+  const extent_t q = 32, kv = 16, row = q + 2 * kv, pages = 9,
+                 size = static_cast<extent_t>(d.kv_page_bytes(s) / sizeof(float));
   auto layers = put(d, floats(static_cast<std::size_t>(2 * pages * size), 0.0f));
   float* layer = layers + pages * size;  // the second of two
   const indices first_lists{4, 8, 2, 0, 7, 3}, later_lists{4, 8, 2, 0, 7, 5};
@@ -146,9 +172,11 @@ std::array<floats, 2> paged(D& d) {
     auto x = put(d, short_normal(t * row, seed)), out = room<float>(d, t * q), statistics = room<float>(d, t * 8);
     floats all;
     for (int repeat = 0; repeat < 2; ++repeat) {  // of two layers in the same pages, the second as the first
-      d.store_keys_values(s, segments, layer, x + q, x + q + kv, row);
+      d.run(rlcore::op::store_keys_values{
+          .shape = s, .segments = segments, .layer = layer, .keys = x + q, .values = x + q + kv, .row = row});
       for (attention_segment& g : segments) g.keys = layer;
-      d.attention_forward(s, segments, x, row, out, q, statistics);
+      d.run(rlcore::op::attention_forward{
+          .shape = s, .segments = segments, .q = x, .q_row = row, .out = out, .out_row = q, .statistics = statistics});
       all = out.back();
     }
     return all;
@@ -183,10 +211,20 @@ TEST(npu_attention, training_does_not_read_pages) {
   attention_segment g;
   g.keys = x, g.rows = 1, g.pages = list;
   const std::vector<attention_segment_gradient> gradients(1);
-  EXPECT_THROW(d.attention_backward({1, 1, 1, 1}, std::span(&g, 1), gradients, x, 1, x, x, 1, x, x),
+  EXPECT_THROW(d.run(rlcore::op::attention_backward{.shape = {1, 1, 1, 1},
+                                                    .segments = std::span(&g, 1),
+                                                    .gradients = gradients,
+                                                    .q = x,
+                                                    .q_row = 1,
+                                                    .out = x,
+                                                    .dout = x,
+                                                    .out_row = 1,
+                                                    .statistics = x,
+                                                    .dq = x}),
                std::invalid_argument);
-  d.attention_forward({1, 1, 1, 1}, {}, x, 1, x, 1, x);
-  d.store_keys_values({1, 1, 1, 1}, {}, x, x, x, 1);
+  d.run(rlcore::op::attention_forward{
+      .shape = {1, 1, 1, 1}, .q = x, .q_row = 1, .out = x, .out_row = 1, .statistics = x});
+  d.run(rlcore::op::store_keys_values{.shape = {1, 1, 1, 1}, .layer = x, .keys = x, .values = x, .row = 1});
   EXPECT_EQ(x.back(), normal(64, 1));
 }
 

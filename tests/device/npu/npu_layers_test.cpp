@@ -24,11 +24,13 @@ norms norm_of(D& d, extent_t t, extent_t groups, extent_t width) {
   auto y = put(d, normal(t * y_row, 4)), dx = put(d, normal(t * y_row, 5)), sum = put(d, normal(t * y_row, 6));
   auto dw = put(d, normal(width, 7)), rstd = room<float>(d, t * groups);
   const norm_arguments n{x_row, groups, width, w, 1e-5};
-  d.rms_norm_forward(n, y, y_row, x, rstd, t);
-  d.rms_norm_backward_weight(n, dw, dy, y_row, x, rstd, t);
-  d.rms_norm_backward(n, dx, dy, y_row, x, rstd, t, false);
-  d.rms_norm_backward(n, sum, dy, y_row, x, rstd, t, true);
-  d.rms_norm_backward(n, dy, dy, y_row, x, rstd, t, false);
+  d.run(rlcore::op::rms_norm_forward{.norm = n, .y = y, .y_row = y_row, .x = x, .rstd = rstd, .rows = t});
+  d.run(rlcore::op::rms_norm_backward_weight{
+      .norm = n, .dweight = dw, .dy = dy, .dy_row = y_row, .x = x, .rstd = rstd, .rows = t});
+  d.run(rlcore::op::rms_norm_backward{.norm = n, .dx = dx, .dy = dy, .dy_row = y_row, .x = x, .rstd = rstd, .rows = t});
+  d.run(rlcore::op::rms_norm_backward{
+      .norm = n, .dx = sum, .dy = dy, .dy_row = y_row, .x = x, .rstd = rstd, .rows = t, .accumulate = true});
+  d.run(rlcore::op::rms_norm_backward{.norm = n, .dx = dy, .dy = dy, .dy_row = y_row, .x = x, .rstd = rstd, .rows = t});
   return {y.back(), rstd.back(), dx.back(), sum.back(), dy.back(), dw.back()};
 }
 
@@ -54,14 +56,17 @@ TEST(npu_norm, slopes_that_change_are_read_again) {
     auto x = put(d, normal(40, 1)), w = put(d, normal(8, 2)), dy = put(d, normal(40, 3)), y = room<float>(d, 40),
          dx = room<float>(d, 40), dw = put(d, normal(8, 4)), rstd = room<float>(d, 5);
     const norm_arguments n{8, 1, 8, w, 1e-6};
-    d.rms_norm_forward(n, y, 8, x, rstd, 5);
-    d.rms_norm_backward_weight(n, dw, dy, 8, x, rstd, 5);
-    d.scale(dy, -3, 40);
-    d.rms_norm_backward(n, dx, dy, 8, x, rstd, 5, false);
+    d.run(rlcore::op::rms_norm_forward{.norm = n, .y = y, .y_row = 8, .x = x, .rstd = rstd, .rows = 5});
+    d.run(rlcore::op::rms_norm_backward_weight{
+        .norm = n, .dweight = dw, .dy = dy, .dy_row = 8, .x = x, .rstd = rstd, .rows = 5});
+    d.run(rlcore::op::scale{.y = dy, .factor = -3, .n = 40});
+    d.run(rlcore::op::rms_norm_backward{.norm = n, .dx = dx, .dy = dy, .dy_row = 8, .x = x, .rstd = rstd, .rows = 5});
     const floats first = dx.back();
-    d.rms_norm_backward_weight(n, dw, dy, 8, x, rstd, 5);
+    d.run(rlcore::op::rms_norm_backward_weight{
+        .norm = n, .dweight = dw, .dy = dy, .dy_row = 8, .x = x, .rstd = rstd, .rows = 5});
     d.upload(dy.data(), normal(40, 9).data(), 40 * sizeof(float));
-    d.rms_norm_backward(n, dx, dy, 8, x, rstd, 5, true);
+    d.run(rlcore::op::rms_norm_backward{
+        .norm = n, .dx = dx, .dy = dy, .dy_row = 8, .x = x, .rstd = rstd, .rows = 5, .accumulate = true});
     return std::array{first, dx.back(), dw.back()};
   };
   const auto got = run(*on), wanted = run(host);
@@ -73,7 +78,8 @@ std::array<floats, 3> sum_and_norm(D& d, extent_t t, extent_t w, int in_place) {
   auto a = put(d, normal(t * w, 1)), b = put(d, normal(t * w, 2)), weight = put(d, normal(w, 3));
   auto total = room<float>(d, t * w), y = room<float>(d, t * w), rstd = room<float>(d, t);
   float* to = in_place == 0 ? total.data() : in_place == 1 ? a.data() : b.data();
-  d.add_rms_norm_forward({w, 1, w, weight, 1e-6}, to, a, b, y, rstd, t);
+  d.run(rlcore::op::add_rms_norm_forward{
+      .norm = {w, 1, w, weight, 1e-6}, .total = to, .a = a, .b = b, .y = y, .rstd = rstd, .rows = t});
   return {in_place == 0 ? total.back() : in_place == 1 ? a.back() : b.back(), y.back(), rstd.back()};
 }
 
@@ -109,10 +115,32 @@ std::array<floats, 3> turned(D& d, extent_t t, extent_t heads, extent_t width, e
   auto co = put(d, cosine), si = put(d, sine), x = put(d, normal(t * row, 1)), y = put(d, normal(t * row, 2)),
        z = put(d, normal(t * row, 3));
   auto positions = put(d, where);
-  d.rope(x, row, heads, width, positions, co, si, t, false);
-  d.rope(y, row, heads, width, positions, co, si, t, true);
+  d.run(rlcore::op::rope{.x = x,
+                         .row = row,
+                         .heads = heads,
+                         .head_dim = width,
+                         .positions = positions,
+                         .cosine = co,
+                         .sine = si,
+                         .rows = t});
+  d.run(rlcore::op::rope{.x = y,
+                         .row = row,
+                         .heads = heads,
+                         .head_dim = width,
+                         .positions = positions,
+                         .cosine = co,
+                         .sine = si,
+                         .rows = t,
+                         .inverse = true});
   d.upload(positions.data(), later.data(), later.size() * sizeof(std::int32_t));
-  d.rope(z, row, heads, width, positions, co, si, t, false);
+  d.run(rlcore::op::rope{.x = z,
+                         .row = row,
+                         .heads = heads,
+                         .head_dim = width,
+                         .positions = positions,
+                         .cosine = co,
+                         .sine = si,
+                         .rows = t});
   return {x.back(), y.back(), z.back()};
 }
 
@@ -132,9 +160,9 @@ template <class D>
 std::array<floats, 3> activated(D& d, extent_t t, extent_t w) {
   auto gate_up = put(d, normal(t * 2 * w, 1, 3)), dy = put(d, normal(t * w, 2)), y = room<float>(d, t * w),
        slopes = room<float>(d, t * 2 * w);
-  d.swiglu_forward(y, gate_up, t, w);
-  d.swiglu_backward(slopes, dy, gate_up, t, w);
-  d.swiglu_backward(gate_up, dy, gate_up, t, w);
+  d.run(rlcore::op::swiglu_forward{.y = y, .gate_up = gate_up, .rows = t, .width = w});
+  d.run(rlcore::op::swiglu_backward{.dgate_up = slopes, .dy = dy, .gate_up = gate_up, .rows = t, .width = w});
+  d.run(rlcore::op::swiglu_backward{.dgate_up = gate_up, .dy = dy, .gate_up = gate_up, .rows = t, .width = w});
   return {y.back(), slopes.back(), gate_up.back()};
 }
 
@@ -158,8 +186,8 @@ TEST(npu_gelu, forward_and_backward) {
     for (int i = 0; i < 20; ++i) values.push_back(static_cast<float>(i - 10));
     const auto n = static_cast<extent_t>(values.size());
     auto x = put(d, values), y = room<float>(d, n), dx = put(d, normal(n, 2));
-    d.gelu_forward(y, x, n);
-    d.gelu_backward(dx, dx, x, n);
+    d.run(rlcore::op::gelu_forward{.y = y, .x = x, .n = n});
+    d.run(rlcore::op::gelu_backward{.dx = dx, .dy = dx, .x = x, .n = n});
     return std::array{y.back(), dx.back()};
   };
   const auto got = run(*on), wanted = run(host);
@@ -173,15 +201,18 @@ TEST(npu_layers, nothing_to_do) {
   auto p = put(d, floats{1, 2});
   auto ids = put(d, indices{0});
   const norm_arguments n{2, 1, 2, p, 1e-6};
-  d.rms_norm_forward(n, p, 2, p, p, 0);
-  d.add_rms_norm_forward(n, p, p, p, p, p, 0);
-  d.rms_norm_backward(n, p, p, 2, p, p, 0, true);
-  d.rms_norm_backward_weight(n, p, p, 2, p, p, 0);
-  d.rope(p, 2, 1, 2, ids, p, p, 0, false);
-  d.swiglu_forward(p, p, 0, 2);
-  d.swiglu_backward(p, p, p, 0, 2);
-  d.gelu_forward(p, p, 0);
-  d.gelu_backward(p, p, p, 0);
+  d.run(rlcore::op::rms_norm_forward{.norm = n, .y = p, .y_row = 2, .x = p, .rstd = p, .rows = 0});
+  d.run(rlcore::op::add_rms_norm_forward{.norm = n, .total = p, .a = p, .b = p, .y = p, .rstd = p, .rows = 0});
+  d.run(rlcore::op::rms_norm_backward{
+      .norm = n, .dx = p, .dy = p, .dy_row = 2, .x = p, .rstd = p, .rows = 0, .accumulate = true});
+  d.run(rlcore::op::rms_norm_backward_weight{
+      .norm = n, .dweight = p, .dy = p, .dy_row = 2, .x = p, .rstd = p, .rows = 0});
+  d.run(rlcore::op::rope{
+      .x = p, .row = 2, .heads = 1, .head_dim = 2, .positions = ids, .cosine = p, .sine = p, .rows = 0});
+  d.run(rlcore::op::swiglu_forward{.y = p, .gate_up = p, .rows = 0, .width = 2});
+  d.run(rlcore::op::swiglu_backward{.dgate_up = p, .dy = p, .gate_up = p, .rows = 0, .width = 2});
+  d.run(rlcore::op::gelu_forward{.y = p, .x = p, .n = 0});
+  d.run(rlcore::op::gelu_backward{.dx = p, .dy = p, .x = p, .n = 0});
   EXPECT_EQ(p.back(), (floats{1, 2}));
 }
 

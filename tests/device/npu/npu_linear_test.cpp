@@ -31,12 +31,33 @@ products multiply(D& d, const problem& p, bool bias) {
   auto x = put(d, p.x), w = put(d, p.w), b = put(d, p.b), dy = put(d, p.dy), dx = put(d, p.dx0), dw = put(d, p.dw0);
   auto y = room<float>(d, t * o), first_dx = room<float>(d, t * i), first_dw = room<float>(d, o * i);
   auto packed = room<std::byte>(d, static_cast<extent_t>(d.packed_bytes(d.compute_format(), o, i)));
-  d.pack_weight(packed, d.compute_format(), w, o, i);
-  d.linear_forward(y, x, packed, d.compute_format(), bias ? b.data() : nullptr, t, o, i);
-  d.linear_backward_input(first_dx, dy, w, t, o, i, false);
-  d.linear_backward_weight(first_dw, dy, x, t, o, i, false);
-  d.linear_backward_input(dx, dy, w, t, o, i, true);
-  d.linear_backward_weight(dw, dy, x, t, o, i, true);
+  d.run(
+      rlcore::op::pack_weight{.packed = packed, .format = d.compute_format(), .weight = w, .outputs = o, .inputs = i});
+  d.run(rlcore::op::linear_forward{.y = y,
+                                   .x = x,
+                                   .packed = packed,
+                                   .format = d.compute_format(),
+                                   .bias = bias ? b.data() : nullptr,
+                                   .rows = t,
+                                   .outputs = o,
+                                   .inputs = i});
+  d.run(rlcore::op::linear_backward_input{.dx = first_dx, .dy = dy, .weight = w, .rows = t, .outputs = o, .inputs = i});
+  auto from_packed = room<float>(d, t * i);
+  d.run(rlcore::op::linear_backward_input{.dx = from_packed,
+                                          .dy = dy,
+                                          .weight = w,
+                                          .packed = packed,
+                                          .format = d.compute_format(),
+                                          .rows = t,
+                                          .outputs = o,
+                                          .inputs = i});
+  EXPECT_EQ(from_packed.back(), first_dx.back());
+  d.run(
+      rlcore::op::linear_backward_weight{.dweight = first_dw, .dy = dy, .x = x, .rows = t, .outputs = o, .inputs = i});
+  d.run(rlcore::op::linear_backward_input{
+      .dx = dx, .dy = dy, .weight = w, .rows = t, .outputs = o, .inputs = i, .accumulate = true});
+  d.run(rlcore::op::linear_backward_weight{
+      .dweight = dw, .dy = dy, .x = x, .rows = t, .outputs = o, .inputs = i, .accumulate = true});
   return {y.back(), first_dx.back(), first_dw.back(), dx.back(), dw.back()};
 }
 
@@ -106,8 +127,10 @@ TEST(npu_linear, float_weights_on_a_bf16_device_stay_float) {  // the merge of a
   const problem p{{5, 7, 3}};
   auto x = put(d, p.x), w = put(d, p.w), y = room<float>(d, 35);
   auto packed = room<std::byte>(d, static_cast<extent_t>(d.packed_bytes(weight_format::float32, 7, 3)));
-  d.pack_weight(packed, weight_format::float32, w, 7, 3);
-  d.linear_forward(y, x, packed, weight_format::float32, nullptr, 5, 7, 3);
+  d.run(rlcore::op::pack_weight{
+      .packed = packed, .format = weight_format::float32, .weight = w, .outputs = 7, .inputs = 3});
+  d.run(rlcore::op::linear_forward{
+      .y = y, .x = x, .packed = packed, .format = weight_format::float32, .rows = 5, .outputs = 7, .inputs = 3});
   cpu host(1);
   expect_near(y.back(), multiply(host, p, false).y, 1e-6, 1e-6, "y");
 }
@@ -119,10 +142,17 @@ TEST(npu_linear, tiles_of_columns_are_slices_of_the_packed_weight) {
   const floats values = normal(t * i, 1), weights = normal(o * i, 2);
   auto x = put(d, values), w = put(d, weights), y = room<float>(d, t * o), part = room<float>(d, t * 32);
   auto packed = room<std::byte>(d, static_cast<extent_t>(d.packed_bytes(weight_format::bfloat16, o, i)));
-  d.pack_weight(packed, weight_format::bfloat16, w, o, i);
-  d.linear_forward(y, x, packed, weight_format::bfloat16, nullptr, t, o, i);
-  d.linear_forward(part, x, packed + d.packed_bytes(weight_format::bfloat16, 64, i), weight_format::bfloat16, nullptr,
-                   t, 32, i);
+  d.run(rlcore::op::pack_weight{
+      .packed = packed, .format = weight_format::bfloat16, .weight = w, .outputs = o, .inputs = i});
+  d.run(rlcore::op::linear_forward{
+      .y = y, .x = x, .packed = packed, .format = weight_format::bfloat16, .rows = t, .outputs = o, .inputs = i});
+  d.run(rlcore::op::linear_forward{.y = part,
+                                   .x = x,
+                                   .packed = packed + d.packed_bytes(weight_format::bfloat16, 64, i),
+                                   .format = weight_format::bfloat16,
+                                   .rows = t,
+                                   .outputs = 32,
+                                   .inputs = i});
   const floats all = y.back(), slice = part.back();
   for (extent_t r = 0; r < t; ++r)
     for (extent_t j = 0; j < 32; ++j)
@@ -137,21 +167,21 @@ TEST(npu_linear, slopes_that_change_are_read_again) {
   auto dy = put(d, slopes), x = put(d, normal(15, 3)), w = put(d, identity), dw = room<float>(d, 9),
        dx = room<float>(d, 15), total = put(d, floats(3, 0.0f));
   const auto expect = [&](const floats& wanted, const char* what) {
-    d.linear_backward_input(dx, dy, w, 5, 3, 3, false);
+    d.run(rlcore::op::linear_backward_input{.dx = dx, .dy = dy, .weight = w, .rows = 5, .outputs = 3, .inputs = 3});
     expect_near(dx.back(), wanted, 0x1.01p-8, 0, what);
   };
-  d.linear_backward_weight(dw, dy, x, 5, 3, 3, false);
-  d.sum_rows(total, dy, 5, 3);
+  d.run(rlcore::op::linear_backward_weight{.dweight = dw, .dy = dy, .x = x, .rows = 5, .outputs = 3, .inputs = 3});
+  d.run(rlcore::op::sum_rows{.total = total, .x = dy, .rows = 5, .width = 3});
   expect(slopes, "the same");
-  d.linear_backward_weight(dw, dy, x, 5, 3, 3, false);
+  d.run(rlcore::op::linear_backward_weight{.dweight = dw, .dy = dy, .x = x, .rows = 5, .outputs = 3, .inputs = 3});
   d.upload(dy.data(), others.data(), 15 * sizeof(float));
   expect(others, "uploaded");
-  d.linear_backward_weight(dw, dy, x, 5, 3, 3, false);
-  d.scale(dy, -2, 15);
+  d.run(rlcore::op::linear_backward_weight{.dweight = dw, .dy = dy, .x = x, .rows = 5, .outputs = 3, .inputs = 3});
+  d.run(rlcore::op::scale{.y = dy, .factor = -2, .n = 15});
   floats twice = others;
   for (float& v : twice) v *= -2;
   expect(twice, "scaled");
-  d.linear_backward_weight(dw, dy, x, 5, 3, 3, false);
+  d.run(rlcore::op::linear_backward_weight{.dweight = dw, .dy = dy, .x = x, .rows = 5, .outputs = 3, .inputs = 3});
   d.fill_zero(dy.data(), 15 * sizeof(float));
   expect(floats(15, 0.0f), "zeroed");
 }
@@ -161,11 +191,13 @@ TEST(npu_linear, nothing_to_do) {
     emulated_npu on(type);
     npu& d = *on;
     auto w = put(d, normal(6, 1)), x = room<float>(d, 1), dw = put(d, normal(6, 2));
-    d.linear_forward(x, x, nullptr, d.compute_format(), nullptr, 0, 2, 3);
-    d.linear_backward_input(x, x, w, 0, 2, 3, false);
-    d.linear_backward_weight(dw, x, x, 0, 2, 3, true);
+    d.run(
+        rlcore::op::linear_forward{.y = x, .x = x, .format = d.compute_format(), .rows = 0, .outputs = 2, .inputs = 3});
+    d.run(rlcore::op::linear_backward_input{.dx = x, .dy = x, .weight = w, .rows = 0, .outputs = 2, .inputs = 3});
+    d.run(rlcore::op::linear_backward_weight{
+        .dweight = dw, .dy = x, .x = x, .rows = 0, .outputs = 2, .inputs = 3, .accumulate = true});
     EXPECT_EQ(dw.back(), normal(6, 2));
-    d.linear_backward_weight(dw, x, x, 0, 2, 3, false);
+    d.run(rlcore::op::linear_backward_weight{.dweight = dw, .dy = x, .x = x, .rows = 0, .outputs = 2, .inputs = 3});
     EXPECT_EQ(dw.back(), floats(6, 0.0f));
   }
 }

@@ -35,9 +35,25 @@ results whole(D& d, const problem& p) {
   auto logits = put(d, p.logits), logp = room<float>(d, p.t), entropy = room<float>(d, p.t),
        statistics = room<float>(d, 2 * p.t), dlogp = put(d, p.dlogp), dentropy = put(d, p.dentropy);
   auto targets = put(d, p.targets);
-  d.log_prob_forward(logits, p.t, p.v, targets, p.temperature, logp, entropy, statistics);
+  d.run(rlcore::op::log_prob_forward{.logits = logits,
+                                     .rows = p.t,
+                                     .vocabulary = p.v,
+                                     .targets = targets,
+                                     .temperature = p.temperature,
+                                     .logp = logp,
+                                     .entropy = entropy,
+                                     .statistics = statistics});
   EXPECT_EQ(logits.back(), p.logits);
-  d.log_prob_backward(logits, p.t, p.v, 0, targets, p.temperature, dlogp, dentropy, entropy, statistics);
+  d.run(rlcore::op::log_prob_backward{.logits = logits,
+                                      .rows = p.t,
+                                      .width = p.v,
+                                      .first = 0,
+                                      .targets = targets,
+                                      .temperature = p.temperature,
+                                      .dlogp = dlogp,
+                                      .dentropy = dentropy,
+                                      .entropy = entropy,
+                                      .statistics = statistics});
   return {logp.back(), entropy.back(), statistics.back(), logits.back()};
 }
 
@@ -61,11 +77,31 @@ results tiled(D& d, const problem& p, extent_t width) {
     }
   };
   each_tile([&](auto& tile, extent_t w, extent_t first) {
-    d.log_prob_accumulate(states, tile, p.t, w, first, targets, p.temperature);
+    d.run(rlcore::op::log_prob_accumulate{.states = states,
+                                          .logits = tile,
+                                          .rows = p.t,
+                                          .width = w,
+                                          .first = first,
+                                          .targets = targets,
+                                          .temperature = p.temperature});
   });
-  d.log_prob_finish(states, p.t, p.temperature, logp, entropy, statistics);
+  d.run(rlcore::op::log_prob_finish{.states = states,
+                                    .rows = p.t,
+                                    .temperature = p.temperature,
+                                    .logp = logp,
+                                    .entropy = entropy,
+                                    .statistics = statistics});
   each_tile([&](auto& tile, extent_t w, extent_t first) {
-    d.log_prob_backward(tile, p.t, w, first, targets, p.temperature, dlogp, dentropy, entropy, statistics);
+    d.run(rlcore::op::log_prob_backward{.logits = tile,
+                                        .rows = p.t,
+                                        .width = w,
+                                        .first = first,
+                                        .targets = targets,
+                                        .temperature = p.temperature,
+                                        .dlogp = dlogp,
+                                        .dentropy = dentropy,
+                                        .entropy = entropy,
+                                        .statistics = statistics});
     const floats slopes = tile.back();
     for (extent_t r = 0; r < p.t; ++r) std::copy_n(slopes.begin() + r * w, w, got.slopes.begin() + r * p.v + first);
   });
@@ -115,9 +151,11 @@ TEST(npu_log_prob, only_what_is_asked_for) {
   npu& d = *on;
   auto logits = put(d, floats{0, 0}), logp = put(d, floats{5});
   auto targets = put(d, indices{1});
-  d.log_prob_forward(logits, 1, 2, targets, 1, logp, nullptr, nullptr);
+  d.run(rlcore::op::log_prob_forward{
+      .logits = logits, .rows = 1, .vocabulary = 2, .targets = targets, .temperature = 1, .logp = logp});
   EXPECT_NEAR(logp.back()[0], -0.693147f, 1e-6f);
-  d.log_prob_forward(logits, 0, 2, targets, 1, logp, nullptr, nullptr);
+  d.run(rlcore::op::log_prob_forward{
+      .logits = logits, .rows = 0, .vocabulary = 2, .targets = targets, .temperature = 1, .logp = logp});
 }
 
 TEST(npu_log_prob, not_a_number_is_seen) {
@@ -128,7 +166,13 @@ TEST(npu_log_prob, not_a_number_is_seen) {
     row[200] = bad;
     auto logits = put(d, row), logp = room<float>(d, 1), entropy = room<float>(d, 1);
     auto targets = put(d, indices{5});
-    d.log_prob_forward(logits, 1, 300, targets, 1, logp, entropy, nullptr);
+    d.run(rlcore::op::log_prob_forward{.logits = logits,
+                                       .rows = 1,
+                                       .vocabulary = 300,
+                                       .targets = targets,
+                                       .temperature = 1,
+                                       .logp = logp,
+                                       .entropy = entropy});
     EXPECT_FALSE(std::isfinite(logp.back()[0]));
     EXPECT_FALSE(std::isfinite(entropy.back()[0]));
   }

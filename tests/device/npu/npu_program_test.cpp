@@ -50,7 +50,7 @@ both run_both(npu& d, const traced_program& p, const inputs& in) {
   for (std::size_t k = 0; k < p.results.size(); ++k) out.push_back(room<float>(d, static_cast<extent_t>(n)));
   for (auto& o : out) to.push_back(o.data());
   arrays.results = to;
-  d.run_program(p, arrays);
+  d.run(rlcore::op::run_program{.program = p, .arrays = arrays});
   for (auto& o : out) r.got.push_back(o.back());
   const auto wide = [](const floats& v) { return std::vector<double>(v.begin(), v.end()); };
   const std::vector<double> hx = wide(in.x), hy = wide(in.y), hr = wide(in.rejected), hl = wide(in.live);
@@ -165,7 +165,7 @@ TEST(npu_program, without_an_input_is_refused) {
   auto some = room<float>(*on, 4);
   float* const results[] = {some.data()};
   arrays.rows = 1, arrays.width = 4, arrays.results = results, arrays.input[0][0] = {some.data(), 4, 1};
-  EXPECT_THROW(on->run_program(p, arrays), std::invalid_argument);
+  EXPECT_THROW(on->run(rlcore::op::run_program{.program = p, .arrays = arrays}), std::invalid_argument);
 }
 
 }  // namespace

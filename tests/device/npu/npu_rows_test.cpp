@@ -14,22 +14,24 @@ std::vector<floats> rows_of(D& d) {
        total = put(d, normal(w, 3)), sum = put(d, normal(20 * w, 4)), wide = put(d, normal(20 * (w + 4), 5)),
        plain = put(d, normal(7 * (w + 4), 6)), column = put(d, normal(20, 7));
   auto ids = put(d, indices{3, 19, 0, 3, 7, 3, 1}), different = put(d, indices{5, 2, 19, 0, 11, 6, 1});
-  d.gather_rows(y, table + 0, 20, ids, 7, w);
-  d.scatter_add_rows(sum, x, {ids, 20}, 7, w);
-  d.copy_rows(wide, w + 4, {different, 20}, x, w, 7, w);
-  d.copy_rows(plain, w + 4, nullptr, x, w, 7, w);
-  d.copy_rows(column, 3, nullptr, x, 1, 6, 1);  // one column of a transposed matrix
-  d.sum_rows(total, x, 7, w);
+  d.run(rlcore::op::gather_rows{.y = y, .x = table + 0, .x_rows = 20, .ids = ids, .count = 7, .width = w});
+  d.run(rlcore::op::scatter_add_rows{.y = sum, .x = x, .ids = {ids, 20}, .count = 7, .width = w});
+  d.run(rlcore::op::copy_rows{
+      .y = wide, .y_row = w + 4, .ids = {different, 20}, .x = x, .x_row = w, .count = 7, .width = w});
+  d.run(rlcore::op::copy_rows{.y = plain, .y_row = w + 4, .x = x, .x_row = w, .count = 7, .width = w});
+  d.run(rlcore::op::copy_rows{
+      .y = column, .y_row = 3, .x = x, .x_row = 1, .count = 6, .width = 1});  // one column of a transposed matrix
+  d.run(rlcore::op::sum_rows{.total = total, .x = x, .rows = 7, .width = w});
   std::vector<floats> results{y.back(), sum.back(), wide.back(), plain.back(), column.back(), total.back()};
-  d.add(y, y, x, 7 * w);
-  d.add(x, y, x, 7 * w);
-  d.scale(y, -0.3f, 7 * w);
-  d.fill(plain, 2.5f, 7 * w);
+  d.run(rlcore::op::add{.y = y, .a = y, .b = x, .n = 7 * w});
+  d.run(rlcore::op::add{.y = x, .a = y, .b = x, .n = 7 * w});
+  d.run(rlcore::op::scale{.y = y, .factor = -0.3f, .n = 7 * w});
+  d.run(rlcore::op::fill{.y = plain, .value = 2.5f, .n = 7 * w});
   d.fill_zero(sum, 5 * sizeof(float));
   auto scaled = room<float>(d, 7 * w), dots = room<float>(d, 7);
-  d.scale_rows(scaled, x, y, 7, w);
-  d.dot_rows(dots, x, y, 7, w);
-  d.scale_rows(y, y, x, 7, w);
+  d.run(rlcore::op::scale_rows{.y = scaled, .x = x, .factor = y, .rows = 7, .width = w});
+  d.run(rlcore::op::dot_rows{.y = dots, .a = x, .b = y, .rows = 7, .width = w});
+  d.run(rlcore::op::scale_rows{.y = y, .x = y, .factor = x, .rows = 7, .width = w});
   for (auto* m : {&y, &x, &plain, &sum, &scaled, &dots}) results.push_back(m->back());
   return results;
 }
@@ -50,18 +52,18 @@ TEST(npu_rows, nothing_to_do) {
   npu& d = *on;
   auto x = put(d, floats{1, 2});
   auto ids = put(d, indices{0});
-  d.gather_rows(x, x, 1, ids, 0, 2);
-  d.scatter_add_rows(x, x, {ids, 1}, 0, 2);
-  d.copy_rows(x, 2, {ids, 1}, x, 2, 0, 2);
-  d.copy_rows(x, 2, nullptr, x, 2, 0, 2);
-  d.sum_rows(x, x, 0, 2);
-  d.add(x, x, x, 0);
-  d.scale(x, 2, 0);
-  d.scale_rows(x, x, x, 0, 2);
-  d.dot_rows(x, x, x, 0, 2);
-  d.fill(x, 2, 0);
-  EXPECT_EQ(d.sum_of_squares(x, 0), 0);
-  d.adamw(x, x, x, x, 0, {});
+  d.run(rlcore::op::gather_rows{.y = x, .x = x, .x_rows = 1, .ids = ids, .count = 0, .width = 2});
+  d.run(rlcore::op::scatter_add_rows{.y = x, .x = x, .ids = {ids, 1}, .count = 0, .width = 2});
+  d.run(rlcore::op::copy_rows{.y = x, .y_row = 2, .ids = {ids, 1}, .x = x, .x_row = 2, .count = 0, .width = 2});
+  d.run(rlcore::op::copy_rows{.y = x, .y_row = 2, .x = x, .x_row = 2, .count = 0, .width = 2});
+  d.run(rlcore::op::sum_rows{.total = x, .x = x, .rows = 0, .width = 2});
+  d.run(rlcore::op::add{.y = x, .a = x, .b = x, .n = 0});
+  d.run(rlcore::op::scale{.y = x, .factor = 2, .n = 0});
+  d.run(rlcore::op::scale_rows{.y = x, .x = x, .factor = x, .rows = 0, .width = 2});
+  d.run(rlcore::op::dot_rows{.y = x, .a = x, .b = x, .rows = 0, .width = 2});
+  d.run(rlcore::op::fill{.y = x, .value = 2, .n = 0});
+  EXPECT_EQ(d.run(rlcore::op::sum_of_squares{.x = x, .n = 0}), 0);
+  d.run(rlcore::op::adamw{.weights = x, .m = x, .v = x, .gradient = x, .n = 0});
   EXPECT_EQ(x.back(), (floats{1, 2}));
 }
 
@@ -72,8 +74,8 @@ TEST(npu_rows, numbers_of_rows_are_not_read_back) {
   auto x = put(d, floats{1, 2, 3, 4}), y = put(d, floats{10, 20, 30, 40});
   auto ids = put(d, indices{1, 0});
   calls.clear();
-  d.scatter_add_rows(y, x, {ids, 2}, 2, 2);
-  d.copy_rows(x, 2, {ids, 2}, y, 2, 2, 2);
+  d.run(rlcore::op::scatter_add_rows{.y = y, .x = x, .ids = {ids, 2}, .count = 2, .width = 2});
+  d.run(rlcore::op::copy_rows{.y = x, .y_row = 2, .ids = {ids, 2}, .x = y, .x_row = 2, .count = 2, .width = 2});
   d.wait();
   EXPECT_EQ(calls.operators, 2);
   EXPECT_EQ(calls.downloads, 0);
@@ -87,8 +89,8 @@ TEST(npu_optimizer, sum_of_squares) {
     const floats values = normal(n, 1);
     auto x = put(*on, values);
     auto y = put(host, values);
-    const double wanted = host.sum_of_squares(y, n);
-    EXPECT_NEAR(on->sum_of_squares(x, n), wanted, 1e-6 * wanted);
+    const double wanted = host.run(op::sum_of_squares{.x = y, .n = n});
+    EXPECT_NEAR(on->run(rlcore::op::sum_of_squares{.x = x, .n = n}), wanted, 1e-6 * wanted);
   }
 }
 
@@ -100,7 +102,7 @@ std::array<floats, 3> steps(D& d, float gradient_scale, double decay) {
     auto g = put(d, normal(n, 10 + static_cast<std::uint64_t>(step), 0.1));
     adamw_step how;
     how.lr = 1e-2, how.weight_decay = decay, how.step = step, how.gradient_scale = gradient_scale;
-    d.adamw(w, m, v, g, n, how);
+    d.run(rlcore::op::adamw{.weights = w, .m = m, .v = v, .gradient = g, .n = n, .step = how});
   }
   return {w.back(), m.back(), v.back()};
 }

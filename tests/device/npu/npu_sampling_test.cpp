@@ -46,7 +46,8 @@ indices draw(D& d, const sampling_arguments& how, const floats& logits, const st
   auto rows = put(d, logits);
   auto u = put(d, uniform);
   auto tokens = room<std::int32_t>(d, t);
-  d.sample(how, rows, t, v, u, tokens);
+  d.run(
+      rlcore::op::sample{.settings = how, .logits = rows, .rows = t, .vocabulary = v, .uniform = u, .tokens = tokens});
   return tokens.back();
 }
 

@@ -26,7 +26,7 @@ constexpr int vocabulary = 3 * 1024 + 5;
 
 TEST(logit_tile, fills_the_memory_with_whole_blocks) {
   const auto tile = [](extent_t rows, extent_t v, std::size_t bytes) {
-    const nn::logit_tile t = nn::logit_tile::of(rows, v, bytes);
+    const nn::logit_tile t = nn::logit_tile::of(rows, v, {.bytes = bytes});
     return std::pair(t.rows, t.columns);
   };
   using shape = std::pair<extent_t, extent_t>;
@@ -59,7 +59,11 @@ struct rig {
         packed(device, device.packed_bytes(device.compute_format(), vocabulary, width)) {
     top.output = {0, nn::no_parameter, vocabulary, width, 0};
     for (extent_t i = 0; i < rows; ++i) tokens.push_back(static_cast<std::int32_t>(i * 997 % vocabulary));
-    device.pack_weight(packed.data(), device.compute_format(), weight.data(), vocabulary, width);
+    device.run(op::pack_weight{.packed = packed.data(),
+                               .format = device.compute_format(),
+                               .weight = weight.data(),
+                               .outputs = vocabulary,
+                               .inputs = width});
   }
 
   struct result {
@@ -89,7 +93,7 @@ class head_rows : public testing::TestWithParam<std::string> {};
 
 TEST_P(head_rows, any_memory_and_threads_give_the_bits_of_whole_rows) {
   constexpr extent_t n = 70;
-  constexpr std::size_t row = vocabulary * sizeof(float), tile = nn::head_rows<cpu>::tile_bytes;
+  constexpr std::size_t row = vocabulary * sizeof(float), tile = logit_limits().bytes;
   for (const compute type : {compute::float32, compute::bfloat16}) {
     rig one(GetParam(), 1, type, n), two(GetParam(), 2, type, n);
     const auto whole = one.run(0, n, n * row, true);

@@ -71,9 +71,23 @@ result on_one_rank(const problem& p, const std::string& set) {
     gradients.push_back({r.dqkv.data() + keys, r.dqkv.data() + values});
     first += n;
   }
-  device.attention_forward(p.shape, segments, qkv.data(), p.width(), r.out.data(), p.q_width(), statistics.data());
-  device.attention_backward(p.shape, segments, gradients, qkv.data(), p.width(), r.out.data(), slopes.data(),
-                            p.q_width(), statistics.data(), r.dqkv.data());
+  device.run(op::attention_forward{.shape = p.shape,
+                                   .segments = segments,
+                                   .q = qkv.data(),
+                                   .q_row = p.width(),
+                                   .out = r.out.data(),
+                                   .out_row = p.q_width(),
+                                   .statistics = statistics.data()});
+  device.run(op::attention_backward{.shape = p.shape,
+                                    .segments = segments,
+                                    .gradients = gradients,
+                                    .q = qkv.data(),
+                                    .q_row = p.width(),
+                                    .out = r.out.data(),
+                                    .dout = slopes.data(),
+                                    .out_row = p.q_width(),
+                                    .statistics = statistics.data(),
+                                    .dq = r.dqkv.data()});
   return r;
 }
 

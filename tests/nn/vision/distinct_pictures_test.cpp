@@ -26,10 +26,10 @@ using tiny_vision::prompt;
 class patch_counter : public cpu {
  public:
   explicit patch_counter(extent_t& patches) : cpu(1), patches_(patches) {}
-  void linear_forward(float* y, const float* x, const std::byte* packed, weight_format format, const float* bias,
-                      extent_t t, extent_t o, extent_t i) {
-    if (i == tiny_vision::config().vision->patch()) patches_ += t;
-    cpu::linear_forward(y, x, packed, format, bias, t, o, i);
+  using cpu::run;
+  void run(const op::linear_forward& o) {
+    if (o.inputs == tiny_vision::config().vision->patch()) patches_ += o.rows;
+    cpu::run(o);
   }
 
  private:

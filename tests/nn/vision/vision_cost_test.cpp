@@ -21,16 +21,15 @@ using namespace rlcore;
 class counting_cpu : public cpu {
  public:
   explicit counting_cpu(double& operations) : cpu(1), operations_(operations) {}
-  void linear_forward(float* y, const float* x, const std::byte* packed, weight_format format, const float* bias,
-                      extent_t t, extent_t o, extent_t i) {
-    operations_ += 2.0 * static_cast<double>(t) * static_cast<double>(o) * static_cast<double>(i);
-    cpu::linear_forward(y, x, packed, format, bias, t, o, i);
+  using cpu::run;
+  void run(const op::linear_forward& o) {
+    operations_ += 2.0 * static_cast<double>(o.rows) * static_cast<double>(o.outputs) * static_cast<double>(o.inputs);
+    cpu::run(o);
   }
-  void attention_forward(const attention_shape& shape, std::span<const attention_segment> segments, const float* q,
-                         extent_t row, float* out, extent_t out_row, float* statistics) {
-    for (const attention_segment& s : segments)
-      operations_ += 4.0 * static_cast<double>(s.rows * s.rows) * static_cast<double>(shape.heads * shape.head_dim);
-    cpu::attention_forward(shape, segments, q, row, out, out_row, statistics);
+  void run(const op::attention_forward& o) {
+    for (const attention_segment& s : o.segments)
+      operations_ += 4.0 * static_cast<double>(s.rows * s.rows) * static_cast<double>(o.shape.heads * o.shape.head_dim);
+    cpu::run(o);
   }
 
  private:
@@ -48,7 +47,7 @@ TEST(vision_cost, is_the_work_of_a_pass_of_the_tower) {
   for (const nn::picture& each : shown.pictures) {
     operations = 0;
     const nn::vision_pass<any_device> tower(model.tower(), device, space, model.weights().data(), model.packed(),
-                                              std::span(&each, 1), true, false);
+                                            std::span(&each, 1), true, false);
     const double unit = 2.0 * static_cast<double>(c.num_hidden_layers * c.num_attention_heads * c.head_dim);
     EXPECT_DOUBLE_EQ(nn::vision_cost(c, each.grid) * unit, operations);
   }

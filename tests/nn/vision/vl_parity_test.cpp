@@ -242,8 +242,14 @@ TEST(vl_parity, generation_has_the_bits_of_training_however_a_prompt_is_cut) {
         target += n - static_cast<std::size_t>(std::ranges::count(ids.subspan(at + 1, n), 57));
         if (wanted == 57) continue;
         float got = 0, entropy = 0, statistics[2];
-        device.log_prob_forward(logits.data(), 1, static_cast<extent_t>(vocabulary), &wanted, 1.0f, &got, &entropy,
-                                statistics);
+        device.run(op::log_prob_forward{.logits = logits.data(),
+                                        .rows = 1,
+                                        .vocabulary = static_cast<extent_t>(vocabulary),
+                                        .targets = &wanted,
+                                        .temperature = 1.0f,
+                                        .logp = &got,
+                                        .entropy = &entropy,
+                                        .statistics = statistics});
         ASSERT_EQ(got, logp[target - 1]) << "sequence " << s << ", token " << at + n << ", pieces of " << piece;
       }
     }

@@ -206,11 +206,13 @@ RLCORE_INLINE std::vector<std::string> vllm_arguments(std::vector<std::string> w
 
 RLCORE_INLINE void check_server_ranks(const options& opt) {
   const std::int64_t ranks = opt.get<std::int64_t>("rlcore-ranks");
-  if (ranks > 1 && runs_on_npu(opt))
-    throw config_error("--rlcore-ranks " + std::to_string(ranks) +
-                       ": expected 1 on NPUs, which have no tensor parallelism");
-  if (opt.get<std::int64_t>("rlcore.row_chunks") > 0 && runs_on_npu(opt))
-    throw config_error("rlcore.row_chunks: not on the NPU; expected 0");
+  const device_abilities& device = asked_device(opt);
+  const std::string unit(device.unit);
+  if (ranks > 1 && !device.log_prob_merge)
+    throw config_error("--rlcore-ranks " + std::to_string(ranks) + ": expected 1 on " + unit +
+                       "s, which have no tensor parallelism");
+  if (opt.get<std::int64_t>("rlcore.row_chunks") > 0 && !device.log_prob_merge)
+    throw config_error("rlcore.row_chunks: not on the " + unit + "; expected 0");
 }
 
 RLCORE_INLINE registry openai_server_registry() {

@@ -1,6 +1,7 @@
 // Ranks, devices and layout of a run.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -10,11 +11,20 @@
 
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/device/device_settings.hpp"
 #include "rlcore/parallel/environment.hpp"
 #include "rlcore/parallel/settings.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
+
+/// What the device of trainer.device can do. `cuda` is the CPU, with a note.
+inline const device_abilities& asked_device(const options& opt) {
+  const std::string name = opt.get<std::string>("trainer.device");
+  for (const device_abilities& d : device_kinds)
+    if (d.name == name) return d;
+  return device_kinds[0];
+}
 
 namespace detail {
 
@@ -39,10 +49,7 @@ struct strategy_keys {
 
 strategy_keys read_strategy(const options& opt);
 
-/// True if ranks have NPUs, real or emulated.
-inline bool on_npus(const options& opt) { return opt.get<std::string>("trainer.device").starts_with("npu"); }
-
-/// Throws config_error for a ring on the NPU: a ring needs an attention that can stop between keys.
+/// Throws config_error for a ring on a device without attention in parts.
 parallel::context_kind context_kind_of(const options& opt, const strategy_keys& k);
 
 int zero_of(const options& opt, const strategy_keys& k);
@@ -78,9 +85,6 @@ inline std::chrono::milliseconds rank_deadline(const options& opt) {
 /// Adds notes about keys that have no effect with this strategy or with one rank.
 void check_rank_options(options& opt, int started);
 
-/// Whether the device is an NPU, real or emulated.
-inline bool runs_on_npu(const options& opt) { return opt.get<std::string>("trainer.device").starts_with("npu"); }
-
 /// Throws config_error for features the device lacks; adds notes.
 void check_device_options(options& opt);
 
@@ -100,7 +104,7 @@ inline std::optional<asked_size> asked_rollout(const options& opt) {
 /// sets it; empty if they sample with the weights as laid out in training.
 inline std::optional<detail::asked_size> rollout_ranks(const options& opt, int ranks) {
   const auto asked = detail::asked_rollout(opt);
-  if (!asked || ranks == 1 || runs_on_npu(opt)) return std::nullopt;  // the NPU has no tensor parallelism
+  if (!asked || ranks == 1 || !asked_device(opt).log_prob_merge) return std::nullopt;
   return asked->ranks == detail::read_strategy(opt).tensor.ranks ? std::nullopt : asked;
 }
 
@@ -116,8 +120,9 @@ inline void note_rollout_ranks(options& opt, int ranks) {
   if (!asked || asked->ranks == 1) return;
   if (ranks <= 1)
     opt.note(asked->text() + ": no effect on one rank; trainer.n_gpus_per_node=N or mpirun -np N starts more");
-  else if (runs_on_npu(opt))
-    opt.note(asked->text() + ": no effect on the NPU, where each rank samples with whole weights");
+  else if (const device_abilities& device = asked_device(opt); !device.log_prob_merge)
+    opt.note(asked->text() + ": no effect on the " + std::string(device.unit) +
+             ", where each rank samples with whole weights");
 }
 
 }  // namespace trainer
@@ -167,13 +172,15 @@ RLCORE_INLINE strategy_keys read_strategy(const options& opt) {
 }
 
 RLCORE_INLINE parallel::context_kind context_kind_of(const options& opt, const strategy_keys& k) {
+  const device_abilities& device = asked_device(opt);
   const std::string name = opt.find<std::string>("rlcore.context_kind")
                                .value_or(k.strategy == "zero"       ? "gather_kv"
                                          : k.strategy != "megatron" ? "ulysses"
-                                         : on_npus(opt)             ? "gather_kv"
-                                                                    : "ring");
-  if (name == "ring" && on_npus(opt))
-    throw config_error("rlcore.context_kind=ring: not on the NPU; expected gather_kv or ulysses");
+                                         : device.partial_attention ? "ring"
+                                                                    : "gather_kv");
+  if (name == "ring" && !device.partial_attention)
+    throw config_error("rlcore.context_kind=ring: not on the " + std::string(device.unit) +
+                       "; expected gather_kv or ulysses");
   return parallel::named<parallel::context_kind>(parallel::context_kind_names, name);
 }
 
@@ -242,6 +249,8 @@ RLCORE_INLINE int thread_ranks(const options& opt, int started) {
 
 RLCORE_INLINE parallel::parallel_settings read_parallel(const options& opt, int ranks) {
   const detail::strategy_keys k = detail::read_strategy(opt);
+  const device_abilities& device = asked_device(opt);
+  const std::string unit(device.unit);
   parallel::parallel_settings s;
   s.zero = detail::zero_of(opt, k);
   s.reduction =
@@ -249,14 +258,15 @@ RLCORE_INLINE parallel::parallel_settings read_parallel(const options& opt, int 
   s.leaves = static_cast<int>(opt.get<std::int64_t>("rlcore.gradient_leaves"));
   s.tp_reduce_chunks = static_cast<int>(opt.get<std::int64_t>("rlcore.row_chunks"));
   if (opt.known().find("trainer.balance_batch") != nullptr) s.balance = opt.get<bool>("trainer.balance_batch");
-  if (s.tp_reduce_chunks > 0 && detail::on_npus(opt))
-    throw config_error("rlcore.row_chunks=" + std::to_string(s.tp_reduce_chunks) + ": not on the NPU; expected 0");
+  if (s.tp_reduce_chunks > 0 && !device.log_prob_merge)
+    throw config_error("rlcore.row_chunks=" + std::to_string(s.tp_reduce_chunks) + ": not on the " + unit +
+                       "; expected 0");
   if (ranks == 1) return s;
 
   detail::check_other_models(opt, k);
-  if (k.tensor.ranks > 1 && detail::on_npus(opt))
-    throw config_error(k.tensor.text() +
-                       ": expected 1 on NPUs; strategy=fsdp (rlcore.zero_stage=3) shares the weights");
+  if (k.tensor.ranks > 1 && !device.log_prob_merge)
+    throw config_error(k.tensor.text() + ": expected 1 on " + unit +
+                       "s; strategy=fsdp (rlcore.zero_stage=3) shares the weights");
   if (k.pipeline.ranks > 1)
     throw config_error(k.pipeline.text() + ": expected 1; layers are not shared between ranks in this build, " +
                        "tensor_model_parallel_size and use_distributed_optimizer save the same memory");
@@ -317,29 +327,32 @@ namespace trainer {
 RLCORE_INLINE void check_device_options(options& opt) {
   check_rank_options(opt, parallel::ranks_of_environment());
   const std::string device = opt.get<std::string>("trainer.device");
-  const bool npu = runs_on_npu(opt);
+  const device_abilities& can = asked_device(opt);
   if (device == "cuda") opt.note("trainer.device=cuda: this build has no CUDA; the run uses the CPU");
   if (device == "npu_emulator")
     opt.note(
         "trainer.device=npu_emulator: a model of the NPU's arithmetic on the CPU; its numbers are modelled, no "
         "hardware has seen them");
-  if (!npu && opt.find<std::string>("rlcore.compute") == "hf32")
+  if (!can.hf32 && opt.find<std::string>("rlcore.compute") == "hf32")
     throw config_error("rlcore.compute=hf32 needs trainer.device=npu or npu_emulator; expected float32 or bfloat16");
   const auto idle = [&](std::string_view name) {
     if (opt.is_set(name)) opt.note(std::string(name) + " has no effect with trainer.device=" + device);
   };
-  if (npu) idle("rlcore.instruction_set");
-  if (device == "npu") idle("rlcore.threads");
-  for (const key& k : opt.known().keys()) {
-    const bool of_emulator = k.name.starts_with("rlcore.npu_emulator."), of_npu = k.name.starts_with("rlcore.npu.");
-    if ((of_npu && !npu) || (of_emulator && device != "npu_emulator")) idle(k.name);
-  }
-  if (opt.known().find("rlcore.rollout_weights") == nullptr || !npu) return;
-  if (opt.get<std::string>("rlcore.rollout_weights") == "int8")
-    throw config_error("rlcore.rollout_weights=int8 is not on the NPU; expected same");
-  if (opt.known().find("rlcore.recompute_old_log_prob") == nullptr) return;
+  if (!can.instruction_sets) idle("rlcore.instruction_set");
+  if (!can.threads) idle("rlcore.threads");
+  const auto concerns = [](const device_abilities& d, const key& k) {
+    return std::ranges::any_of(d.own_keys, [&](auto own) { return !own.empty() && k.name.starts_with(own); });
+  };
+  for (const key& k : opt.known().keys())
+    if (!concerns(can, k) && std::ranges::any_of(device_kinds, [&](const auto& d) { return concerns(d, k); }))
+      idle(k.name);
+  const std::string on_device = "on the " + std::string(can.unit);
+  if (opt.known().find("rlcore.rollout_weights") == nullptr) return;
+  if (!can.int8_weights && opt.get<std::string>("rlcore.rollout_weights") == "int8")
+    throw config_error("rlcore.rollout_weights=int8 is not " + on_device + "; expected same");
+  if (can.batch_invariant || opt.known().find("rlcore.recompute_old_log_prob") == nullptr) return;
   if (opt.is_set("rlcore.recompute_old_log_prob") && !opt.get<bool>("rlcore.recompute_old_log_prob"))
-    opt.note("rlcore.recompute_old_log_prob=False: True on the NPU, where a sum's order depends on the batch");
+    opt.note("rlcore.recompute_old_log_prob=False: True " + on_device + ", where a sum's order depends on the batch");
   opt.set("rlcore.recompute_old_log_prob", value(true));
 }
 

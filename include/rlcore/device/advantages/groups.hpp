@@ -44,7 +44,9 @@ class grouped_rewards {
   /// Whether the matrix is the vector of rewards, so that values for the groups are values per row.
   bool in_place() const noexcept { return place_ == nullptr; }
   /// to[i] = the value of row i, from a matrix of values for the groups.
-  void put_back(const float* from, float* to) const { device_.gather_rows(to, from, slots(), place_, rewards_, 1); }
+  void put_back(const float* from, float* to) const {
+    device_.run(op::gather_rows{.y = to, .x = from, .x_rows = slots(), .ids = place_, .count = rewards_, .width = 1});
+  }
 
  private:
   /// Gathers the rows of each group and the position of each row, in one upload.
@@ -63,7 +65,12 @@ class grouped_rewards {
     places_ = uploaded(device_, all);
     sizes_ = places_.data(), place_ = sizes_ + groups_ + slots();
     gathered_ = room(device_, slots());
-    device_.gather_rows(gathered_.data(), reward_, rewards_, sizes_ + groups_, slots(), 1);
+    device_.run(op::gather_rows{.y = gathered_.data(),
+                                .x = reward_,
+                                .x_rows = rewards_,
+                                .ids = sizes_ + groups_,
+                                .count = slots(),
+                                .width = 1});
     reward_ = gathered_.data();
   }
   void find_scored() {
@@ -72,11 +79,11 @@ class grouped_rewards {
     buffer<float, Device> inside;
     if (sizes_ != nullptr) {
       inside = room(device_, slots());
-      device_.live_slots(inside.data(), {}, sizes_, nullptr, groups_, widest_);
+      device_.run(op::live_slots{.live = inside.data(), .lengths = sizes_, .rows = groups_, .width = widest_});
     }
     compute(device_, {groups_, widest_, inside.data()}, {rewards()}, {select(is_number(in(0)), traced(1), traced(0))},
             {scored_.data()});
-    device_.row_sums(count_.data(), scored_.data(), groups_, widest_);
+    device_.run(op::row_sums{.sums = count_.data(), .x = scored_.data(), .rows = groups_, .width = widest_});
   }
 
   Device& device_;
@@ -99,9 +106,9 @@ class centred_groups {
     const slot_shape s = g.shape();
     compute(device, {s.rows, s.width}, {g.rewards(), by_slot(s.live, s.width)},
             {select(traced(0) < in(1), in(0), traced(lowest))}, {part.data()});
-    device.row_largest(highest_.data(), part.data(), s.rows, s.width);
+    device.run(op::row_largest{.largest = highest_.data(), .x = part.data(), .rows = s.rows, .width = s.width});
     compute(device, s, {g.rewards(), by_row(highest_.data())}, {in(1) - in(0)}, {part.data()});
-    device.row_sums(below_.data(), part.data(), s.rows, s.width);
+    device.run(op::row_sums{.sums = below_.data(), .x = part.data(), .rows = s.rows, .width = s.width});
   }
 
   /// out = f(reward - mean, the number of scored rows of the group, whether all rewards are equal, the reward, the sum
@@ -136,7 +143,7 @@ void outcome_advantages(Device& device, device_view<const float, 1, Device> rewa
   if (wants_squares) {
     squares = room(device, g.groups());
     centred.finish(nullptr, part.data(), [](auto x, auto, auto, auto, auto) { return x * x; });
-    device.row_sums(squares.data(), part.data(), g.groups(), g.shape().width);
+    device.run(op::row_sums{.sums = squares.data(), .x = part.data(), .rows = g.groups(), .width = g.shape().width});
   }
   float* const to = g.in_place() ? out.data : part.data();
   centred.finish(squares.data(), to, [&](auto x, auto count, auto flat, auto reward, auto sum) {

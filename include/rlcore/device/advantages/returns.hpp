@@ -30,7 +30,8 @@ class backward_pass {
         live_(live_of(device, mask, shape)) {
     if (!moves_) return;
     order_ = places(), place_ = places();
-    device.live_first(order_.data(), place_.data(), live_.data(), rows_, width_);
+    device.run(op::live_first{
+        .order = order_.data(), .place = place_.data(), .live = live_.data(), .rows = rows_, .width = width_});
   }
 
   slot_shape shape() const noexcept { return {rows_, width_, live_.data()}; }
@@ -42,21 +43,29 @@ class backward_pass {
   buffer<float, Device> laid_out(buffer<float, Device> x) const {
     if (!moves_) return x;
     auto moved = matrix();
-    device_.pick_slots(moved.data(), x.data(), order_.data(), rows_, width_);
+    device_.run(
+        op::pick_slots{.y = moved.data(), .x = x.data(), .slots = order_.data(), .rows = rows_, .width = width_});
     return moved;
   }
   /// step[t] += factor times the value of the next state, both laid out. No state follows the end of an episode.
   void add_next(float* step, const float* value, double factor) const {
-    device_.add_next_slots(step, value, static_cast<float>(factor), rows_, width_);
+    device_.run(op::add_next_slots{
+        .y = step, .x = value, .factor = static_cast<float>(factor), .rows = rows_, .width = width_});
     if (resets_) compute(device_, shape(), {by_token(step)}, {in(0)}, {step});
   }
   /// The discounted sums of `step` (laid out), at the original slots.
   buffer<float, Device> sums(const float* step, double decay) const {
     auto total = matrix();
-    device_.suffix_sums(total.data(), step, decay, resets_ ? live_.data() : nullptr, rows_, width_);
+    device_.run(op::suffix_sums{.y = total.data(),
+                                .x = step,
+                                .decay = decay,
+                                .open = resets_ ? live_.data() : nullptr,
+                                .rows = rows_,
+                                .width = width_});
     if (!moves_) return total;
     auto back = matrix();
-    device_.pick_slots(back.data(), total.data(), place_.data(), rows_, width_);
+    device_.run(
+        op::pick_slots{.y = back.data(), .x = total.data(), .slots = place_.data(), .rows = rows_, .width = width_});
     return back;
   }
 

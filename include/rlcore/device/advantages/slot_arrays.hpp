@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "rlcore/device/advantages/advantage_device.hpp"
+#include "rlcore/device/advantages/on_host.hpp"
 #include "rlcore/device/losses/weights.hpp"
 #include "rlcore/objective/advantage/detail/tokens.hpp"
 #include "rlcore/objective/loop/device_batch.hpp"
@@ -79,7 +79,7 @@ void compute(Device& device, const slot_shape& s, std::initializer_list<program_
   if (s.live != nullptr) arrays.live = {s.live, s.width, 1};
   const std::vector<float*> results(to);
   arrays.results = results;
-  device.run_program(writer.finish(), arrays);
+  device.run(op::run_program{.program = writer.finish(), .arrays = arrays});
 }
 
 /// live[rows, width]: 1 where the mask is not 0, or everywhere without a mask.
@@ -88,7 +88,7 @@ buffer<float, Device> live_of(Device& device, const token_mask& mask, const exte
   auto live = room(device, shape[0] * shape[1]);
   mask_elements elements;
   if (mask.present()) elements = {mask.data, shape[0] * shape[1], mask.bytes, mask.floating};
-  device.live_slots(live.data(), elements, nullptr, nullptr, shape[0], shape[1]);
+  device.run(op::live_slots{.live = live.data(), .mask = elements, .rows = shape[0], .width = shape[1]});
   return live;
 }
 
@@ -96,8 +96,8 @@ buffer<float, Device> live_of(Device& device, const token_mask& mask, const exte
 template <class Device>
 void sum_of_all(Device& device, float* total, const float* x, extent_t rows, extent_t width) {
   auto sums = room(device, rows);
-  device.row_sums(sums.data(), x, rows, width);
-  device.row_sums(total, sums.data(), 1, rows);
+  device.run(op::row_sums{.sums = sums.data(), .x = x, .rows = rows, .width = width});
+  device.run(op::row_sums{.sums = total, .x = sums.data(), .rows = 1, .width = rows});
 }
 
 }  // namespace device_advantages

@@ -25,7 +25,7 @@ struct last_tokens {
     const auto part = room(device, shape[0] * shape[1]);
     compute(device, {shape[0], shape[1], live.data()}, {by_column(place.data())}, {in(0)},
             {const_cast<float*>(part.data())});
-    device.row_largest(last.data(), part.data(), shape[0], shape[1]);
+    device.run(op::row_largest{.largest = last.data(), .x = part.data(), .rows = shape[0], .width = shape[1]});
   }
 };
 
@@ -82,7 +82,7 @@ void row_totals(Device& device, device_advantages::matrix_in<Device> rewards, de
   auto part = own::room(device, rows * width);
   if (rows * width != 0)
     own::compute(device, {rows, width, live.data()}, {own::by_slot(rewards.data, width)}, {own::in(0)}, {part.data()});
-  device.row_sums(totals.data, part.data(), rows, width);
+  device.run(op::row_sums{.sums = totals.data, .x = part.data(), .rows = rows, .width = width});
 }
 
 RLCORE_ALGORITHM_END

@@ -34,8 +34,8 @@ void whiten(Device& device, const whitening& w, const slot_shape& s, const float
   auto part = room(device, s.slots());
   const auto each = by_slot(x, s.width), times = by_slot(weight, s.width);
   compute(device, {s.rows, s.width}, {each, times}, {select(traced(0) < in(1), in(0), traced(lowest))}, {part.data()});
-  device.row_largest(row.data(), part.data(), s.rows, s.width);
-  device.row_largest(highest, row.data(), 1, s.rows);
+  device.run(op::row_largest{.largest = row.data(), .x = part.data(), .rows = s.rows, .width = s.width});
+  device.run(op::row_largest{.largest = highest, .x = row.data(), .rows = 1, .width = s.rows});
   sum_of_all(device, count, weight, s.rows, s.width);
 
   const slot_shape counted{s.rows, s.width, weight};

@@ -8,7 +8,6 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/device/device.hpp"
-#include "rlcore/device/partial_attention.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
@@ -26,6 +25,8 @@ inline constexpr extent_t gemm_scratch = gemm_a_floats + 64 + gemm_depth_block *
 inline constexpr int order_lanes = 16;
 /// Keys between two rescalings of attention's running softmax; two pages.
 inline constexpr extent_t attention_keys = 2 * kv_page;
+/// Floats of a page of one layer of the KV cache: for each key head keys [head_dim, 32], then values [32, head_dim].
+constexpr extent_t page_floats(const attention_shape& s) { return 2 * kv_page * s.kv_heads * s.head_dim; }
 /// Logits per summation block, for log-probs and for sampling.
 inline constexpr extent_t log_prob_block = 1024;
 

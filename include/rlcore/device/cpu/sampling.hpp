@@ -18,7 +18,7 @@ RLCORE_BEGIN
 /// cpu::sample. The result for a row does not depend on other rows or on threads. The object keeps its scratch memory.
 class cpu_sampler {
  public:
-  /// Draws one token per row, see device::sample.
+  /// Draws one token per row, see op::sample.
   void operator()(const cpu_kernels::table& kernels, const threads& pool, const sampling_arguments& arguments,
                   const float* logits, extent_t rows, extent_t vocabulary, const double* uniform,
                   std::int32_t* tokens) {

@@ -118,7 +118,7 @@ global_counts counts_of_rows(Device& device, const token_batch<T, Device>& batch
   std::vector<float> live(static_cast<std::size_t>(rows.rows()));
   if (rows.slots() > 0) {
     auto sums = room(device, rows.rows());
-    device.row_sums(sums.data(), rows.live().data(), rows.rows(), rows.width());
+    device.run(op::row_sums{.sums = sums.data(), .x = rows.live().data(), .rows = rows.rows(), .width = rows.width()});
     sums.download(live);
   }
   global_counts counts;

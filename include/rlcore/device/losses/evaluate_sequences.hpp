@@ -60,7 +60,7 @@ class sequence_terms {
     auto other = room(device_, rows_.slots());
     float* const results[] = {rows_.target(out, other.data())};
     arrays.results = results;
-    device_.run_program(writer.finish(), arrays);
+    device_.run(op::run_program{.program = writer.finish(), .arrays = arrays});
     rows_.write(out, results[0]);
   }
 
@@ -104,7 +104,7 @@ class sequence_terms {
     for (extent_t k = 0; k < rows_per_term; ++k) results.push_back(slope_.data() + k * terms_);
     for (std::size_t m = 1; m < slots; ++m) results.push_back(out + static_cast<extent_t>(m) * terms_);
     a.results = results;
-    device_.run_program(trace(link), a);
+    device_.run(op::run_program{.program = trace(link), .arrays = a});
   }
 
   /// The gradient with respect to every row's score, times the weight of its term; for a mean, with respect to the sum.
@@ -117,7 +117,8 @@ class sequence_terms {
       a.input[0][1] = {weights, rows_per_term, 0};
       auto part = room(device_, terms_);
       run_one(device_, own_input(field::logp) * own_input(field::old_logp), a, part.data());
-      device_.copy_rows(by_row.data() + k, rows_per_term, nullptr, part.data(), 1, terms_, 1);
+      device_.run(op::copy_rows{
+          .y = by_row.data() + k, .y_row = rows_per_term, .x = part.data(), .x_row = 1, .count = terms_, .width = 1});
     }
     if (!Gather::averages) return by_row;
     program_arrays<float> a;
@@ -201,7 +202,7 @@ sequence_report_of<Gather, Link> evaluate(Device& device, const sequence_objecti
 
     auto sums = device_losses::room(
         device, count + static_cast<extent_t>(terms_type::slots) * (count / terms_type::rows_per_term));
-    device.row_sums(sums.data(), rows.live().data(), rows.rows(), rows.width());
+    device.run(op::row_sums{.sums = sums.data(), .x = rows.live().data(), .rows = rows.rows(), .width = rows.width()});
     terms_type terms(device, objective.link, rows, sums.data(), detail::counts_empty<Aggregation>);
     if (prepared.wants_gradients) {
       const device_losses::row_weights<Device> weights(device, device_losses::aggregation_view(aggregation), step,

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/device.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/loop/device_batch.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
@@ -78,7 +78,7 @@ class host_gradient {
     if (!add) return device.upload(to_.data, value_.data(), bytes);
     buffer<T, Device> part(device, value_.size());
     part.upload(value_);
-    device.add(to_.data, to_.data, part.data(), static_cast<extent_t>(value_.size()));
+    device.run(op::add{.y = to_.data, .a = to_.data, .b = part.data(), .n = static_cast<extent_t>(value_.size())});
   }
 
  private:

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/device.hpp"
 #include "rlcore/objective/loop/detail/rows.hpp"
 #include "rlcore/objective/traced/trace.hpp"
 #include "rlcore/tensor/buffer.hpp"
@@ -40,7 +40,7 @@ void run_one(Device& device, const traced& value, program_arrays<float> arrays, 
   writer.result("value", value);
   float* const results[] = {result};
   arrays.results = results;
-  device.run_program(writer.finish(), arrays);
+  device.run(op::run_program{.program = writer.finish(), .arrays = arrays});
 }
 
 /// 0, 1, 2, ... in device memory, uploaded when more are needed.
@@ -109,11 +109,14 @@ class row_arrays {
     float* to = batch_.output[f].data;
     if (slopes == to) return;
     const extent_t n = spread_ ? batch_.shape.width : slots();
-    if (!spread_) return device_.add(to, to, slopes, n);
-    if (!batch_.adds) return device_.gather_rows(to, slopes, slots(), back_, n, 1);
+    if (!spread_) return device_.run(op::add{.y = to, .a = to, .b = slopes, .n = n});
+    if (!batch_.adds)
+      return device_.run(
+          op::gather_rows{.y = to, .x = slopes, .x_rows = slots(), .ids = back_, .count = n, .width = 1});
     const auto part = room(device_, n);
-    device_.gather_rows(part_data(part), slopes, slots(), back_, n, 1);
-    device_.add(to, to, part.data(), n);
+    device_.run(
+        op::gather_rows{.y = part_data(part), .x = slopes, .x_rows = slots(), .ids = back_, .count = n, .width = 1});
+    device_.run(op::add{.y = to, .a = to, .b = part.data(), .n = n});
   }
   /// Zeroes gradients that no piece produces, unless gradients accumulate.
   void zero_others(field produced) {
@@ -166,23 +169,23 @@ class row_arrays {
     auto place = room(device_, slots()), missing_before = room(device_, n * rows_);
     places_ = buffer<std::int32_t, Device>(device_, static_cast<std::size_t>(rows_ + slots() + n));
     std::int32_t* to = places_.data();
-    device_.to_indices(to, length, rows_);
+    device_.run(op::to_indices{.y = to, .x = length, .n = rows_});
 
     const traced x = own_input(field::logp), y = own_input(field::old_logp), z = own_input(field::ref_logp);
     program_arrays<float> of_slots;
     of_slots.rows = rows_, of_slots.width = width_;
     of_slots.input[0][0] = {number, 0, 1}, of_slots.input[0][1] = {first, 1, 0}, of_slots.input[0][2] = {length, 1, 0};
     run_one(device_, traced_math::select(x < z, x + y, traced(0)), of_slots, place.data());
-    device_.to_indices(to + rows_, place.data(), slots());
+    device_.run(op::to_indices{.y = to + rows_, .x = place.data(), .n = slots()});
 
     program_arrays<float> of_tokens;  // [tokens, rows]: padding before each token
     of_tokens.rows = n, of_tokens.width = rows_;
     of_tokens.input[0][0] = {number, 1, 0}, of_tokens.input[0][1] = {first, 0, 1};
     of_tokens.input[0][2] = {missing, 0, 1};
     run_one(device_, traced_math::select(y <= x, z, traced(0)), of_tokens, missing_before.data());
-    device_.row_sums(place.data(), missing_before.data(), n, rows_);
-    device_.add(place.data(), place.data(), number, n);
-    device_.to_indices(to + rows_ + slots(), place.data(), n);
+    device_.run(op::row_sums{.sums = place.data(), .x = missing_before.data(), .rows = n, .width = rows_});
+    device_.run(op::add{.y = place.data(), .a = place.data(), .b = number, .n = n});
+    device_.run(op::to_indices{.y = to + rows_ + slots(), .x = place.data(), .n = n});
   }
   void show(std::size_t f) {
     const auto& x = batch_.input[f];
@@ -193,7 +196,8 @@ class row_arrays {
     } else {
       spread_fields_.push_back(room(device_, slots()));
       float* to = spread_fields_.back().data();
-      device_.gather_rows(to, x.data, batch_.shape.width, from_, slots(), 1);
+      device_.run(op::gather_rows{
+          .y = to, .x = x.data, .x_rows = batch_.shape.width, .ids = from_, .count = slots(), .width = 1});
       input_[f] = {to, width_, 1};
     }
   }
@@ -203,7 +207,8 @@ class row_arrays {
     if (batch_.mask.present())
       mask = {batch_.mask.data, batch_.shape.packed ? batch_.shape.width : slots(), batch_.mask.bytes,
               batch_.mask.floating};
-    device_.live_slots(live_.data(), mask, lengths_, from_, rows_, width_);
+    device_.run(op::live_slots{
+        .live = live_.data(), .mask = mask, .lengths = lengths_, .slots = from_, .rows = rows_, .width = width_});
   }
 
   Device& device_;

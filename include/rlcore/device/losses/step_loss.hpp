@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/device.hpp"
 #include "rlcore/device/losses/token_program.hpp"
 #include "rlcore/device/losses/weights.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"

@@ -87,12 +87,15 @@ void run_program_of(Device& device, const token_program& p, row_arrays<Device>& 
   };
   for_each_output([&](std::size_t f, float*& to) { to = wants_gradients ? rows.target(f, to) : nullptr; });
   arrays.results = results;
-  device.run_program(p.program, arrays);
+  device.run(op::run_program{.program = p.program, .arrays = arrays});
   for (std::size_t s = 0; s < p.sums; ++s)
-    device.row_sums(sums + static_cast<extent_t>(s) * rows.rows(), results[s], rows.rows(), rows.width());
+    device.run(op::row_sums{.sums = sums + static_cast<extent_t>(s) * rows.rows(),
+                            .x = results[s],
+                            .rows = rows.rows(),
+                            .width = rows.width()});
   if (!wants_gradients) return;
   for_each_output([&](std::size_t f, float* slopes) {
-    device.scale_rows(slopes, slopes, weights, rows.rows(), rows.width());
+    device.run(op::scale_rows{.y = slopes, .x = slopes, .factor = weights, .rows = rows.rows(), .width = rows.width()});
     rows.write(f, slopes);
   });
 }
@@ -108,7 +111,7 @@ void run_tokens(Device& device, const token_program& p, const aggregation_view& 
     if (rows.rows() > 0) device.fill_zero(sums, (1 + p.sums) * static_cast<std::size_t>(rows.rows()) * sizeof(float));
     return;
   }
-  device.row_sums(sums, rows.live().data(), rows.rows(), rows.width());
+  device.run(op::row_sums{.sums = sums, .x = rows.live().data(), .rows = rows.rows(), .width = rows.width()});
   const row_weights<Device> weights(device, aggregation, step, sums, rows);
   if (weights.some_are_zero()) weights.drop_zeros(device, rows);
   run_program_of(device, p, rows, weights.data(), sums, batch.wants_gradients, sums + rows.rows());

@@ -68,9 +68,14 @@ class row_weights {
       const auto place = room(device, rows);
       buffer<std::int32_t, Device> index(device, static_cast<std::size_t>(rows));
       float* at = const_cast<float*>(place.data());
-      device.add(at, counts, numbers.data() + 2 * (width + 1), rows);
-      device.to_indices(index.data(), at, rows);
-      device.gather_rows(weight_.data(), numbers.data(), 2 * (width + 1), index.data(), rows, 1);
+      device.run(op::add{.y = at, .a = counts, .b = numbers.data() + 2 * (width + 1), .n = rows});
+      device.run(op::to_indices{.y = index.data(), .x = at, .n = rows});
+      device.run(op::gather_rows{.y = weight_.data(),
+                                 .x = numbers.data(),
+                                 .x_rows = 2 * (width + 1),
+                                 .ids = index.data(),
+                                 .count = rows,
+                                 .width = 1});
     }
   }
 
@@ -102,8 +107,8 @@ void gather_rows_of(Device& device, const traced_program& score, bool averages, 
   results[0] = value.data();
   auto arrays = rows.tokens();
   arrays.results = results;
-  device.run_program(score, arrays);
-  device.row_sums(to, value.data(), rows.rows(), rows.width());
+  device.run(op::run_program{.program = score, .arrays = arrays});
+  device.run(op::row_sums{.sums = to, .x = value.data(), .rows = rows.rows(), .width = rows.width()});
   if (!averages) return;
   program_arrays<float> mean;
   mean.rows = rows.rows(), mean.width = 1;

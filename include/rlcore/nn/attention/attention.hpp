@@ -25,10 +25,16 @@ void backward_of_heads(const pass<Device>& p, const norm& n, std::size_t sums, f
     norm one = n;
     one.groups = 1;
     for (extent_t g = 0; g < n.groups; ++g) {
-      p.device.copy_rows(rstd_of_head, 1, nullptr, rstd + g, n.groups, t, 1);
-      p.device.rms_norm_backward_weight(one.arguments(p.weights, x_row),
-                                        p.head_gradients + sums + static_cast<std::size_t>(g * n.width),
-                                        dy + g * n.width, dy_row, x + g * n.width, rstd_of_head, t);
+      p.device.run(
+          op::copy_rows{.y = rstd_of_head, .y_row = 1, .x = rstd + g, .x_row = n.groups, .count = t, .width = 1});
+      p.device.run(
+          op::rms_norm_backward_weight{.norm = one.arguments(p.weights, x_row),
+                                       .dweight = p.head_gradients + sums + static_cast<std::size_t>(g * n.width),
+                                       .dy = dy + g * n.width,
+                                       .dy_row = dy_row,
+                                       .x = x + g * n.width,
+                                       .rstd = rstd_of_head,
+                                       .rows = t});
     }
   }
   n.backward(p.device, p.weights, apart ? nullptr : p.gradients, dy, dy, dy_row, x, x_row, rstd, t, false);
@@ -69,16 +75,28 @@ struct attention {
     const extent_t qk = q_width() + kv_width(), t = p.tokens;
     qkv.forward(p, a.qkv, x, t);
     if (norms) {
-      p.device.copy_rows(a.raw, qk, nullptr, a.qkv, width(), t, qk);
+      p.device.run(op::copy_rows{.y = a.raw, .y_row = qk, .x = a.qkv, .x_row = width(), .count = t, .width = qk});
       q_norm.forward(p.device, p.weights, a.qkv, width(), a.raw, qk, a.rstd_q, t);
       k_norm.forward(p.device, p.weights, a.qkv + q_width(), width(), a.raw + q_width(), qk, a.rstd_k, t);
     }
-    p.device.rope(a.qkv, width(), shape.heads + shape.kv_heads, shape.head_dim, p.positions, p.space.cosine(),
-                  p.space.sine(), t, false);
+    p.device.run(op::rope{.x = a.qkv,
+                          .row = width(),
+                          .heads = shape.heads + shape.kv_heads,
+                          .head_dim = shape.head_dim,
+                          .positions = p.positions,
+                          .cosine = p.space.cosine(),
+                          .sine = p.space.sine(),
+                          .rows = t});
     if (p.context)
       p.context->forward(a);
     else
-      p.device.attention_forward(shape, place(a.qkv), a.qkv, width(), a.attended, q_width(), a.statistics);
+      p.device.run(op::attention_forward{.shape = shape,
+                                         .segments = place(a.qkv),
+                                         .q = a.qkv,
+                                         .q_row = width(),
+                                         .out = a.attended,
+                                         .out_row = q_width(),
+                                         .statistics = a.statistics});
     output.forward(p, y, a.attended, t);
   }
 
@@ -93,10 +111,25 @@ struct attention {
     if (p.context)
       p.context->backward(a, dattended, dqkv);
     else
-      p.device.attention_backward(shape, place(a.qkv), place_gradient(dqkv), a.qkv, width(), a.attended, dattended,
-                                  q_width(), a.statistics, dqkv);
-    p.device.rope(dqkv, width(), shape.heads + shape.kv_heads, shape.head_dim, p.positions, p.space.cosine(),
-                  p.space.sine(), t, true);
+      p.device.run(op::attention_backward{.shape = shape,
+                                          .segments = place(a.qkv),
+                                          .gradients = place_gradient(dqkv),
+                                          .q = a.qkv,
+                                          .q_row = width(),
+                                          .out = a.attended,
+                                          .dout = dattended,
+                                          .out_row = q_width(),
+                                          .statistics = a.statistics,
+                                          .dq = dqkv});
+    p.device.run(op::rope{.x = dqkv,
+                          .row = width(),
+                          .heads = shape.heads + shape.kv_heads,
+                          .head_dim = shape.head_dim,
+                          .positions = p.positions,
+                          .cosine = p.space.cosine(),
+                          .sine = p.space.sine(),
+                          .rows = t,
+                          .inverse = true});
     if (norms) {
       const std::size_t k_sums = head_sums + static_cast<std::size_t>(q_width());
       backward_of_heads(p, q_norm, head_sums, dqkv, width(), a.raw, qk, a.rstd_q);

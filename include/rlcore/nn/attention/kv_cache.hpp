@@ -24,32 +24,37 @@ class kv_cache {
   kv_cache(Device& device, const config& c, std::int64_t pages, const partition& part = {})
       : device_(&device),
         pages_(pages),
-        page_size_(static_cast<extent_t>(page_floats(c, part))),
+        page_size_(static_cast<extent_t>(device.kv_page_bytes(shape_of(c, part)) / sizeof(float))),
         layers_(static_cast<extent_t>(c.num_hidden_layers)) {
     require(pages > 0, "kv_cache: pages must be positive");
     memory_ = buffer<float, Device>(device, static_cast<std::size_t>(layers_ * pages * page_size_));
   }
 
   /// Bytes of one page of all layers.
-  static std::size_t page_bytes(const config& c, const partition& part = {}) {
-    return static_cast<std::size_t>(page_floats(c, part) * c.num_hidden_layers) * sizeof(float);
+  static std::size_t page_bytes(const Device& device, const config& c, const partition& part = {}) {
+    return device.kv_page_bytes(shape_of(c, part)) * static_cast<std::size_t>(c.num_hidden_layers);
   }
   std::int64_t pages() const noexcept { return pages_; }
   std::size_t bytes() const noexcept { return memory_.size() * sizeof(float); }
   extent_t layers() const noexcept { return layers_; }
-  /// First page of a layer; pages are kv_page_size() floats apart.
+  /// First page of a layer, in the device's own format; pages are kv_page_bytes() apart.
   float* layer(extent_t l) noexcept { return memory_.data() + l * static_cast<extent_t>(pages_) * page_size_; }
   /// Copies all layers of page `from` to page `to`.
   void copy_page(std::int32_t to, std::int32_t from) {
     for (extent_t l = 0; l < layers_; ++l)
-      device_->copy_rows(layer(l) + to * page_size_, page_size_, nullptr, layer(l) + from * page_size_, page_size_, 1,
-                         page_size_);
+      device_->run(op::copy_rows{.y = layer(l) + to * page_size_,
+                                 .y_row = page_size_,
+                                 .x = layer(l) + from * page_size_,
+                                 .x_row = page_size_,
+                                 .count = 1,
+                                 .width = page_size_});
   }
 
  private:
-  static std::int64_t page_floats(const config& c, const partition& part) {
-    const std::int64_t head_dim = c.head_dim ? c.head_dim : c.hidden_size / c.num_attention_heads;
-    return 2 * kv_page * (c.num_key_value_heads / part.tensor_size) * head_dim;
+  static attention_shape shape_of(const config& c, const partition& part) {
+    return {.heads = static_cast<extent_t>(c.num_attention_heads / part.tensor_size),
+            .kv_heads = static_cast<extent_t>(c.num_key_value_heads / part.tensor_size),
+            .head_dim = static_cast<extent_t>(c.head_dim ? c.head_dim : c.hidden_size / c.num_attention_heads)};
   }
 
   Device* device_;

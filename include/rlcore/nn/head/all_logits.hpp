@@ -31,7 +31,8 @@ void all_logits(const causal_lm<Device>& model, const pass<Device>& p, float* ou
   extent_t first = 0;
   for (const std::size_t columns : share.counts) {
     const auto width = static_cast<extent_t>(columns);
-    p.device.copy_rows(out + first, vocabulary, nullptr, parts + first * n, width, n, width);
+    p.device.run(op::copy_rows{
+        .y = out + first, .y_row = vocabulary, .x = parts + first * n, .x_row = width, .count = n, .width = width});
     first += width;
   }
 }

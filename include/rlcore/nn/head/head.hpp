@@ -50,7 +50,7 @@ template <class Device>
 void merge_log_probs(Device& device, log_prob_state* states, extent_t t, extent_t chunks) {
   for (extent_t step = 1; step < chunks; step *= 2)
     for (extent_t c = 0; c + step < chunks; c += 2 * step)
-      device.log_prob_merge(states + c * t, states + (c + step) * t, t);
+      device.run(op::log_prob_merge{.a = states + c * t, .b = states + (c + step) * t, .rows = t});
 }
 
 /// Final norm and projection to the vocabulary or to one score; `output.weight` is the embedding's if tied. The
@@ -70,7 +70,8 @@ struct head {
   template <class Device>
   head_activations gather(const pass<Device>& p, const float* x, const std::int32_t* index, extent_t n) const {
     float* rows = p.space.template take<float>(n * final_norm.width);
-    p.device.gather_rows(rows, x, p.tokens, index, n, final_norm.width);
+    p.device.run(
+        op::gather_rows{.y = rows, .x = x, .x_rows = p.tokens, .ids = index, .count = n, .width = final_norm.width});
     return normed(p, rows, n);
   }
   /// rows [n, hidden], normed.
@@ -92,9 +93,13 @@ struct head {
   template <class Device>
   void forward_columns(const pass<Device>& p, float* out, const float* normed, extent_t n, extent_t first,
                        extent_t count) const {
-    p.device.linear_forward(out, normed,
-                            p.packed.at(output.number) + p.device.packed_bytes(p.packed.format, first, output.inputs),
-                            p.packed.format, nullptr, n, count, output.inputs);
+    p.device.run(op::linear_forward{.y = out,
+                                    .x = normed,
+                                    .packed = packed_from(p, first),
+                                    .format = p.packed.format,
+                                    .rows = n,
+                                    .outputs = count,
+                                    .inputs = output.inputs});
     exclude(p, out, n, first, count, excluded_logit);
   }
   /// Columns [first, first + count) of the logits gradient: zeroes the entries that do not depend on weights.
@@ -108,11 +113,31 @@ struct head {
   void backward_columns(const pass<Device>& p, float* dnormed, const float* dout, const float* normed, extent_t n,
                         extent_t first, extent_t count, bool accumulate) const {
     const std::size_t at = output.weight + static_cast<std::size_t>(first * output.inputs);
-    if (p.gradients) p.device.linear_backward_weight(p.gradients + at, dout, normed, n, count, output.inputs, !p.first);
-    p.device.linear_backward_input(dnormed, dout, p.weights + at, n, count, output.inputs, accumulate);
+    if (p.gradients)
+      p.device.run(op::linear_backward_weight{.dweight = p.gradients + at,
+                                              .dy = dout,
+                                              .x = normed,
+                                              .rows = n,
+                                              .outputs = count,
+                                              .inputs = output.inputs,
+                                              .accumulate = !p.first});
+    p.device.run(op::linear_backward_input{.dx = dnormed,
+                                           .dy = dout,
+                                           .weight = p.weights + at,
+                                           .packed = packed_from(p, first),
+                                           .format = p.packed.format,
+                                           .rows = n,
+                                           .outputs = count,
+                                           .inputs = output.inputs,
+                                           .accumulate = accumulate});
   }
 
  private:
+  /// The packed weight of the columns from `first` on.
+  template <class Device>
+  const std::byte* packed_from(const pass<Device>& p, extent_t first) const {
+    return p.packed.at(output.number) + p.device.packed_bytes(p.packed.format, first, output.inputs);
+  }
   static constexpr float excluded_logit = -std::numeric_limits<float>::infinity();
 
   /// Sets excluded columns of x [n, count], which are the columns [first, first + count).
@@ -122,8 +147,9 @@ struct head {
       if (column < first || column >= first + count || n == 0) continue;
       const typename workspace<Device>::scope scope(p.space);
       float* const values = p.space.template take<float>(n);
-      p.device.fill(values, value, n);
-      p.device.copy_rows(x + (column - first), count, nullptr, values, 1, n, 1);
+      p.device.run(op::fill{.y = values, .value = value, .n = n});
+      p.device.run(
+          op::copy_rows{.y = x + (column - first), .y_row = count, .x = values, .x_row = 1, .count = n, .width = 1});
     }
   }
 };

@@ -14,16 +14,16 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// The tile of logits computed at a time: at most `bytes`, but at least one row of 1024. Columns are the vocabulary or
-/// a multiple of 1024. More rows make the weight gradient faster, since each row tile reads and writes it once.
+/// The tile of logits computed at a time: within the limits, but at least one row of 1024. Columns are the vocabulary
+/// or a multiple of 1024. More rows make the weight gradient faster, since each row tile reads and writes it once.
 struct logit_tile {
   extent_t rows = 0, columns = 0;
 
-  /// The tile for `rows` rows of `vocabulary` columns in at most `bytes`, with at least one row.
-  static logit_tile of(extent_t rows, extent_t vocabulary, std::size_t bytes) {
-    constexpr extent_t block = 1024, most_rows = 1024;
-    const auto floats = static_cast<extent_t>(bytes / sizeof(float));
-    const extent_t r = std::max<extent_t>(1, std::min({rows, most_rows, floats / std::min(block, vocabulary)}));
+  /// The tile for `rows` rows of `vocabulary` columns within the limits, with at least one row.
+  static logit_tile of(extent_t rows, extent_t vocabulary, const logit_limits& most) {
+    constexpr extent_t block = 1024;
+    const auto floats = static_cast<extent_t>(most.bytes / sizeof(float));
+    const extent_t r = std::max<extent_t>(1, std::min({rows, most.rows, floats / std::min(block, vocabulary)}));
     return {r, std::min(vocabulary, std::max(block, floats / r / block * block))};
   }
 };
@@ -43,8 +43,6 @@ struct head_slopes {
 template <class Device>
 class head_rows {
  public:
-  static constexpr std::size_t tile_bytes = std::size_t{8} << 20;
-
   /// Allocates memory for n rows: at most `bytes` of logits, and at most one tile unless `keep`.
   head_rows(const pass<Device>& p, const head& top, float temperature, extent_t n, std::size_t bytes, bool keep)
       : top_(top), temperature_(temperature), chunks_(static_cast<extent_t>(top.chunks.count)) {
@@ -52,10 +50,11 @@ class head_rows {
     const auto rows_in = [v](std::size_t room) {
       return static_cast<extent_t>(room / (static_cast<std::size_t>(v) * sizeof(float)));
     };
-    const std::size_t one = std::min(bytes, tile_bytes);
+    const logit_limits most = p.device.logit_tile();
+    const std::size_t one = std::min(bytes, most.bytes);
     if (keep) kept_ = n <= rows_in(bytes) ? n : rows_in(bytes - one);
-    tile_ = logit_tile::of(std::max<extent_t>(n - kept_, 1), v, one);
-    columns_ = logit_tile::of(std::max<extent_t>(kept_, 1), v, tile_bytes).columns;
+    tile_ = logit_tile::of(std::max<extent_t>(n - kept_, 1), v, {one, most.rows});
+    columns_ = logit_tile::of(std::max<extent_t>(kept_, 1), v, most).columns;
     states_ = p.space.template take<log_prob_state>(apart() ? n * chunks_ : std::max(tile_.rows, kept_));
     if (kept_ > 0) logits_ = p.space.template take<float>(kept_ * v);
     if (kept_ < n) part_ = p.space.template take<float>(tile_.rows * tile_.columns);
@@ -78,14 +77,30 @@ class head_rows {
         log_prob_state* states = apart() ? states_ + c * n + i : states_;
         for_tiles(i, kept_, c, [&](extent_t first, extent_t before, extent_t columns, float* logits) {
           top_.forward_columns(p, logits, normed + i * top_.output.inputs, rows, first, columns);
-          p.device.log_prob_accumulate(states, logits, rows, columns, before, tokens + c * n + i, temperature_);
+          p.device.run(op::log_prob_accumulate{.states = states,
+                                               .logits = logits,
+                                               .rows = rows,
+                                               .width = columns,
+                                               .first = before,
+                                               .targets = tokens + c * n + i,
+                                               .temperature = temperature_});
         });
       }
       if (!apart())
-        p.device.log_prob_finish(states_, rows, temperature_, logp + i, entropy ? entropy + i : nullptr,
-                                 statistics ? statistics + 2 * i : nullptr);
+        p.device.run(op::log_prob_finish{.states = states_,
+                                         .rows = rows,
+                                         .temperature = temperature_,
+                                         .logp = logp + i,
+                                         .entropy = entropy ? entropy + i : nullptr,
+                                         .statistics = statistics ? statistics + 2 * i : nullptr});
     });
-    if (apart()) p.device.log_prob_finish(merge(p, n), n, temperature_, logp, entropy, statistics);
+    if (apart())
+      p.device.run(op::log_prob_finish{.states = merge(p, n),
+                                       .rows = n,
+                                       .temperature = temperature_,
+                                       .logp = logp,
+                                       .entropy = entropy,
+                                       .statistics = statistics});
   }
 
   /// Compacts the kept logits to the ascending rows `active`; returns the number of these rows.
@@ -98,7 +113,12 @@ class head_rows {
         for (extent_t to = 0; to < rows; ++to) {
           const extent_t from = active[static_cast<std::size_t>(to)];
           if (from != to)
-            device.copy_rows(logits + to * columns, columns, nullptr, logits + from * columns, columns, 1, columns);
+            device.run(op::copy_rows{.y = logits + to * columns,
+                                     .y_row = columns,
+                                     .x = logits + from * columns,
+                                     .x_row = columns,
+                                     .count = 1,
+                                     .width = columns});
         }
       });
     return rows;
@@ -114,8 +134,16 @@ class head_rows {
       sum_of_chunks(p, dnormed + i * h, rows * h, 0, chunks_, [&](extent_t c, float* out) {
         for_tiles(i, s.kept, c, [&](extent_t first, extent_t before, extent_t columns, float* logits) {
           if (i >= s.kept) top_.forward_columns(p, logits, normed, rows, first, columns);
-          p.device.log_prob_backward(logits, rows, columns, before, s.tokens + c * s.n + i, temperature_, s.dlogp + i,
-                                     s.dentropy + i, s.entropy + i, s.statistics + 2 * i);
+          p.device.run(op::log_prob_backward{.logits = logits,
+                                             .rows = rows,
+                                             .width = columns,
+                                             .first = before,
+                                             .targets = s.tokens + c * s.n + i,
+                                             .temperature = temperature_,
+                                             .dlogp = s.dlogp + i,
+                                             .dentropy = s.dentropy + i,
+                                             .entropy = s.entropy + i,
+                                             .statistics = s.statistics + 2 * i});
           top_.exclude_slopes(p, logits, rows, first, columns);
           top_.backward_columns(part, out, logits, normed, rows, first, columns, before > 0);
         });

@@ -13,7 +13,7 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// logits [n, V] of the host (row-major, V = logits.size() / n), one token per row; see device::log_prob_forward.
+/// logits [n, V] of the host (row-major, V = logits.size() / n), one token per row; see op::log_prob_forward.
 template <rlcore::device Device>
 void log_prob_of(Device& device, std::span<const float> logits, std::span<const std::int32_t> tokens, float temperature,
                  std::span<float> logp, std::span<float> entropy) {
@@ -27,16 +27,26 @@ void log_prob_of(Device& device, std::span<const float> logits, std::span<const 
     throw std::invalid_argument("rlcore: temperature must be positive, got " + std::to_string(temperature));
   const auto rows = static_cast<extent_t>(n), vocabulary = static_cast<extent_t>(logits.size() / n);
   if constexpr (Device::host_readable) {
-    device.log_prob_forward(logits.data(), rows, vocabulary, tokens.data(), temperature, logp.data(),
-                            entropy.empty() ? nullptr : entropy.data(), nullptr);
+    device.run(op::log_prob_forward{.logits = logits.data(),
+                                    .rows = rows,
+                                    .vocabulary = vocabulary,
+                                    .targets = tokens.data(),
+                                    .temperature = temperature,
+                                    .logp = logp.data(),
+                                    .entropy = entropy.empty() ? nullptr : entropy.data()});
     device.wait();
   } else {
     buffer<float, Device> values(device, logits.size()), results(device, 2 * n);
     buffer<std::int32_t, Device> ids(device, n);
     device.upload(values.data(), logits.data(), logits.size_bytes());
     device.upload(ids.data(), tokens.data(), tokens.size_bytes());
-    device.log_prob_forward(values.data(), rows, vocabulary, ids.data(), temperature, results.data(),
-                            results.data() + n, nullptr);
+    device.run(op::log_prob_forward{.logits = values.data(),
+                                    .rows = rows,
+                                    .vocabulary = vocabulary,
+                                    .targets = ids.data(),
+                                    .temperature = temperature,
+                                    .logp = results.data(),
+                                    .entropy = results.data() + n});
     device.download(logp.data(), results.data(), n * sizeof(float));
     if (!entropy.empty()) device.download(entropy.data(), results.data() + n, n * sizeof(float));
   }

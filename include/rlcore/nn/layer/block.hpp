@@ -71,7 +71,7 @@ struct block {
       feed_forward.forward(p, a.mixed, partial_rows(p, y, part), rows);
       sum_rows_over_ranks(p, y, part, h);
     }
-    p.device.add(y, a.middle, y, t * h);
+    p.device.run(op::add{.y = y, .a = a.middle, .b = y, .n = t * h});
   }
 
   /// out [n, hidden]: only the rows `index` of forward()'s output. `index` is device memory with n entries, at most the
@@ -83,8 +83,8 @@ struct block {
     input_norm.forward(p.device, p.weights, a.normed, h, x, h, a.rstd, t);
     self_attention.forward(p, a.attended, a.post_attention_normed, a.normed, place);
     sum_over_ranks(p, a.post_attention_normed, t * h);
-    p.device.add(a.middle, x, a.post_attention_normed, t * h);
-    p.device.gather_rows(out, a.middle, t, index, n, h);
+    p.device.run(op::add{.y = a.middle, .a = x, .b = a.post_attention_normed, .n = t * h});
+    p.device.run(op::gather_rows{.y = out, .x = a.middle, .x_rows = t, .ids = index, .count = n, .width = h});
     post_attention_norm.forward(p.device, p.weights, a.post_attention_normed, h, out, h, a.middle_rstd, n);
     pass<Device> part = p;
     part.tokens = n;
@@ -94,7 +94,7 @@ struct block {
       feed_forward.forward(part, a.mixed, a.normed, a.post_attention_normed);
       sum_over_ranks(part, a.normed, n * h);
     }
-    p.device.add(out, out, a.normed, n * h);
+    p.device.run(op::add{.y = out, .a = out, .b = a.normed, .n = n * h});
   }
 
   /// dx [t, hidden]: the gradient of y on entry, of x on return. Overwrites the activations `a`: after the weight

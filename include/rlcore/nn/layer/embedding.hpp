@@ -17,8 +17,18 @@ void look_up(const causal_lm<Device>& model, const pass<Device>& p, float* x, co
   const float* table = model.packed_alone() ? model.embedding_rows() : p.weights + 0;  // it is the first parameter
   if constexpr (packed_rows<Device>)
     if (table == nullptr)
-      return p.device.gather_packed_rows(x, p.packed.at(model.embedding_number()), p.packed.format, ids, n, h);
-  p.device.gather_rows(x, table, static_cast<extent_t>(model.vocabulary().size()), ids, n, h);
+      return p.device.run(op::gather_packed_rows{.y = x,
+                                                 .packed = p.packed.at(model.embedding_number()),
+                                                 .format = p.packed.format,
+                                                 .ids = ids,
+                                                 .count = n,
+                                                 .inputs = h});
+  p.device.run(op::gather_rows{.y = x,
+                               .x = table,
+                               .x_rows = static_cast<extent_t>(model.vocabulary().size()),
+                               .ids = ids,
+                               .count = n,
+                               .width = h});
 }
 
 /// x [own rows, hidden] = the embeddings of the tokens of the pass, given on the host and on the device.
@@ -28,7 +38,7 @@ void embed(const causal_lm<Device>& model, const pass<Device>& p, float* x, std:
   const auto h = static_cast<extent_t>(model.settings().hidden_size);
   if (!p.tensor) return look_up(model, p, x, device_ids, p.tokens);
   float* part = partial_rows(p, x, p.share ? p.share->whole : nullptr);
-  p.device.fill(part, -0.0f, p.tokens * h);  // -0.0 is the additive identity
+  p.device.run(op::fill{.y = part, .value = -0.0f, .n = p.tokens * h});  // -0.0 is the additive identity
   const typename workspace<Device>::scope scope(p.space);
   std::vector<std::int32_t>&local_ids = p.space.ids_here, &rows = p.space.rows_here;
   choose_tokens(model.vocabulary(), ids, local_ids, rows);
@@ -36,7 +46,13 @@ void embed(const causal_lm<Device>& model, const pass<Device>& p, float* x, std:
   if (n > 0) {
     float* found = p.space.template take<float>(n * h);
     look_up(model, p, found, p.space.take_copy(local_ids.data(), n), n);
-    p.device.copy_rows(part, h, {p.space.take_copy(rows.data(), n), p.tokens}, found, h, n, h);
+    p.device.run(op::copy_rows{.y = part,
+                               .y_row = h,
+                               .ids = {p.space.take_copy(rows.data(), n), p.tokens},
+                               .x = found,
+                               .x_row = h,
+                               .count = n,
+                               .width = h});
   }
   sum_rows_over_ranks(p, x, part, h);
 }

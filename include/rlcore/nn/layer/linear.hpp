@@ -22,7 +22,7 @@ void sum_of_chunks(const pass<Device>& p, float* out, extent_t count, extent_t f
   const typename workspace<Device>::scope scope(p.space);
   float* right = p.space.template take<float>(count);
   sum_of_chunks(p, right, count, first + n / 2, n / 2, f);
-  p.device.add(out, out, right, count);
+  p.device.run(op::add{.y = out, .a = out, .b = right, .n = count});
 }
 
 /// Columns [first, first + width) of x [rows, row], contiguous; x itself if width is row.
@@ -31,7 +31,7 @@ const float* columns_of(const pass<Device>& p, const float* x, extent_t row, ext
                         extent_t rows) {
   if (width == row) return x;
   float* part = p.space.template take<float>(rows * width);
-  p.device.copy_rows(part, width, nullptr, x + first, row, rows, width);
+  p.device.run(op::copy_rows{.y = part, .y_row = width, .x = x + first, .x_row = row, .count = rows, .width = width});
   return part;
 }
 
@@ -65,14 +65,27 @@ struct linear {
     const bool adds_bias = bias != no_parameter && !(row_parallel && p.tensor && p.tensor->rank() > 0);
     const float* b = adds_bias ? p.weights + bias : nullptr;
     if (!row_parallel || chunks == 1)
-      return p.device.linear_forward(y, x, p.packed.at(number), p.packed.format, b, rows, outputs, inputs);
+      return p.device.run(op::linear_forward{.y = y,
+                                             .x = x,
+                                             .packed = p.packed.at(number),
+                                             .format = p.packed.format,
+                                             .bias = b,
+                                             .rows = rows,
+                                             .outputs = outputs,
+                                             .inputs = inputs});
     const extent_t width = inputs / chunks;
     const std::size_t bytes = packed_chunk_bytes(p.device, p.packed.format, outputs, width);
     sum_of_chunks(p, y, rows * outputs, 0, chunks, [&](extent_t c, float* out) {
       const typename workspace<Device>::scope scope(p.space);
       const float* part = columns_of(p, x, inputs, c * width, width, rows);
-      p.device.linear_forward(out, part, p.packed.at(number) + static_cast<std::size_t>(c) * bytes, p.packed.format,
-                              c == 0 ? b : nullptr, rows, outputs, width);
+      p.device.run(op::linear_forward{.y = out,
+                                      .x = part,
+                                      .packed = p.packed.at(number) + static_cast<std::size_t>(c) * bytes,
+                                      .format = p.packed.format,
+                                      .bias = c == 0 ? b : nullptr,
+                                      .rows = rows,
+                                      .outputs = outputs,
+                                      .inputs = width});
     });
   }
   /// Adds to the gradients of the parameters (with p.first, overwrites the weight's) or of their adapters; writes dx
@@ -80,15 +93,41 @@ struct linear {
   template <class Device>
   void backward(const pass<Device>& p, float* dx, const float* dy, const float* x, extent_t rows) const {
     if (p.gradients) {
-      p.device.linear_backward_weight(p.gradients + weight, dy, x, rows, outputs, inputs, !p.first);
-      if (bias != no_parameter) p.device.sum_rows(p.gradients + bias, dy, rows, outputs);
+      p.device.run(op::linear_backward_weight{.dweight = p.gradients + weight,
+                                              .dy = dy,
+                                              .x = x,
+                                              .rows = rows,
+                                              .outputs = outputs,
+                                              .inputs = inputs,
+                                              .accumulate = !p.first});
+      if (bias != no_parameter)
+        p.device.run(op::sum_rows{.total = p.gradients + bias, .x = dy, .rows = rows, .width = outputs});
     }
     if (p.adapter && p.adapter->linears[number].rank > 0) {
       const adapted_linear& l = p.adapter->linears[number];
-      p.device.linear_forward(p.adapter->u, x, l.a, p.device.compute_format(), nullptr, rows, l.rank, inputs);
-      p.device.linear_backward_input(p.adapter->du, dy, l.b, rows, outputs, l.rank, false);
-      p.device.linear_backward_weight(l.db, dy, p.adapter->u, rows, outputs, l.rank, true);
-      p.device.linear_backward_weight(l.da, p.adapter->du, x, rows, l.rank, inputs, true);
+      p.device.run(op::linear_forward{.y = p.adapter->u,
+                                      .x = x,
+                                      .packed = l.a,
+                                      .format = p.device.compute_format(),
+                                      .rows = rows,
+                                      .outputs = l.rank,
+                                      .inputs = inputs});
+      p.device.run(op::linear_backward_input{
+          .dx = p.adapter->du, .dy = dy, .weight = l.b, .rows = rows, .outputs = outputs, .inputs = l.rank});
+      p.device.run(op::linear_backward_weight{.dweight = l.db,
+                                              .dy = dy,
+                                              .x = p.adapter->u,
+                                              .rows = rows,
+                                              .outputs = outputs,
+                                              .inputs = l.rank,
+                                              .accumulate = true});
+      p.device.run(op::linear_backward_weight{.dweight = l.da,
+                                              .dy = p.adapter->du,
+                                              .x = x,
+                                              .rows = rows,
+                                              .outputs = l.rank,
+                                              .inputs = inputs,
+                                              .accumulate = true});
     }
     if (dx) backward_input(p, dx, dy, rows);
   }
@@ -97,16 +136,27 @@ struct linear {
   template <class Device>
   void backward_input(const pass<Device>& p, float* dx, const float* dy, extent_t rows) const {
     if (row_parallel || chunks == 1)
-      return p.device.linear_backward_input(dx, dy, p.weights + weight, rows, outputs, inputs, false);
+      return p.device.run(op::linear_backward_input{.dx = dx,
+                                                    .dy = dy,
+                                                    .weight = p.weights + weight,
+                                                    .packed = chunks == 1 ? p.packed.find(number) : nullptr,
+                                                    .format = p.packed.format,
+                                                    .rows = rows,
+                                                    .outputs = outputs,
+                                                    .inputs = inputs});
     sum_of_chunks(p, dx, rows * inputs, 0, chunks, [&](extent_t c, float* out) {
       const typename workspace<Device>::scope scope(p.space);
       extent_t first = 0;
       for (const extent_t section : sections) {
         const extent_t width = section / chunks, at = first + c * width;
         if (width == 0) continue;
-        p.device.linear_backward_input(out, columns_of(p, dy, outputs, at, width, rows),
-                                       p.weights + weight + static_cast<std::size_t>(at * inputs), rows, width, inputs,
-                                       first > 0);
+        p.device.run(op::linear_backward_input{.dx = out,
+                                               .dy = columns_of(p, dy, outputs, at, width, rows),
+                                               .weight = p.weights + weight + static_cast<std::size_t>(at * inputs),
+                                               .rows = rows,
+                                               .outputs = width,
+                                               .inputs = inputs,
+                                               .accumulate = first > 0});
         first += section;
       }
     });

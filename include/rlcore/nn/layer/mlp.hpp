@@ -23,14 +23,15 @@ struct mlp {
   template <class Device>
   void forward(const pass<Device>& p, const mlp_activations& a, float* y, const float* x) const {
     gate_up.forward(p, a.gate_up, x, p.tokens);
-    p.device.swiglu_forward(a.activated, a.gate_up, p.tokens, width());
+    p.device.run(op::swiglu_forward{.y = a.activated, .gate_up = a.gate_up, .rows = p.tokens, .width = width()});
     down.forward(p, y, a.activated, p.tokens);
   }
   /// dx from dy; dx may alias x. Overwrites the activations with their gradients.
   template <class Device>
   void backward(const pass<Device>& p, const mlp_activations& a, float* dx, const float* dy, const float* x) const {
     down.backward(p, a.activated, dy, a.activated, p.tokens);
-    p.device.swiglu_backward(a.gate_up, a.activated, a.gate_up, p.tokens, width());
+    p.device.run(op::swiglu_backward{
+        .dgate_up = a.gate_up, .dy = a.activated, .gate_up = a.gate_up, .rows = p.tokens, .width = width()});
     gate_up.backward(p, dx, a.gate_up, x, p.tokens);
   }
 };

@@ -25,21 +25,37 @@ struct norm {
   template <class Device>
   void forward(Device& device, offset_pointer<const float> w, float* y, extent_t y_row, const float* x, extent_t x_row,
                float* rstd, extent_t rows) const {
-    device.rms_norm_forward(arguments(w, x_row), y, y_row, x, rstd, rows);
+    device.run(
+        op::rms_norm_forward{.norm = arguments(w, x_row), .y = y, .y_row = y_row, .x = x, .rstd = rstd, .rows = rows});
   }
   /// Fused residual add and norm: total = a + b, y = norm(total); rows [rows, width], groups = 1.
   template <class Device>
   void forward_of_sum(Device& device, offset_pointer<const float> w, float* total, const float* a, const float* b,
                       float* y, float* rstd, extent_t rows) const {
-    device.add_rms_norm_forward(arguments(w, width), total, a, b, y, rstd, rows);
+    device.run(op::add_rms_norm_forward{
+        .norm = arguments(w, width), .total = total, .a = a, .b = b, .y = y, .rstd = rstd, .rows = rows});
   }
   /// dx has the row stride of dy and may alias dy; with `accumulate` adds to dx. `g` is null for a frozen weight.
   template <class Device>
   void backward(Device& device, offset_pointer<const float> w, offset_pointer<float> g, float* dx, const float* dy,
                 extent_t dy_row, const float* x, extent_t x_row, const float* rstd, extent_t rows,
                 bool accumulate) const {
-    if (g) device.rms_norm_backward_weight(arguments(w, x_row), g + weight, dy, dy_row, x, rstd, rows);
-    device.rms_norm_backward(arguments(w, x_row), dx, dy, dy_row, x, rstd, rows, accumulate);
+    if (g)
+      device.run(op::rms_norm_backward_weight{.norm = arguments(w, x_row),
+                                              .dweight = g + weight,
+                                              .dy = dy,
+                                              .dy_row = dy_row,
+                                              .x = x,
+                                              .rstd = rstd,
+                                              .rows = rows});
+    device.run(op::rms_norm_backward{.norm = arguments(w, x_row),
+                                     .dx = dx,
+                                     .dy = dy,
+                                     .dy_row = dy_row,
+                                     .x = x,
+                                     .rstd = rstd,
+                                     .rows = rows,
+                                     .accumulate = accumulate});
   }
 };
 

@@ -129,13 +129,26 @@ class lora {
       reserve(static_cast<std::size_t>(n + p.inputs * r), device_->packed_bytes(weight_format::float32, p.inputs, r));
       float *product = scratch_.data(), *transposed = product + n;
       for (extent_t k = 0; k < r; ++k)
-        device_->copy_rows(transposed + k, r, nullptr, values_.data() + p.a + static_cast<std::size_t>(k * p.inputs), 1,
-                           p.inputs, 1);
-      device_->pack_weight(packed_scratch_.data(), weight_format::float32, transposed, p.inputs, r);
-      device_->linear_forward(product, values_.data() + p.b, packed_scratch_.data(), weight_format::float32, nullptr,
-                              p.outputs, p.inputs, r);
-      device_->scale(product, static_cast<float>(settings_.scale()), n);
-      device_->add(w + p.weight, base_.data() + p.base, product, n);
+        device_->run(op::copy_rows{.y = transposed + k,
+                                   .y_row = r,
+                                   .x = values_.data() + p.a + static_cast<std::size_t>(k * p.inputs),
+                                   .x_row = 1,
+                                   .count = p.inputs,
+                                   .width = 1});
+      device_->run(op::pack_weight{.packed = packed_scratch_.data(),
+                                   .format = weight_format::float32,
+                                   .weight = transposed,
+                                   .outputs = p.inputs,
+                                   .inputs = r});
+      device_->run(op::linear_forward{.y = product,
+                                      .x = values_.data() + p.b,
+                                      .packed = packed_scratch_.data(),
+                                      .format = weight_format::float32,
+                                      .rows = p.outputs,
+                                      .outputs = p.inputs,
+                                      .inputs = r});
+      device_->run(op::scale{.y = product, .factor = static_cast<float>(settings_.scale()), .n = n});
+      device_->run(op::add{.y = w + p.weight, .a = base_.data() + p.base, .b = product, .n = n});
     }
     if (score_ < size_) copy(w + score_weight_, values_.data() + score_, size_ - score_);
     prepare_backward();
@@ -229,8 +242,12 @@ class lora {
   }
 
   void copy(float* to, const float* from, std::size_t n) {
-    device_->copy_rows(to, static_cast<extent_t>(n), nullptr, from, static_cast<extent_t>(n), 1,
-                       static_cast<extent_t>(n));
+    device_->run(op::copy_rows{.y = to,
+                               .y_row = static_cast<extent_t>(n),
+                               .x = from,
+                               .x_row = static_cast<extent_t>(n),
+                               .count = 1,
+                               .width = static_cast<extent_t>(n)});
   }
   /// Calls f(offset in the model's weights, offset in base_, number of floats) for all trained tensors.
   template <class F>
@@ -256,12 +273,19 @@ class lora {
   void prepare_backward() {
     if (wide_size_ > 0) wide_b_.fill_zero();
     for (const group& g : groups_) {
-      device_->pack_weight(packed_.data() + g.packed, device_->compute_format(), values_.data() + g.a, g.rank,
-                           g.inputs);
+      device_->run(op::pack_weight{.packed = packed_.data() + g.packed,
+                                   .format = device_->compute_format(),
+                                   .weight = values_.data() + g.a,
+                                   .outputs = g.rank,
+                                   .inputs = g.inputs});
       for (std::size_t i = g.begin; i < g.end; ++i) {
         const projection& p = projections_[i];
-        device_->copy_rows(wide_b_.data() + g.wide + wide_offset(g, i), g.rank, nullptr, values_.data() + p.b, rank(),
-                           p.outputs, rank());
+        device_->run(op::copy_rows{.y = wide_b_.data() + g.wide + wide_offset(g, i),
+                                   .y_row = g.rank,
+                                   .x = values_.data() + p.b,
+                                   .x_row = rank(),
+                                   .count = p.outputs,
+                                   .width = rank()});
       }
     }
   }

@@ -91,15 +91,20 @@ class lora_gradients {
     if (std::exchange(finished_, true)) return;
     if (flat_.size() != size()) flat_ = buffer<float, Device>(*device_, size());
     const auto n = static_cast<extent_t>(size()), trained = static_cast<extent_t>(adapter_->score());
-    device_->copy_rows(flat_.data(), n, nullptr, raw_.data(), n, 1, n);
+    device_->run(op::copy_rows{.y = flat_.data(), .y_row = n, .x = raw_.data(), .x_row = n, .count = 1, .width = n});
     const extent_t r = adapter_->rank();
     for (const auto& g : adapter_->groups())
       for (std::size_t i = g.begin; i < g.end; ++i) {
         const auto& p = adapter_->projections()[i];
-        device_->copy_rows(flat_.data() + p.b, r, nullptr, wide_.data() + g.wide + adapter_->wide_offset(g, i), g.rank,
-                           p.outputs, r);
+        device_->run(op::copy_rows{.y = flat_.data() + p.b,
+                                   .y_row = r,
+                                   .x = wide_.data() + g.wide + adapter_->wide_offset(g, i),
+                                   .x_row = g.rank,
+                                   .count = p.outputs,
+                                   .width = r});
       }
-    device_->scale(flat_.data(), static_cast<float>(adapter_->settings().scale()), trained);
+    device_->run(
+        op::scale{.y = flat_.data(), .factor = static_cast<float>(adapter_->settings().scale()), .n = trained});
     device_->wait();
   }
 

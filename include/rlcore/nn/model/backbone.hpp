@@ -148,7 +148,8 @@ class backbone {
   float* chosen(float* from, extent_t width) {
     if (active_ == nullptr) return from;
     float* to = space_.template take<float>(count_ * width);
-    pass_.device.gather_rows(to, from, std::ssize(wanted_), active_, count_, width);
+    pass_.device.run(op::gather_rows{
+        .y = to, .x = from, .x_rows = std::ssize(wanted_), .ids = active_, .count = count_, .width = width});
     return to;
   }
   /// Uploads the active rows' entries of a host list with one value per selected row.
@@ -196,8 +197,10 @@ class backbone {
     float* dx = space_.template take<float>(own_rows(pass_) * h);
     float* full_dx = pass_.share ? share_.whole : dx;
     device.fill_zero(full_dx, static_cast<std::size_t>(t * h) * sizeof(float));
-    device.scatter_add_rows(full_dx, dnormed, {row_, t}, count_, h);
-    if (pass_.share) device.copy_rows(dx, h, nullptr, full_dx + first_own_row() * h, h, own_rows(pass_), h);
+    device.run(op::scatter_add_rows{.y = full_dx, .x = dnormed, .ids = {row_, t}, .count = count_, .width = h});
+    if (pass_.share)
+      device.run(op::copy_rows{
+          .y = dx, .y_row = h, .x = full_dx + first_own_row() * h, .x_row = h, .count = own_rows(pass_), .width = h});
 
     const std::span<const block> blocks = model_.blocks();
     const std::vector<block_activations>& kept = space_.kept;

@@ -14,7 +14,6 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/device/device.hpp"
-#include "rlcore/device/packed_rows.hpp"
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/head/head.hpp"

@@ -72,7 +72,14 @@ void show_pictures(const causal_lm<Device>& model, const pass<Device>& p, std::s
       ++row;
     }
     const auto n = static_cast<extent_t>(rows.size());
-    if (n > 0) p.device.copy_rows(x, h, {p.space.take_copy(rows.data(), n), row}, chunk.pictures, h, n, h);
+    if (n > 0)
+      p.device.run(op::copy_rows{.y = x,
+                                 .y_row = h,
+                                 .ids = {p.space.take_copy(rows.data(), n), row},
+                                 .x = chunk.pictures,
+                                 .x_row = h,
+                                 .count = n,
+                                 .width = h});
   }
 }
 
@@ -132,8 +139,12 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
     return [&, cached = cache.layer(static_cast<extent_t>(layer))](const float* qkv) {
       for (attention_segment& s : space.segments) s.keys = cached;
       const float* keys = qkv + self_attention.q_width();
-      device.store_keys_values(self_attention.shape, space.segments, cached, keys, keys + self_attention.kv_width(),
-                               self_attention.width());
+      device.run(op::store_keys_values{.shape = self_attention.shape,
+                                       .segments = space.segments,
+                                       .layer = cached,
+                                       .keys = keys,
+                                       .values = keys + self_attention.kv_width(),
+                                       .row = self_attention.width()});
       return std::span<const attention_segment>(space.segments);
     };
   };

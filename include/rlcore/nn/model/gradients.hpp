@@ -182,7 +182,13 @@ class gradients {
     if (p.first) {
       zero_others(flat_.data(), 0, size_);
     } else if (!ids_.empty()) {
-      device_->copy_rows(flat_.data(), width_, rows_named(), head_sum_.data(), width_, std::ssize(ids_), width_);
+      device_->run(op::copy_rows{.y = flat_.data(),
+                                 .y_row = width_,
+                                 .ids = rows_named(),
+                                 .x = head_sum_.data(),
+                                 .x_row = width_,
+                                 .count = std::ssize(ids_),
+                                 .width = width_});
     }
   }
   /// The destination of the head gradient `output` of a score model; the backward adds to the weight's unless the pass
@@ -210,13 +216,22 @@ class gradients {
     const auto n = static_cast<extent_t>(local_ids.size());
     if (n == 0 && ids_.empty()) return;  // nothing to add, no separate sum
     float* local_dx = p.space.template take<float>(n * width_);
-    device_->gather_rows(local_dx, dx, std::ssize(ids), p.space.take_copy(rows.data(), n), n, width_);
+    device_->run(op::gather_rows{.y = local_dx,
+                                 .x = dx,
+                                 .x_rows = std::ssize(ids),
+                                 .ids = p.space.take_copy(rows.data(), n),
+                                 .count = n,
+                                 .width = width_});
     add_embedding(p.space, local_ids.data(), local_dx, n);
   }
   void add_embedding(workspace<Device>& space, const std::int32_t* ids, const float* dx, extent_t tokens) {
     float* sum = gradients_of_unit(unit_number::embedding) + 0;  // the embedding is the first parameter
     if (!tied_) {
-      device_->scatter_add_rows(sum, dx, {space.take_copy(ids, tokens), rows_below(ids, tokens)}, tokens, width_);
+      device_->run(op::scatter_add_rows{.y = sum,
+                                        .x = dx,
+                                        .ids = {space.take_copy(ids, tokens), rows_below(ids, tokens)},
+                                        .count = tokens,
+                                        .width = width_});
       return;
     }
     const std::size_t before = ids_.size();
@@ -231,10 +246,19 @@ class gradients {
     }
     grow(before);
     const auto distinct = static_cast<extent_t>(ids_.size());
-    device_->scatter_add_rows(input_sum_.data(), dx, {space.take_copy(space.index.data(), tokens), distinct}, tokens,
-                              width_);
-    device_->gather_rows(head_sum_.data(), sum, std::ssize(place_), device_ids_.data(), distinct, width_);
-    device_->scatter_add_rows(sum, input_sum_.data(), rows_named(), distinct, width_);
+    device_->run(op::scatter_add_rows{.y = input_sum_.data(),
+                                      .x = dx,
+                                      .ids = {space.take_copy(space.index.data(), tokens), distinct},
+                                      .count = tokens,
+                                      .width = width_});
+    device_->run(op::gather_rows{.y = head_sum_.data(),
+                                 .x = sum,
+                                 .x_rows = std::ssize(place_),
+                                 .ids = device_ids_.data(),
+                                 .count = distinct,
+                                 .width = width_});
+    device_->run(op::scatter_add_rows{
+        .y = sum, .x = input_sum_.data(), .ids = rows_named(), .count = distinct, .width = width_});
   }
   /// The number of rows of an array that is indexed by `ids`.
   static extent_t rows_below(const std::int32_t* ids, extent_t n) {
@@ -247,7 +271,12 @@ class gradients {
     if (device_ids_.size() < ids_.size()) {
       const std::size_t capacity = std::min(std::max(2 * device_ids_.size(), ids_.size()), place_.size());
       buffer<float, Device> sum(*device_, capacity * w);
-      device_->copy_rows(sum.data(), width_, nullptr, input_sum_.data(), width_, static_cast<extent_t>(before), width_);
+      device_->run(op::copy_rows{.y = sum.data(),
+                                 .y_row = width_,
+                                 .x = input_sum_.data(),
+                                 .x_row = width_,
+                                 .count = static_cast<extent_t>(before),
+                                 .width = width_});
       input_sum_ = std::move(sum);
       head_sum_ = buffer<float, Device>(*device_, capacity * w);
       device_ids_ = buffer<std::int32_t, Device>(*device_, capacity);

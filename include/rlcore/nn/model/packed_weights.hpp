@@ -24,6 +24,8 @@ struct packed_view {
 
   /// The start of packed weight n.
   const std::byte* at(std::size_t n) const { return data + offsets[n]; }
+  /// The same, or null if there are no packed weights.
+  const std::byte* find(std::size_t n) const { return data == nullptr ? nullptr : at(n); }
 };
 
 /// A weight [outputs, inputs] that starts at `offset` of the model's weights, packed in `chunks` equal parts of its
@@ -51,11 +53,15 @@ void pack_rows(Device& device, std::byte* to, weight_format format, const matrix
   const extent_t width = m.inputs / m.chunks;
   const auto size = static_cast<std::size_t>(count * width);
   to += device.packed_bytes(format, first, width);
-  if (m.chunks == 1) return device.pack_weight(to, format, rows, count, width);
+  if (m.chunks == 1)
+    return device.run(
+        op::pack_weight{.packed = to, .format = format, .weight = rows, .outputs = count, .inputs = width});
   if (columns.size() < size) columns = buffer<float, Device>(device, size);
   for (extent_t c = 0; c < m.chunks; ++c, to += packed_chunk_bytes(device, format, m)) {
-    device.copy_rows(columns.data(), width, nullptr, rows + c * width, m.inputs, count, width);
-    device.pack_weight(to, format, columns.data(), count, width);
+    device.run(op::copy_rows{
+        .y = columns.data(), .y_row = width, .x = rows + c * width, .x_row = m.inputs, .count = count, .width = width});
+    device.run(
+        op::pack_weight{.packed = to, .format = format, .weight = columns.data(), .outputs = count, .inputs = width});
   }
 }
 /// Writes the packed copy. `weights` are the model's weights.

@@ -73,10 +73,20 @@ void value_forward_backward(const causal_lm<Device>& model, workspace<Device>& s
   if (body.count() > 0) {  // as always on one rank
     const score_gradient slope = grads.score(output, body.pass());
     Device& device = model.device();
-    device.linear_backward_weight(slope.weight, dvalue, body.top().normed, body.count(), 1, output.inputs, slope.add);
-    if (slope.bias) device.sum_rows(slope.bias, dvalue, body.count(), 1);
-    device.linear_backward_input(dnormed, dvalue, body.pass().weights + output.weight, body.count(), 1, output.inputs,
-                                 false);
+    device.run(op::linear_backward_weight{.dweight = slope.weight,
+                                          .dy = dvalue,
+                                          .x = body.top().normed,
+                                          .rows = body.count(),
+                                          .outputs = 1,
+                                          .inputs = output.inputs,
+                                          .accumulate = slope.add});
+    if (slope.bias) device.run(op::sum_rows{.total = slope.bias, .x = dvalue, .rows = body.count(), .width = 1});
+    device.run(op::linear_backward_input{.dx = dnormed,
+                                         .dy = dvalue,
+                                         .weight = body.pass().weights + output.weight,
+                                         .rows = body.count(),
+                                         .outputs = 1,
+                                         .inputs = output.inputs});
   }
   body.backward(grads, dnormed);
 }

@@ -46,7 +46,7 @@ struct expert_visit {
     for_pieces(v, [&](const mlp& m, std::size_t, extent_t, extent_t at, extent_t count) {
       if (count > 0) m.gate_up.forward(p, v.gate_up + at * 2 * width, v.x + at * hidden, count);
     });
-    device.swiglu_forward(v.activated, v.gate_up, v.rows, width);
+    device.run(op::swiglu_forward{.y = v.activated, .gate_up = v.gate_up, .rows = v.rows, .width = width});
     for_pieces(v, [&](const mlp& m, std::size_t, extent_t, extent_t at, extent_t count) {
       if (count > 0) m.down.forward(p, out + at * hidden, v.activated + at * width, count);
     });
@@ -85,12 +85,18 @@ struct expert_visit {
       }
       float *d = dout + at * hidden, *slope = slopes + at * width, *activated = v.activated + at * width,
             *gate_up = v.gate_up + at * 2 * width;
-      device.linear_backward_input(slope, d, p.weights + m.down.weight, count, hidden, width, false);
-      device.dot_rows(f + received + at, slope, activated, count, width);
-      device.scale_rows(slope, slope, f + at, count, width);
-      device.scale_rows(d, d, f + at, count, hidden);
+      device.run(op::linear_backward_input{.dx = slope,
+                                           .dy = d,
+                                           .weight = p.weights + m.down.weight,
+                                           .rows = count,
+                                           .outputs = hidden,
+                                           .inputs = width});
+      device.run(op::dot_rows{.y = f + received + at, .a = slope, .b = activated, .rows = count, .width = width});
+      device.run(op::scale_rows{.y = slope, .x = slope, .factor = f + at, .rows = count, .width = width});
+      device.run(op::scale_rows{.y = d, .x = d, .factor = f + at, .rows = count, .width = hidden});
       m.down.backward(part, nullptr, d, activated, count);
-      device.swiglu_backward(gate_up, slope, gate_up, count, width);
+      device.run(
+          op::swiglu_backward{.dgate_up = gate_up, .dy = slope, .gate_up = gate_up, .rows = count, .width = width});
       m.gate_up.backward(part, d, gate_up, v.x + at * hidden, count);
     });
     if (std::ssize(each) == r.experts)  // experts of other ranks, until their gradients arrive

@@ -67,21 +67,21 @@ struct moe {
     const extent_t n = r.slots();
     const std::int32_t* rows = p.space.take_copy(r.row.data(), n);
     device.upload(a.factors, r.factor.data(), r.factor.size() * sizeof(float));
-    device.gather_rows(a.rows, x, t, rows, n, h);
+    device.run(op::gather_rows{.y = a.rows, .x = x, .x_rows = t, .ids = rows, .count = n, .width = h});
     if (p.expert) {
       visit(p, r).forward(a.rows);
     } else {
       for_experts(r, [&](const mlp& m, extent_t first, extent_t count) {
         m.gate_up.forward(p, a.gate_up + first * 2 * w, a.rows + first * h, count);
       });
-      device.swiglu_forward(a.activated, a.gate_up, n, w);
+      device.run(op::swiglu_forward{.y = a.activated, .gate_up = a.gate_up, .rows = n, .width = w});
       for_experts(r, [&](const mlp& m, extent_t first, extent_t count) {
         m.down.forward(p, a.rows + first * h, a.activated + first * w, count);
       });
     }
-    device.scale_rows(a.rows, a.rows, a.factors, n, h);
+    device.run(op::scale_rows{.y = a.rows, .x = a.rows, .factor = a.factors, .rows = n, .width = h});
     device.fill_zero(y, static_cast<std::size_t>(t * h) * sizeof(float));
-    device.scatter_add_rows(y, a.rows, {rows, t}, n, h);
+    device.run(op::scatter_add_rows{.y = y, .x = a.rows, .ids = {rows, t}, .count = n, .width = h});
   }
 
   /// dx from dy; dx may alias x. Overwrites the activations.
@@ -101,7 +101,7 @@ struct moe {
     });
     const std::int32_t* rows = p.space.take_copy(index.data(), n);
     device.upload(a.factors, factor.data(), factor.size() * sizeof(float));
-    device.gather_rows(a.rows, dy, t, rows, n, h);
+    device.run(op::gather_rows{.y = a.rows, .x = dy, .x_rows = t, .ids = rows, .count = n, .width = h});
     if (p.expert)  // all rows of the forward
       visit(p, r).backward(a.rows, a.factors, [&](const mlp& m) { zero(p, m); });
     else
@@ -118,7 +118,7 @@ struct moe {
     r.backward(factor, slope, p.balance, a.row, t);
     device.upload(a.logits, factor.data(), factor.size() * sizeof(float));
     router.backward(p, dx, a.logits, x, t);
-    device.scatter_add_rows(dx, a.rows, {rows, t}, n, h);
+    device.run(op::scatter_add_rows{.y = dx, .x = a.rows, .ids = {rows, t}, .count = n, .width = h});
   }
 
  private:
@@ -138,14 +138,16 @@ struct moe {
       float *dout = a.rows + at * h, *dactivated = a.slopes + at * w;
       const float* activated = a.activated + first * w;
       float* gate_up = a.gate_up + first * 2 * w;
-      device.linear_backward_input(dactivated, dout, p.weights + m.down.weight, count, h, w, false);
-      device.dot_rows(a.factors + n + at, dactivated, activated, count, w);
-      device.scale_rows(dactivated, dactivated, a.factors + at, count, w);
-      device.scale_rows(dout, dout, a.factors + at, count, h);
+      device.run(op::linear_backward_input{
+          .dx = dactivated, .dy = dout, .weight = p.weights + m.down.weight, .rows = count, .outputs = h, .inputs = w});
+      device.run(op::dot_rows{.y = a.factors + n + at, .a = dactivated, .b = activated, .rows = count, .width = w});
+      device.run(op::scale_rows{.y = dactivated, .x = dactivated, .factor = a.factors + at, .rows = count, .width = w});
+      device.run(op::scale_rows{.y = dout, .x = dout, .factor = a.factors + at, .rows = count, .width = h});
       m.down.backward(p, nullptr, dout, activated, count);
-      device.swiglu_backward(gate_up, dactivated, gate_up, count, w);
+      device.run(
+          op::swiglu_backward{.dgate_up = gate_up, .dy = dactivated, .gate_up = gate_up, .rows = count, .width = w});
     });
-    device.gather_rows(a.rows, x, t, rows, n, h);
+    device.run(op::gather_rows{.y = a.rows, .x = x, .x_rows = t, .ids = rows, .count = n, .width = h});
     for_experts_of(r, a.row, t, [&](std::size_t e, extent_t at, extent_t first, extent_t count) {
       if (count > 0) each[e].gate_up.backward(p, a.rows + at * h, a.gate_up + first * 2 * w, a.rows + at * h, count);
     });

@@ -32,7 +32,13 @@ class context_gather {
   void forward(const attention_activations& a) {
     collect(a.qkv);
     for (const int late : {0, 1}) segments(a.qkv, nullptr, late);
-    c_.device.attention_forward(c_.shape, c_.space.segments, a.qkv, c_.width(), a.attended, c_.q_width(), a.statistics);
+    c_.device.run(op::attention_forward{.shape = c_.shape,
+                                        .segments = c_.space.segments,
+                                        .q = a.qkv,
+                                        .q_row = c_.width(),
+                                        .out = a.attended,
+                                        .out_row = c_.q_width(),
+                                        .statistics = a.statistics});
     c_.space.segments.clear();
     collected_ = {a.qkv, c_.begin, c_.end};
   }
@@ -44,8 +50,16 @@ class context_gather {
     c_.device.fill_zero(dkeys_, static_cast<std::size_t>(c_.all_shared * w) * sizeof(float));
     for (const int late : {0, 1}) {  // the two chunks of a sequence, which add to the same keys
       segments(a.qkv, dqkv, late);
-      c_.device.attention_backward(c_.shape, c_.space.segments, c_.space.segment_gradients, a.qkv, c_.width(),
-                                   a.attended, dattended, c_.q_width(), a.statistics, dqkv);
+      c_.device.run(op::attention_backward{.shape = c_.shape,
+                                           .segments = c_.space.segments,
+                                           .gradients = c_.space.segment_gradients,
+                                           .q = a.qkv,
+                                           .q_row = c_.width(),
+                                           .out = a.attended,
+                                           .dout = dattended,
+                                           .out_row = c_.q_width(),
+                                           .statistics = a.statistics,
+                                           .dq = dqkv});
       c_.space.segments.clear(), c_.space.segment_gradients.clear();
     }
     if (c_.all_shared == 0) return;
@@ -78,9 +92,11 @@ class context_gather {
         if (!c_.shared(p)) continue;
         const extent_t place = (c_.base[p.sequence] + p.first) * w;
         if (back)
-          c_.device.copy_rows(at, w, nullptr, dkeys_ + place, w, p.rows, w);
+          c_.device.run(
+              op::copy_rows{.y = at, .y_row = w, .x = dkeys_ + place, .x_row = w, .count = p.rows, .width = w});
         else
-          c_.device.copy_rows(keys_ + place, w, nullptr, at, w, p.rows, w);
+          c_.device.run(
+              op::copy_rows{.y = keys_ + place, .y_row = w, .x = at, .x_row = w, .count = p.rows, .width = w});
         at += p.rows * w;
       }
   }

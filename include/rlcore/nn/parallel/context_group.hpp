@@ -5,7 +5,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/device/partial_attention.hpp"
+#include "rlcore/device/device.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/settings.hpp"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/device/partial_attention.hpp"
+#include "rlcore/device/device.hpp"
 #include "rlcore/nn/model/activations.hpp"
 #include "rlcore/nn/parallel/context_share.hpp"
 
@@ -38,8 +38,13 @@ class context_ring {
   void forward(const attention_activations& a) {
     if constexpr (partial_attention<Device>) {
       whole(a.qkv, nullptr);
-      c_.device.attention_forward(c_.shape, c_.space.segments, a.qkv, c_.width(), a.attended, c_.q_width(),
-                                  a.statistics);
+      c_.device.run(op::attention_forward{.shape = c_.shape,
+                                          .segments = c_.space.segments,
+                                          .q = a.qkv,
+                                          .q_row = c_.width(),
+                                          .out = a.attended,
+                                          .out_row = c_.q_width(),
+                                          .statistics = a.statistics});
       if (c_.all_shared > 0) {
         const auto n = static_cast<std::size_t>(c_.most_shared() * c_.kv_width());
         c_.pack_keys(here_, a.qkv);
@@ -59,8 +64,16 @@ class context_ring {
   void backward(const attention_activations& a, const float* dattended, float* dqkv) {
     if constexpr (partial_attention<Device>) {
       whole(a.qkv, dqkv);
-      c_.device.attention_backward(c_.shape, c_.space.segments, c_.space.segment_gradients, a.qkv, c_.width(),
-                                   a.attended, dattended, c_.q_width(), a.statistics, dqkv);
+      c_.device.run(op::attention_backward{.shape = c_.shape,
+                                           .segments = c_.space.segments,
+                                           .gradients = c_.space.segment_gradients,
+                                           .q = a.qkv,
+                                           .q_row = c_.width(),
+                                           .out = a.attended,
+                                           .dout = dattended,
+                                           .out_row = c_.q_width(),
+                                           .statistics = a.statistics,
+                                           .dq = dqkv});
       if (c_.all_shared > 0) {
         const auto n = static_cast<std::size_t>(c_.most_shared() * c_.kv_width());
         differentiate(a, dattended, dqkv, c_.wire.rank(), nullptr);
@@ -124,14 +137,29 @@ class context_ring {
   void attend(const attention_activations& a, int from) {
     meet(a.qkv, nullptr, from, nullptr);
     for (attention_part& p : parts_) p.resume = p.begin > 0;
-    c_.device.attention_forward_part(c_.shape, c_.space.segments, parts_, a.qkv, c_.width(), a.attended, c_.q_width(),
-                                     a.statistics);
+    c_.device.run(op::attention_forward_part{.whole = {.shape = c_.shape,
+                                                       .segments = c_.space.segments,
+                                                       .q = a.qkv,
+                                                       .q_row = c_.width(),
+                                                       .out = a.attended,
+                                                       .out_row = c_.q_width(),
+                                                       .statistics = a.statistics},
+                                             .parts = parts_});
   }
   void differentiate(const attention_activations& a, const float* dattended, float* dqkv, int from, float* dkeys) {
     meet(a.qkv, dqkv, from, dkeys);
     for (attention_part& p : parts_) p.resume = from != c_.wire.rank();
-    c_.device.attention_backward_part(c_.shape, c_.space.segments, parts_, c_.space.segment_gradients, a.qkv,
-                                      c_.width(), a.attended, dattended, c_.q_width(), a.statistics, dqkv);
+    c_.device.run(op::attention_backward_part{.whole = {.shape = c_.shape,
+                                                        .segments = c_.space.segments,
+                                                        .gradients = c_.space.segment_gradients,
+                                                        .q = a.qkv,
+                                                        .q_row = c_.width(),
+                                                        .out = a.attended,
+                                                        .dout = dattended,
+                                                        .out_row = c_.q_width(),
+                                                        .statistics = a.statistics,
+                                                        .dq = dqkv},
+                                              .parts = parts_});
   }
 
   context_share<Device>& c_;

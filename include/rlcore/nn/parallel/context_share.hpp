@@ -73,7 +73,12 @@ struct context_share {
   void pack_keys(float* to, const float* qkv) const {
     for (const context_piece& p : pieces) {
       if (!shared(p)) continue;
-      device.copy_rows(to, kv_width(), nullptr, qkv + row(p) * width() + q_width(), width(), p.rows, kv_width());
+      device.run(op::copy_rows{.y = to,
+                               .y_row = kv_width(),
+                               .x = qkv + row(p) * width() + q_width(),
+                               .x_row = width(),
+                               .count = p.rows,
+                               .width = kv_width()});
       to += p.rows * kv_width();
     }
   }
@@ -81,7 +86,12 @@ struct context_share {
   void unpack_keys(float* qkv, const float* from) const {
     for (const context_piece& p : pieces) {
       if (!shared(p)) continue;
-      device.copy_rows(qkv + row(p) * width() + q_width(), width(), nullptr, from, kv_width(), p.rows, kv_width());
+      device.run(op::copy_rows{.y = qkv + row(p) * width() + q_width(),
+                               .y_row = width(),
+                               .x = from,
+                               .x_row = kv_width(),
+                               .count = p.rows,
+                               .width = kv_width()});
       from += p.rows * kv_width();
     }
   }

@@ -34,7 +34,13 @@ class context_ulysses {
   void forward(const attention_activations& a) {
     to_heads(qkv_, a.qkv);
     segments();
-    c_.device.attention_forward(part_, c_.space.segments, qkv_, width(), attended_, q_width(), statistics_);
+    c_.device.run(op::attention_forward{.shape = part_,
+                                        .segments = c_.space.segments,
+                                        .q = qkv_,
+                                        .q_row = width(),
+                                        .out = attended_,
+                                        .out_row = q_width(),
+                                        .statistics = statistics_});
     clear();
     to_rows(a.attended, c_.q_width(), attended_, q_width());
     to_rows(a.statistics, 2 * c_.shape.heads, statistics_, 2 * part_.heads);
@@ -56,14 +62,27 @@ class context_ulysses {
       float* keys = dqkv_ + s.first_row * width() + q_width();
       c_.space.segment_gradients.push_back({keys, keys + kv_width()});
     }
-    c_.device.attention_backward(part_, c_.space.segments, c_.space.segment_gradients, qkv_, width(), attended_,
-                                 dattended_, q_width(), statistics_, dqkv_);
+    c_.device.run(op::attention_backward{.shape = part_,
+                                         .segments = c_.space.segments,
+                                         .gradients = c_.space.segment_gradients,
+                                         .q = qkv_,
+                                         .q_row = width(),
+                                         .out = attended_,
+                                         .dout = dattended_,
+                                         .out_row = q_width(),
+                                         .statistics = statistics_,
+                                         .dq = dqkv_});
     clear();
     c_.wire.collect(dqkv_, travelling_, c_.rows, c_.shared_rows, width());
     for_ranks(
         [&](float* packed, extent_t k) {
           for_projections(k, [&](extent_t from, extent_t to, extent_t count) {
-            c_.device.copy_rows(dqkv + from, c_.width(), nullptr, packed + to, width(), c_.rows, count);
+            c_.device.run(op::copy_rows{.y = dqkv + from,
+                                        .y_row = c_.width(),
+                                        .x = packed + to,
+                                        .x_row = width(),
+                                        .count = c_.rows,
+                                        .width = count});
           });
         },
         width());
@@ -109,7 +128,12 @@ class context_ulysses {
     for_ranks(
         [&](float* packed, extent_t k) {
           for_projections(k, [&](extent_t from, extent_t at, extent_t count) {
-            c_.device.copy_rows(packed + at, width(), nullptr, qkv + from, c_.width(), c_.rows, count);
+            c_.device.run(op::copy_rows{.y = packed + at,
+                                        .y_row = width(),
+                                        .x = qkv + from,
+                                        .x_row = c_.width(),
+                                        .count = c_.rows,
+                                        .width = count});
           });
         },
         width());
@@ -119,7 +143,8 @@ class context_ulysses {
   void to_heads(float* to, const float* x, extent_t row, extent_t columns) {
     for_ranks(
         [&](float* packed, extent_t k) {
-          c_.device.copy_rows(packed, columns, nullptr, x + k * columns, row, c_.rows, columns);
+          c_.device.run(op::copy_rows{
+              .y = packed, .y_row = columns, .x = x + k * columns, .x_row = row, .count = c_.rows, .width = columns});
         },
         columns);
     c_.wire.scatter(travelling_, c_.rows, to, c_.shared_rows, columns);
@@ -128,7 +153,8 @@ class context_ulysses {
     c_.wire.collect(from, travelling_, c_.rows, c_.shared_rows, columns);
     for_ranks(
         [&](float* packed, extent_t k) {
-          c_.device.copy_rows(x + k * columns, row, nullptr, packed, columns, c_.rows, columns);
+          c_.device.run(op::copy_rows{
+              .y = x + k * columns, .y_row = row, .x = packed, .x_row = columns, .count = c_.rows, .width = columns});
         },
         columns);
   }

@@ -123,7 +123,12 @@ void keep_own_rows(const pass<Device>& p, float* local, const float* room, exten
   if (!p.share) return;
   std::size_t before = 0;
   for (int r = 0; r < p.tensor->rank(); ++r) before += p.share->counts[static_cast<std::size_t>(r)];
-  p.device.copy_rows(local, width, nullptr, room + static_cast<extent_t>(before) * width, width, own_rows(p), width);
+  p.device.run(op::copy_rows{.y = local,
+                             .y_row = width,
+                             .x = room + static_cast<extent_t>(before) * width,
+                             .x_row = width,
+                             .count = own_rows(p),
+                             .width = width});
 }
 
 /// As norm::backward for own rows [own_rows, width] with dx += ... . The weight's gradient is a sum over rows; it is
@@ -136,7 +141,9 @@ void backward_of_own_rows(const pass<Device>& p, const norm& n, float* dx, const
   float* g = p.gradients + n.weight;
   for (int r = 0; r < p.tensor->size(); ++r) {
     if (p.share->counts[static_cast<std::size_t>(r)] == 0) continue;
-    if (r == p.tensor->rank()) p.device.rms_norm_backward_weight(n.arguments(p.weights, w), g, dy, w, x, rstd, rows);
+    if (r == p.tensor->rank())
+      p.device.run(op::rms_norm_backward_weight{
+          .norm = n.arguments(p.weights, w), .dweight = g, .dy = dy, .dy_row = w, .x = x, .rstd = rstd, .rows = rows});
     on_host(p.device, *p.tensor, g, static_cast<std::size_t>(w),
             [&](std::span<float> values) { p.tensor->broadcast(values, r); });
   }

@@ -87,8 +87,15 @@ class picture_rows {
     for (std::int32_t& row : rows) row -= static_cast<std::int32_t>(first);
     if (n == 0) return;
     float* const found = p.space.template take<float>(n * h);
-    p.device.gather_rows(found, tower_->rows(), tower_->tokens(), seen_ + skipped, n, h);
-    p.device.copy_rows(x, h, {p.space.take_copy(rows.data() + skipped, n), end - first}, found, h, n, h);
+    p.device.run(op::gather_rows{
+        .y = found, .x = tower_->rows(), .x_rows = tower_->tokens(), .ids = seen_ + skipped, .count = n, .width = h});
+    p.device.run(op::copy_rows{.y = x,
+                               .y_row = h,
+                               .ids = {p.space.take_copy(rows.data() + skipped, n), end - first},
+                               .x = found,
+                               .x_row = h,
+                               .count = n,
+                               .width = h});
   }
 
   /// From the gradient of x, of all rows of the pass, to the gradient of the tower's parameters in p.gradients, or of
@@ -108,8 +115,10 @@ class picture_rows {
       p.device.fill_zero(slopes, static_cast<std::size_t>(tokens * h) * sizeof(float));
       found = p.space.template take<float>(count_ * h);
     }
-    p.device.gather_rows(found, dx, p.tokens, rows_, count_, h);
-    if (p.context) p.device.copy_rows(slopes, h, {seen_, tokens}, found, h, count_, h);
+    p.device.run(op::gather_rows{.y = found, .x = dx, .x_rows = p.tokens, .ids = rows_, .count = count_, .width = h});
+    if (p.context)
+      p.device.run(op::copy_rows{
+          .y = slopes, .y_row = h, .ids = {seen_, tokens}, .x = found, .x_row = h, .count = count_, .width = h});
     tower_->move_weights(p.weights, p.packed);
     tower_->backward(p.gradients, p.first, slopes, p.adapter);
   }

@@ -74,9 +74,14 @@ class vision_pass {
     const adapter_pass in_patches = adapter ? of_patches(*adapter) : adapter_pass{};
     pass_.adapter = adapter ? &in_patches : nullptr;
     float* const slopes = space_.template take<float>(n * c.out_hidden_size);
-    device.gather_rows(slopes, drows, n, space_.take_copy(order_.token.data(), n), n, c.out_hidden_size);
+    device.run(op::gather_rows{.y = slopes,
+                               .x = drows,
+                               .x_rows = n,
+                               .ids = space_.take_copy(order_.token.data(), n),
+                               .count = n,
+                               .width = c.out_hidden_size});
     tower_.merger_output.backward(pass_, middle_, slopes, activated_, n);
-    device.gelu_backward(middle_, middle_, before_, n * wide);
+    device.run(op::gelu_backward{.dx = middle_, .dy = middle_, .x = before_, .n = n * wide});
     float* const dx = space_.template take<float>(t * c.hidden_size);
     tower_.merger_input.backward(pass_, dx, middle_, normed_, n);
     tower_.merger_norm.backward(device, pass_.weights, gradients, dx, dx, c.hidden_size, x(tower_.blocks.size()),
@@ -166,9 +171,14 @@ class vision_pass {
     rows_ = space_.template take<float>(n * c.out_hidden_size);
     tower_.merger_norm.forward(pass_.device, pass_.weights, normed_, h, x(tower_.blocks.size()), h, rstd_, t);
     tower_.merger_input.forward(pass_, before_, normed_, n);
-    pass_.device.gelu_forward(activated_, before_, n * wide);
+    pass_.device.run(op::gelu_forward{.y = activated_, .x = before_, .n = n * wide});
     tower_.merger_output.forward(pass_, merged, activated_, n);
-    pass_.device.gather_rows(rows_, merged, n, space_.take_copy(order_.place.data(), n), n, c.out_hidden_size);
+    pass_.device.run(op::gather_rows{.y = rows_,
+                                     .x = merged,
+                                     .x_rows = n,
+                                     .ids = space_.take_copy(order_.place.data(), n),
+                                     .count = n,
+                                     .width = c.out_hidden_size});
   }
 
   const vision_tower& tower_;

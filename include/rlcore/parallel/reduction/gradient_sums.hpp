@@ -172,7 +172,7 @@ class gradient_sums {
     if (kind_ == reduction_kind::exact) return add_fixed(x);
     if (tree_.entries().empty()) return push(0, copy_of(x));
     buffer<float, Device>& sum = *tree_.entries()[0].value;
-    device_->add(sum.data(), sum.data(), x, static_cast<extent_t>(layout_.size()));
+    device_->run(op::add{.y = sum.data(), .a = sum.data(), .b = x, .n = static_cast<extent_t>(layout_.size())});
     device_->wait();
   }
   void add_fixed(const float* gradient) {
@@ -184,14 +184,15 @@ class gradient_sums {
     if (!idle_.empty()) copy = std::move(idle_.back()), idle_.pop_back();
     if (copy.size() != layout_.size()) copy = buffer<float, Device>(*device_, layout_.size());
     const auto n = static_cast<extent_t>(layout_.size());
-    if (n > 0) device_->copy_rows(copy.data(), n, nullptr, x, n, 1, n);
+    if (n > 0) device_->run(op::copy_rows{.y = copy.data(), .y_row = n, .x = x, .x_row = n, .count = 1, .width = n});
     device_->wait();
     return copy;
   }
 
   void push(std::size_t number, std::optional<buffer<float, Device>> value) {
     tree_.push_leaf(number, std::move(value), [this](buffer<float, Device>& left, buffer<float, Device>&& right) {
-      device_->add(left.data(), left.data(), right.data(), static_cast<extent_t>(left.size()));
+      device_->run(
+          op::add{.y = left.data(), .a = left.data(), .b = right.data(), .n = static_cast<extent_t>(left.size())});
       device_->wait();
       idle_.push_back(std::move(right));
     });

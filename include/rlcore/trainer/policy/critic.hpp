@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "rlcore/device/arrays.hpp"
-#include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/device.hpp"
 #include "rlcore/device/losses/step_loss.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/nn/model/slopes_on_device.hpp"

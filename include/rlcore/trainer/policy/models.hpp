@@ -41,7 +41,7 @@ std::size_t rollout_cache_bytes(const Device& device, const policy_settings& s, 
   const auto available = available_memory_of(device, ranks);
   if (!available) return s.max_cache_bytes;
   const auto bytes = static_cast<std::size_t>(s.cache_share * static_cast<double>(*available));
-  const std::size_t needed = nn::kv_cache<Device>::page_bytes(c, part) *
+  const std::size_t needed = nn::kv_cache<Device>::page_bytes(device, c, part) *
                              static_cast<std::size_t>(kv_pages(s.max_prompt_length + s.max_response_length - 1));
   if (needed > bytes)
     throw config_error(fmt::format(

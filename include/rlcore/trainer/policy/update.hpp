@@ -86,7 +86,7 @@ policy_report accumulate_gradient(actor<Device>& a, const any_algorithm& algorit
   for (const trajectory* t : mini) counts.add_row(t->response_length());
   const bool with_entropy = contains(algorithm.reads(), field::entropy);  // else it is neither read nor reported
   std::unique_ptr<loss_on_device> on_device;                              // null: on the host
-  if constexpr (std::derived_from<Device, any_loss_device>)
+  if constexpr (std::derived_from<Device, any_device>)
     if (loss_stays_on_device(a)) on_device = algorithm.on_device(a.model.device(), counts, counts.rows());
   micro_fields fields;
   policy_report report;

@@ -40,7 +40,7 @@ inline void on_ranks(const options& opt, const std::function<void(any_device&, p
     read_parallel(opt, std::max(started, threads));
     check_rollout_ranks(opt, std::max(started, threads));
   }
-  if (parallel::rank_of_environment() == 0 && opt.get<std::string>("trainer.device") != "npu") {
+  if (parallel::rank_of_environment() == 0 && asked_device(opt).threads) {
     const int here = started > 1 ? parallel::ranks_of_this_host() : threads;
     if (const std::string note = core_counts::here().note(here, started > 1); !note.empty())
       say("note: %s\n", note.c_str());

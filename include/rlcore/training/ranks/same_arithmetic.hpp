@@ -50,20 +50,49 @@ class probe {
     auto dweight = values(out * in), rstd = values(t), gain = values(out), normed = values(t * out);
     const weight_format format = d_.compute_format();
     buffer<std::byte, Device> packed(d_, d_.packed_bytes(format, out, in));
-    d_.pack_weight(packed.data(), format, weight.data(), out, in);
-    d_.linear_forward(y.data(), x.data(), packed.data(), format, nullptr, t, out, in);
+    d_.run(op::pack_weight{
+        .packed = packed.data(), .format = format, .weight = weight.data(), .outputs = out, .inputs = in});
+    d_.run(op::linear_forward{.y = y.data(),
+                              .x = x.data(),
+                              .packed = packed.data(),
+                              .format = format,
+                              .rows = t,
+                              .outputs = out,
+                              .inputs = in});
     see(y);
-    d_.linear_backward_input(dx.data(), y.data(), weight.data(), t, out, in, false);
+    d_.run(op::linear_backward_input{
+        .dx = dx.data(), .dy = y.data(), .weight = weight.data(), .rows = t, .outputs = out, .inputs = in});
     see(dx);
-    d_.linear_backward_weight(dweight.data(), y.data(), x.data(), t, out, in, true);
+    d_.run(op::linear_backward_weight{.dweight = dweight.data(),
+                                      .dy = y.data(),
+                                      .x = x.data(),
+                                      .rows = t,
+                                      .outputs = out,
+                                      .inputs = in,
+                                      .accumulate = true});
     see(dweight);
-    d_.scale(x.data(), 0x1p-127f, t * in);  // subnormal products: a bf16 dot-product instruction flushes them to 0
-    d_.linear_forward(normed.data(), x.data(), packed.data(), format, nullptr, t, out, in);
+    d_.run(op::scale{.y = x.data(),
+                     .factor = 0x1p-127f,
+                     .n = t * in});  // subnormal products: a bf16 dot-product instruction flushes them to 0
+    d_.run(op::linear_forward{.y = normed.data(),
+                              .x = x.data(),
+                              .packed = packed.data(),
+                              .format = format,
+                              .rows = t,
+                              .outputs = out,
+                              .inputs = in});
     see(normed);
     const norm_arguments norm{out, 1, out, gain.data(), 1e-6};
-    d_.rms_norm_forward(norm, normed.data(), out, y.data(), rstd.data(), t);
+    d_.run(op::rms_norm_forward{
+        .norm = norm, .y = normed.data(), .y_row = out, .x = y.data(), .rstd = rstd.data(), .rows = t});
     see(normed);
-    d_.rms_norm_backward(norm, normed.data(), y.data(), out, y.data(), rstd.data(), t, false);
+    d_.run(op::rms_norm_backward{.norm = norm,
+                                 .dx = normed.data(),
+                                 .dy = y.data(),
+                                 .dy_row = out,
+                                 .x = y.data(),
+                                 .rstd = rstd.data(),
+                                 .rows = t});
     see(normed);
 
     constexpr extent_t length = 70, width = 8;
@@ -72,23 +101,45 @@ class probe {
     auto attended = values(length * width), slopes = values(length * width);
     const attention_segment segment{qkv.data() + width, qkv.data() + 2 * width, 3 * width, 0, length, 0};
     const attention_segment_gradient to{gradient.data() + width, gradient.data() + 2 * width};
-    d_.attention_forward(heads, {&segment, 1}, qkv.data(), 3 * width, attended.data(), width, statistics.data());
+    d_.run(op::attention_forward{.shape = heads,
+                                 .segments = {&segment, 1},
+                                 .q = qkv.data(),
+                                 .q_row = 3 * width,
+                                 .out = attended.data(),
+                                 .out_row = width,
+                                 .statistics = statistics.data()});
     see(attended);
-    d_.attention_backward(heads, {&segment, 1}, {&to, 1}, qkv.data(), 3 * width, attended.data(), slopes.data(), width,
-                          statistics.data(), gradient.data());
+    d_.run(op::attention_backward{.shape = heads,
+                                  .segments = {&segment, 1},
+                                  .gradients = {&to, 1},
+                                  .q = qkv.data(),
+                                  .q_row = 3 * width,
+                                  .out = attended.data(),
+                                  .dout = slopes.data(),
+                                  .out_row = width,
+                                  .statistics = statistics.data(),
+                                  .dq = gradient.data()});
     see(gradient);
 
     auto up = values(2 * length), gated = values(length), logits = values(1100);
-    d_.swiglu_forward(gated.data(), up.data(), 1, length);
+    d_.run(op::swiglu_forward{.y = gated.data(), .gate_up = up.data(), .rows = 1, .width = length});
     see(gated);
     buffer<std::int32_t, Device> target(d_, 1);
     const std::int32_t chosen = 7;
     target.upload({&chosen, 1});
-    d_.log_prob_forward(logits.data(), 1, 1100, target.data(), 0.7f, rstd.data(), rstd.data() + 1, rstd.data() + 2);
+    d_.run(op::log_prob_forward{.logits = logits.data(),
+                                .rows = 1,
+                                .vocabulary = 1100,
+                                .targets = target.data(),
+                                .temperature = 0.7f,
+                                .logp = rstd.data(),
+                                .entropy = rstd.data() + 1,
+                                .statistics = rstd.data() + 2});
     see(rstd);
     auto m = values(out), v = values(out);
-    d_.fill(v.data(), 0.01f, out);
-    d_.adamw(gain.data(), m.data(), v.data(), y.data(), out, {.step = 3});
+    d_.run(op::fill{.y = v.data(), .value = 0.01f, .n = out});
+    d_.run(op::adamw{
+        .weights = gain.data(), .m = m.data(), .v = v.data(), .gradient = y.data(), .n = out, .step = {.step = 3}});
     see(gain);
   }
   std::uint64_t hash() const { return hash_; }

@@ -28,7 +28,9 @@ class team {
   /// settings, and for several ranks in a program without on_ranks().
   team(const options& opt, parallel::any_communicator* ranks)
       : ranks_(ranks != nullptr ? *ranks : alone(opt)), world_(ranks_, read_parallel(opt, ranks_.size())) {
-    if (detail::on_npus(opt)) first_npu_ = opt.get<std::int64_t>("rlcore.npu.device");
+    const device_abilities& device = asked_device(opt);
+    unit_ = device.unit;
+    if (!device.number_key.empty()) first_device_ = opt.get<std::int64_t>(std::string(device.number_key));
   }
   team(const team&) = delete;
   team& operator=(const team&) = delete;
@@ -54,7 +56,8 @@ class team {
   parallel::any_communicator_of<parallel::alone> self_{parallel::alone{}};
   parallel::any_communicator& ranks_;
   mutable parallel::world world_;
-  std::optional<std::int64_t> first_npu_;
+  std::string unit_;
+  std::optional<std::int64_t> first_device_;  ///< of this machine, where it may have several
 };
 
 }  // namespace trainer
@@ -68,9 +71,9 @@ RLCORE_INLINE std::string team::describe() const {
   if (size() == 1) return {};
   const parallel::parallel_settings& s = world_.settings();
   std::string text = "; " + std::to_string(size()) + " ranks (" + ranks_.engine() + ")";
-  if (const int here = of_this_machine(); first_npu_ && here > 1)
-    text += " on NPUs " + std::to_string(*first_npu_) + " to " + std::to_string(*first_npu_ + here - 1) +
-            (here < size() ? " of each machine" : "");
+  if (const int here = of_this_machine(); first_device_ && here > 1)
+    text += " on " + unit_ + "s " + std::to_string(*first_device_) + " to " +
+            std::to_string(*first_device_ + here - 1) + (here < size() ? " of each machine" : "");
   text += ": ";
   const auto axis = [&](int n, const char* name) {
     if (n > 1) text += std::to_string(n) + " " + name + " x ";

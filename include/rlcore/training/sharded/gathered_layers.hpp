@@ -112,7 +112,9 @@ class gathered_layers : public nn::unit_source {
   nn::causal_lm<Device>& model() const noexcept { return *model_; }
   void copy(float* to, const float* from, std::size_t n) {
     const auto width = static_cast<extent_t>(n);
-    if (n > 0) model_->device().copy_rows(to, width, nullptr, from, width, 1, width);
+    if (n > 0)
+      model_->device().run(
+          op::copy_rows{.y = to, .y_row = width, .x = from, .x_row = width, .count = 1, .width = width});
   }
 
  private:

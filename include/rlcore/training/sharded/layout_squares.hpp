@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "rlcore/device/block_sums.hpp"
+#include "rlcore/device/device.hpp"
 #include "rlcore/parallel/layout/shard_layout.hpp"
 
 RLCORE_BEGIN
@@ -19,9 +19,11 @@ std::vector<double> layout_squares(Device& device, const parallel::shard_layout&
     layout.for_runs(u, rank, [&](const parallel::value_range& run) {
       const std::size_t before = squares.size();
       squares.resize(before + layout.blocks(run.size()));
-      block_sums_of_squares(device, shard + layout.place(u, rank) + (run.first - layout.part(u, rank).first),
-                            static_cast<extent_t>(run.size()), static_cast<extent_t>(layout.block),
-                            squares.data() + before);
+      device.run(
+          op::block_sums_of_squares{.x = shard + layout.place(u, rank) + (run.first - layout.part(u, rank).first),
+                                    .n = static_cast<extent_t>(run.size()),
+                                    .block = static_cast<extent_t>(layout.block),
+                                    .sums = squares.data() + before});
     });
   return squares;
 }

@@ -72,8 +72,8 @@ class sharded_update {
         const std::size_t first = std::max(r.first, piece.weights),
                           last = std::min(r.last, piece.weights + (piece.last - piece.first));
         if (first < last)
-          sum += device_->sum_of_squares(shard + piece.first + (first - piece.weights),
-                                         static_cast<extent_t>(last - first));
+          sum += device_->run(op::sum_of_squares{.x = shard + piece.first + (first - piece.weights),
+                                                 .n = static_cast<extent_t>(last - first)});
       }
     for (parallel::any_communicator* group : {&world_->shards(), &world_->tensor()}) {
       if (group == &world_->shards() && layout().ranks() == 1) continue;

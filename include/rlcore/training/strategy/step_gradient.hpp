@@ -51,7 +51,7 @@ class leaf_sum {
  private:
   void push(std::size_t leaf, std::optional<buffer<float, Device>> value) {
     tree_.push_leaf(leaf, std::move(value), [this](buffer<float, Device>& left, buffer<float, Device>&& right) {
-      device_->add(left.data(), left.data(), right.data(), static_cast<extent_t>(size_));
+      device_->run(op::add{.y = left.data(), .a = left.data(), .b = right.data(), .n = static_cast<extent_t>(size_)});
       device_->wait();
       idle_.push_back(std::move(right));
     });

@@ -20,7 +20,7 @@ class attention {
   void store_keys_values(context& c, const attention_shape& s, std::span<const attention_segment> segments,
                          float* layer, const float* keys, const float* values, extent_t row);
 
-  /// device::attention_forward; only the fused operators write statistics. Throws std::invalid_argument for 2^31
+  /// op::attention_forward; only the fused operators write statistics. Throws std::invalid_argument for 2^31
   /// elements or more.
   void forward(context& c, const attention_shape& s, std::span<const attention_segment> segments, const float* q,
                extent_t q_row, float* out, extent_t out_row, float* statistics);

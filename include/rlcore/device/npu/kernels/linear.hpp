@@ -39,9 +39,8 @@ class product_gradients {
   /// dweight[o,i] (+)= dy[t,o]^T x[t,i].
   void of_weight(context& c, float* dweight, const float* dy, const float* x, extent_t t, extent_t o, extent_t i,
                  bool accumulate);
-  /// dx[t,i] (+)= dy[t,o] weight[o,i].
-  void of_input(context& c, float* dx, const float* dy, const float* weight, extent_t t, extent_t o, extent_t i,
-                bool accumulate);
+  /// dx[t,i] (+)= dy[t,o] weight[o,i]; a packed weight in bf16 is read as it is.
+  void of_input(context& c, const op::linear_backward_input& o);
   /// Declares that the operators since `before` did not change the slopes of the last of_weight(): a bias's sum_rows,
   /// which runs between it and of_input().
   void unchanged_since(const context& c, std::uint64_t before) noexcept {
@@ -116,31 +115,35 @@ RLCORE_INLINE void product_gradients::of_weight(context& c, float* dweight, cons
   after_ = c.operations;
 }
 
-RLCORE_INLINE void product_gradients::of_input(context& c, float* dx, const float* dy, const float* weight, extent_t t,
-                                               extent_t o, extent_t i, bool accumulate) {
+RLCORE_INLINE void product_gradients::of_input(context& c, const op::linear_backward_input& a) {
+  const extent_t t = a.rows, o = a.outputs, i = a.inputs;
   if (t * i == 0) return;
   if (o == 0) {
-    if (!accumulate) c.fill(c.rows(dx, t, i), 0);
+    if (!a.accumulate) c.fill(c.rows(a.dx, t, i), 0);
     return;
   }
-  const bool known = kept_ && after_ == c.operations && slopes_ == dy && kept_->size() == t * o;
+  const bool known = kept_ && after_ == c.operations && slopes_ == a.dy && kept_->size() == t * o;
   std::optional<scratch<bf16>> rounded;
   if (known) rounded = std::move(kept_);
   kept_.reset();
   std::optional<scratch<bf16>> narrow;
-  if (c.rounds()) narrow = c.converted<bf16>(weight, o * i);
+  const bf16* weight = a.format == weight_format::bfloat16 ? reinterpret_cast<const bf16*>(a.packed) : nullptr;
+  if (c.rounds() && weight == nullptr) {
+    narrow = c.converted<bf16>(a.weight, o * i);
+    weight = narrow->data();
+  }
   for_pieces(t, std::max(o, i), most_elements, [&](extent_t first, extent_t n) {
     std::optional<scratch<float>> product;
-    if (accumulate) product = c.take<float>(n * i);
-    const auto to = c.rows(dx + first * i, n, i);
-    const auto result = c.rows(accumulate ? product->data() : dx + first * i, n, i);
+    if (a.accumulate) product = c.take<float>(n * i);
+    const auto to = c.rows(a.dx + first * i, n, i);
+    const auto result = c.rows(a.accumulate ? product->data() : a.dx + first * i, n, i);
     if (c.rounds()) {
-      if (!known) rounded = c.converted<bf16>(dy + first * o, n * o);
-      c.multiply(c.rows(rounded->data(), n, o), c.rows(narrow->data(), o, i), result);
+      if (!known) rounded = c.converted<bf16>(a.dy + first * o, n * o);
+      c.multiply(c.rows(rounded->data(), n, o), c.rows(weight, o, i), result);
     } else {
-      c.multiply(c.rows(dy + first * o, n, o), c.rows(weight, o, i), result);
+      c.multiply(c.rows(a.dy + first * o, n, o), c.rows(a.weight, o, i), result);
     }
-    if (accumulate) c.add(to, result, to);
+    if (a.accumulate) c.add(to, result, to);
   });
 }
 

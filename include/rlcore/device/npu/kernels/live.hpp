@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/device.hpp"
 #include "rlcore/device/npu/kernels/rows.hpp"
 
 RLCORE_BEGIN
@@ -13,7 +13,7 @@ namespace ascend::kernels {
 /// dead[n] = whether element k of the mask is 0.
 void dead_elements(const context& c, const mask_elements& mask, const tensor_argument& dead);
 
-/// live[rows, width] = 1 where the mask is not 0, else 0, see loss_device.
+/// live[rows, width] = 1 where the mask is not 0, else 0, see op::live_slots.
 void live_slots(context& c, float* live, const mask_elements& mask, const std::int32_t* lengths,
                 const std::int32_t* slots, extent_t rows, extent_t width);
 

@@ -56,7 +56,7 @@ void accumulate(context& c, float* states, const float* logits, extent_t t, exte
 /// logp = z_target - top - ln S, H = ln S - weighted / S, statistics = {top, ln S}.
 void finish(context& c, const float* states, extent_t t, float* logp, float* entropy, float* statistics);
 
-/// device::log_prob_forward: logits [t, vocabulary] in whole rows, logp [t], entropy [t] and statistics [t, 2] or null.
+/// op::log_prob_forward: logits [t, vocabulary] in whole rows, logp [t], entropy [t] and statistics [t, 2] or null.
 inline void log_prob_forward(context& c, const float* logits, extent_t t, extent_t vocabulary,
                              const std::int32_t* targets, float temperature, float* logp, float* entropy,
                              float* statistics) {

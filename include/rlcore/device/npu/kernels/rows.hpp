@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "rlcore/device/device.hpp"
 #include "rlcore/device/npu/kernels/context.hpp"
-#include "rlcore/device/row_ids.hpp"
 
 RLCORE_BEGIN
 namespace ascend::kernels {

@@ -13,7 +13,7 @@
 RLCORE_BEGIN
 namespace ascend::kernels {
 
-/// See device::sample. The inverse CDF is computed in float. A draw within about 1e-6 of the boundary between two
+/// See op::sample. The inverse CDF is computed in float. A draw within about 1e-6 of the boundary between two
 /// tokens may give a different token than on the CPU.
 class sampler {
  public:

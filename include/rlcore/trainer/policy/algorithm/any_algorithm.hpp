@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/any_device.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/trainer/policy/algorithm/composed_loss.hpp"
@@ -70,7 +70,7 @@ class any_algorithm {
   }
   /// The loss of one optimizer step of at most `rows` rows in the memory of `device`, which must support losses; null
   /// if the held loss is host-only.
-  std::unique_ptr<loss_on_device> on_device(any_loss_device& device, const global_counts& step, extent_t rows) const {
+  std::unique_ptr<loss_on_device> on_device(any_device& device, const global_counts& step, extent_t rows) const {
     return loss_->on_device(device, step, rows);
   }
 
@@ -86,7 +86,7 @@ class any_algorithm {
     virtual bool reference_stays() const = 0;
     virtual void select(std::span<trajectory>, random_key) const = 0;
     virtual policy_report loss(const policy_rows&, const global_counts&, std::span<float>, std::span<float>) const = 0;
-    virtual std::unique_ptr<loss_on_device> on_device(any_loss_device&, const global_counts&, extent_t) const = 0;
+    virtual std::unique_ptr<loss_on_device> on_device(any_device&, const global_counts&, extent_t) const = 0;
   };
 
   template <class Estimator>
@@ -111,9 +111,9 @@ class any_algorithm {
                        std::span<float> dentropy) const override {
       return held.loss(rows, step, dlogp, dentropy);
     }
-    std::unique_ptr<loss_on_device> on_device(any_loss_device& device, const global_counts& step,
+    std::unique_ptr<loss_on_device> on_device(any_device& device, const global_counts& step,
                                               extent_t rows) const override {
-      if constexpr (loss_of_device<L, any_loss_device>)
+      if constexpr (loss_of_device<L, any_device>)
         return held.on_device(device, step, rows);
       else
         return nullptr;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "rlcore/core/random.hpp"
-#include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/device.hpp"
 #include "rlcore/device/losses/step_loss.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/loop/batch.hpp"

@@ -13,7 +13,7 @@
 #include "rlcore/config/algorithm/openrlhf_estimators.hpp"
 #include "rlcore/config/algorithm/policy_losses.hpp"
 #include "rlcore/config/algorithm/verl_version.hpp"
-#include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/any_device.hpp"
 #include "rlcore/device/losses/step_loss.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation.hpp"
@@ -103,9 +103,9 @@ class penalised_loss {
   }
 
   /// The same in the memory of a device, micro-batch by micro-batch; null if the policy loss is host-only.
-  std::unique_ptr<loss_on_device> on_device(any_loss_device& device, const global_counts& step, extent_t rows) const {
+  std::unique_ptr<loss_on_device> on_device(any_device& device, const global_counts& step, extent_t rows) const {
     std::unique_ptr<loss_on_device> loss;
-    if constexpr (loss_of_device<Policy, any_loss_device>) loss = policy_.on_device(device, step, rows);
+    if constexpr (loss_of_device<Policy, any_device>) loss = policy_.on_device(device, step, rows);
     if (!loss) return loss;
     added_.with_terms([&](const auto& terms) {
       loss = std::make_unique<both<std::remove_cvref_t<decltype(terms)>>>(std::move(loss), added_, device, terms, step,
@@ -119,7 +119,7 @@ class penalised_loss {
   template <class Terms>
   class both final : public loss_on_device {
    public:
-    both(std::unique_ptr<loss_on_device> policy, const penalties& added, any_loss_device& device, const Terms& terms,
+    both(std::unique_ptr<loss_on_device> policy, const penalties& added, any_device& device, const Terms& terms,
          const global_counts& step, extent_t rows)
         : policy_(std::move(policy)),
           added_(added),
@@ -140,8 +140,8 @@ class penalised_loss {
    private:
     std::unique_ptr<loss_on_device> policy_;
     penalties added_;
-    any_loss_device& device_;
-    step_loss<any_loss_device, Terms, any_aggregation> sums_;
+    any_device& device_;
+    step_loss<any_device, Terms, any_aggregation> sums_;
   };
 
   Policy policy_;
@@ -211,18 +211,18 @@ using entropy_term = scaled<token_entropy>;
 
 #if defined(RLCORE_COMPILED)
 extern template class composed_loss<sum<dual_clip>, any_aggregation>;
-extern template std::unique_ptr<loss_on_device> detail::clipped_loss<>::on_device(any_loss_device&,
-                                                                                  const global_counts&, extent_t) const;
+extern template std::unique_ptr<loss_on_device> detail::clipped_loss<>::on_device(any_device&, const global_counts&,
+                                                                                  extent_t) const;
 extern template class composed_loss<sum<dual_clip, detail::kl_term>, any_aggregation>;
-extern template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::kl_term>::on_device(any_loss_device&,
+extern template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::kl_term>::on_device(any_device&,
                                                                                                  const global_counts&,
                                                                                                  extent_t) const;
 extern template class composed_loss<sum<dual_clip, detail::entropy_term>, any_aggregation>;
 extern template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::entropy_term>::on_device(
-    any_loss_device&, const global_counts&, extent_t) const;
+    any_device&, const global_counts&, extent_t) const;
 extern template class composed_loss<sum<dual_clip, detail::kl_term, detail::entropy_term>, any_aggregation>;
 extern template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::kl_term, detail::entropy_term>::on_device(
-    any_loss_device&, const global_counts&, extent_t) const;
+    any_device&, const global_counts&, extent_t) const;
 #endif
 
 }  // namespace trainer

@@ -78,7 +78,9 @@ class rows_on_device {
       return;
     }
     float* to = room;
-    for (const device_run& r : ref) device.copy_rows(to, r.count, nullptr, r.data, r.count, 1, r.count), to += r.count;
+    for (const device_run& r : ref)
+      device.run(op::copy_rows{.y = to, .y_row = r.count, .x = r.data, .x_row = r.count, .count = 1, .width = r.count}),
+          to += r.count;
     rows_.ref_logp = {room, to};
   }
 
