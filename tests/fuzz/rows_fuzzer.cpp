@@ -7,9 +7,7 @@
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/data/sft_rows.hpp"
 #include "rlcore/trainer/evaluation/stored_responses.hpp"
-#include "rlcore/trainer/preference/pair_rows.hpp"
-#include "rlcore/trainer/preference/step_rows.hpp"
-#include "rlcore/trainer/preference/unpaired_rows.hpp"
+#include "rlcore/trainer/preference/read_rows.hpp"
 #include "rlcore/verify/dataset_rows.hpp"
 #include "rlcore/verify/dispatch.hpp"
 

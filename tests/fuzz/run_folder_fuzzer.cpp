@@ -4,7 +4,7 @@
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/config/programs/tools.hpp"
 #include "rlcore/training/files/run_settings.hpp"
-#include "rlcore/training/files/saved_sums.hpp"
+#include "rlcore/training/files/saved_state.hpp"
 
 namespace RLCORE_TEST_ID {
 

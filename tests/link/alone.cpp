@@ -14,7 +14,7 @@
 #include "rlcore/nn/lora/lora_gradients.hpp"
 #else
 #include "rlcore/training/frozen_model.hpp"
-#include "rlcore/training/rank_reports.hpp"
+#include "rlcore/training/scored_groups.hpp"
 #include "rlcore/training/trainable_model.hpp"
 #endif
 

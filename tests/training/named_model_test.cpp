@@ -1,4 +1,4 @@
-#include "rlcore/training/named_model.hpp"
+#include "rlcore/training/files/named_files.hpp"
 
 #include "data/scratch.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"

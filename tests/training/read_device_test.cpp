@@ -11,7 +11,7 @@
 #include "rlcore/config/programs/preference_keys.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/emulator/chips.hpp"
-#include "rlcore/trainer/supervised/openrlhf_sft.hpp"
+#include "rlcore/trainer/supervised/sft_work.hpp"
 #include "rlcore/training/read_device.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -29,8 +29,8 @@
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/training/model_images.hpp"
-#include "rlcore/training/named_model.hpp"
+#include "rlcore/training/files/named_files.hpp"
+#include "rlcore/training/images.hpp"
 
 RLCORE_BEGIN
 namespace serving {

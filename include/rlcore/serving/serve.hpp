@@ -42,8 +42,8 @@
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/training/files/model_files.hpp"
-#include "rlcore/training/model_images.hpp"
-#include "rlcore/training/named_model.hpp"
+#include "rlcore/training/files/named_files.hpp"
+#include "rlcore/training/images.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
 #include "rlcore/training/ranks/cores.hpp"
 

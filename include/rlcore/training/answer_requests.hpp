@@ -11,7 +11,7 @@
 #include "rlcore/data/image_cache.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/rollout/engine.hpp"
-#include "rlcore/training/shown_pictures.hpp"
+#include "rlcore/training/images.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -12,7 +12,7 @@
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/telemetry/logger.hpp"
 #include "rlcore/telemetry/tracker_import.hpp"
-#include "rlcore/training/earlier_run.hpp"
+#include "rlcore/training/files/run_settings.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -1,4 +1,4 @@
-// Scoring in groups of rows; ranks stay in step if the model is sharded.
+// Scoring in groups of rows that ranks share, and sums of their reports.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,43 @@
 #include <vector>
 
 #include "rlcore/nn/model/units.hpp"
-#include "rlcore/training/ranks/shares.hpp"
+#include "rlcore/parallel/strategy/any_strategy.hpp"
+#include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
+
+/// Neighbouring rows [first, last).
+using row_range = parallel::index_range;
+using parallel::even_share;
+using parallel::gather_parts;
+using parallel::share_by_cost;
+
+/// Adds up the reports of all ranks that share the rows of a step or an evaluation.
+template <class Device, class Strategy, class T>
+void sum_over_ranks(const trainable_model<Device, Strategy>& model, T& report) {
+  model.strategy().sum(report);
+}
+
+/// True if this rank writes files.
+template <class Device, class Strategy>
+bool writes(const trainable_model<Device, Strategy>& model) {
+  return model.strategy().first();
+}
+
+/// The rows that this rank evaluates, out of `count` rows of tokens_of(row) tokens each.
+template <class Device, class Strategy, class TokensOf>
+row_range own_rows(const trainable_model<Device, Strategy>& model, std::size_t count, TokensOf&& tokens_of) {
+  std::vector<std::int64_t> tokens;
+  for (std::size_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int64_t>(tokens_of(i)));
+  return model.strategy().rows(tokens);
+}
+
+/// Gathers each rank's numbers for its own_rows(), in the order of all rows.
+template <class Device, class Strategy, class T>
+void gather_rows(const trainable_model<Device, Strategy>& model, std::vector<T>& numbers) {
+  model.strategy().gather(numbers);
+}
 
 /// Calls f(first, last) for consecutive groups of `count` rows, one forward each: at most `max_rows` rows (0: no limit)
 /// and, except for a single longer row, at most `max_tokens` tokens (0: no limit); tokens_of(i) is the length of row i.
@@ -53,4 +86,5 @@ void for_each_scored_group(std::initializer_list<nn::unit_source*> models, std::
 }
 
 }  // namespace trainer
+
 RLCORE_END

@@ -11,7 +11,7 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/layout/reshard.hpp"
-#include "rlcore/training/sharded/sharded_state.hpp"
+#include "rlcore/training/files/save_checkpoint.hpp"
 #include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN

@@ -7,7 +7,7 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/config/check_value.hpp"
-#include "rlcore/trainer/supervised/openrlhf_sft.hpp"
+#include "rlcore/trainer/supervised/sft_work.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/config/programs/preference_keys.hpp"
-#include "rlcore/trainer/supervised/sft_settings.hpp"
+#include "rlcore/trainer/supervised/sft_work.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -1,4 +1,4 @@
-#include "rlcore/trainer/policy/picture_memory.hpp"
+#include "rlcore/trainer/policy/check_memory.hpp"
 
 #include <gtest/gtest.h>
 
@@ -73,8 +73,8 @@ TEST(picture_memory, is_what_a_pass_of_the_tower_takes) {
     memory.most = before;
     nn::workspace<any_device> space(device);
     nn::vision_pass<any_device> pass(model.tower(), device, space, model.weights().data(), model.packed(),
-                                      std::span(&shown, 1), keeps != nn::tower_keeps::activations,
-                                      keeps != nn::tower_keeps::nothing);
+                                     std::span(&shown, 1), keeps != nn::tower_keeps::activations,
+                                     keeps != nn::tower_keeps::nothing);
     const double taken = static_cast<double>(memory.most - before),
                  said = sizeof(float) * nn::vision_values(*c.vision, 400, keeps);
     EXPECT_GT(said, 0.6 * taken) << static_cast<int>(keeps);

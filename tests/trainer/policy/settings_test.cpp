@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "rlcore/config/programs/main_ppo.hpp"
-#include "rlcore/trainer/policy/critic_settings.hpp"
+#include "rlcore/trainer/policy/critic.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -1,5 +1,5 @@
 // A run without a signal is told so once, with what the scores suggest.
-#include "rlcore/trainer/policy/signal_watch.hpp"
+#include "rlcore/trainer/policy/step_metrics.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "data/scratch.hpp"
-#include "rlcore/trainer/preference/pair_rows.hpp"
-#include "rlcore/trainer/preference/step_rows.hpp"
-#include "rlcore/trainer/preference/unpaired_rows.hpp"
+#include "rlcore/trainer/preference/read_rows.hpp"
 #include "trainer/preference/drawn_rows.hpp"
 
 namespace RLCORE_TEST_ID {

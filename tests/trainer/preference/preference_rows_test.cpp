@@ -1,9 +1,7 @@
 // From columns to tokens by OpenRLHF's rules (datasets/*.py of 0.7.5), on a tokenizer with ChatML's template.
 #include <gtest/gtest.h>
 
-#include "rlcore/trainer/preference/pair_rows.hpp"
-#include "rlcore/trainer/preference/step_rows.hpp"
-#include "rlcore/trainer/preference/unpaired_rows.hpp"
+#include "rlcore/trainer/preference/read_rows.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -1,5 +1,5 @@
 // The files of rows that a command line names are looked for before the first one is read.
-#include "rlcore/training/files/data_files.hpp"
+#include "rlcore/training/files/named_files.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Parts of rows, and trajectories that travel between ranks.
-#include "rlcore/training/ranks/shares.hpp"
+#include "rlcore/training/scored_groups.hpp"
 
 #include <gtest/gtest.h>
 

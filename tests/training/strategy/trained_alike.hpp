@@ -15,7 +15,7 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/training/rank_reports.hpp"
+#include "rlcore/training/scored_groups.hpp"
 #include "rlcore/training/trainable_model.hpp"
 
 namespace trained_alike {

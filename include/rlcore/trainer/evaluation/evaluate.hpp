@@ -19,15 +19,15 @@
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/trainer/evaluation/sampled_problems.hpp"
 #include "rlcore/trainer/evaluation/stored_responses.hpp"
-#include "rlcore/trainer/policy/trajectory/trajectory_memory.hpp"
+#include "rlcore/trainer/policy/check_memory.hpp"
 #include "rlcore/trainer/trainers.hpp"
 #include "rlcore/training/answer_requests.hpp"
-#include "rlcore/training/files/data_files.hpp"
 #include "rlcore/training/files/model_files.hpp"
+#include "rlcore/training/files/named_files.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
 #include "rlcore/training/ranks/byte_stream.hpp"
 #include "rlcore/training/ranks/local_place.hpp"
-#include "rlcore/training/ranks/shares.hpp"
+#include "rlcore/training/scored_groups.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -32,12 +32,10 @@
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/trainer/evaluation/forms.hpp"
 #include "rlcore/trainer/evaluation/problems.hpp"
 #include "rlcore/trainer/evaluation/summary.hpp"
-#include "rlcore/training/files/data_files.hpp"
-#include "rlcore/training/model_images.hpp"
-#include "rlcore/training/named_model.hpp"
+#include "rlcore/training/files/named_files.hpp"
+#include "rlcore/training/images.hpp"
 #include "rlcore/verify/dispatch.hpp"
 
 RLCORE_BEGIN

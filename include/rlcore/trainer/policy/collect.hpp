@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,11 +12,14 @@
 
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/objective/advantage/token_rewards.hpp"
+#include "rlcore/objective/controller/coefficient.hpp"
 #include "rlcore/rollout/engine.hpp"
+#include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/text/tokenizer.hpp"
+#include "rlcore/trainer/policy/settings.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 #include "rlcore/training/answer_requests.hpp"
-#include "rlcore/training/ranks/shares.hpp"
+#include "rlcore/training/scored_groups.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -56,7 +60,18 @@ std::vector<trajectory> sample(rollout::engine<Device>& engine, const nn::causal
 /// verl logs it: the mean over responses of the mean over their tokens.
 double penalise_rewards(std::vector<trajectory>& batch, const kl_in_reward& penalty);
 
+/// Subtracts coefficient x KL from the rewards of `batch`, sets actor/reward_kl_penalty and
+/// actor/reward_kl_penalty_coeff, and moves an adaptive coefficient to its value in the next step.
+inline void pay_kl(std::vector<trajectory>& batch, const reward_kl_settings& k, double& coefficient, metrics& numbers) {
+  const double kl = penalise_rewards(batch, {k.kind, coefficient});
+  numbers.set("actor/reward_kl_penalty", kl);
+  numbers.set("actor/reward_kl_penalty_coeff", coefficient);
+  if (k.adaptive)
+    coefficient = adaptive_kl{coefficient, k.target, k.horizon}.updated(kl, std::ssize(batch)).coefficient;
+}
+
 }  // namespace trainer
+
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)

@@ -20,10 +20,9 @@
 #include "rlcore/trainer/policy/open.hpp"
 #include "rlcore/trainer/policy/prompts.hpp"
 #include "rlcore/trainer/policy/reward/open_rewards.hpp"
-#include "rlcore/training/files/data_files.hpp"
 #include "rlcore/training/files/export_model.hpp"
-#include "rlcore/training/model_images.hpp"
-#include "rlcore/training/named_model.hpp"
+#include "rlcore/training/files/named_files.hpp"
+#include "rlcore/training/images.hpp"
 #include "rlcore/training/ranks/team.hpp"
 
 RLCORE_BEGIN

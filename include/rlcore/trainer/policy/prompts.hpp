@@ -15,8 +15,8 @@
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/policy/reward/reward_source.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
-#include "rlcore/training/files/fingerprint.hpp"
-#include "rlcore/training/model_images.hpp"
+#include "rlcore/training/files/model_files.hpp"
+#include "rlcore/training/images.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -19,7 +19,7 @@
 #include "rlcore/trainer/policy/collect.hpp"
 #include "rlcore/trainer/policy/inputs.hpp"
 #include "rlcore/trainer/policy/models.hpp"
-#include "rlcore/trainer/policy/random_streams.hpp"
+#include "rlcore/trainer/policy/run.hpp"
 #include "rlcore/trainer/policy/trajectory/replay.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory_bytes.hpp"
 #include "rlcore/trainer/policy/validate.hpp"

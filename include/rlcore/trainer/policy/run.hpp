@@ -1,4 +1,4 @@
-// Policy run: the parts of one training step, as called by a recipe.
+// Policy run: the parts of one training step, as called by a recipe, and its streams of random numbers.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,18 @@
 #include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/stages.hpp"
-#include "rlcore/trainer/policy/random_streams.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
+
+/// Purposes of the run's seed; their streams never overlap.
+enum class stream : std::uint32_t { rollout = 1, validation, mini_batches, selection, greedy, critic_mini_batches };
+
+/// The random numbers for a purpose in the step or round `number`.
+inline random_key key_of(std::uint64_t seed, stream purpose, std::int64_t number) {
+  return random_key{seed}.child(static_cast<std::uint32_t>(purpose)).child(static_cast<std::uint32_t>(number));
+}
 
 class any_algorithm;
 class options;
@@ -104,4 +111,5 @@ std::unique_ptr<policy_run> open_policy_run(const options& opt, policy_inputs& i
                                             const team& ranks);
 
 }  // namespace trainer
+
 RLCORE_END

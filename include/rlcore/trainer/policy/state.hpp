@@ -22,7 +22,7 @@
 #include "rlcore/trainer/policy/actor.hpp"
 #include "rlcore/trainer/policy/critic.hpp"
 #include "rlcore/trainer/policy/trajectory/surplus_file.hpp"
-#include "rlcore/training/files/save_step_together.hpp"
+#include "rlcore/training/files/save_checkpoint.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

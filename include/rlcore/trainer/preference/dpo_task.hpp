@@ -13,13 +13,11 @@
 #include "rlcore/objective/algorithm/openrlhf.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/tensor/span.hpp"
-#include "rlcore/trainer/preference/load_reference.hpp"
+#include "rlcore/trainer/preference/answer_loss.hpp"
 #include "rlcore/trainer/preference/open.hpp"
-#include "rlcore/trainer/preference/pair_rows.hpp"
+#include "rlcore/trainer/preference/read_rows.hpp"
 #include "rlcore/trainer/preference/reference.hpp"
 #include "rlcore/trainer/preference/score_file.hpp"
-#include "rlcore/trainer/preference/task_settings.hpp"
-#include "rlcore/trainer/supervised/data_text.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 
 RLCORE_BEGIN

@@ -5,9 +5,8 @@
 #include <memory>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/trainer/preference/preference_rows.hpp"
-#include "rlcore/trainer/preference/row_types.hpp"
-#include "rlcore/trainer/preference/task_settings.hpp"
+#include "rlcore/trainer/preference/answer_loss.hpp"
+#include "rlcore/trainer/preference/rows.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -18,11 +18,10 @@
 #include "rlcore/config/programs/preference_keys.hpp"
 #include "rlcore/trainer/preference/dpo_task.hpp"
 #include "rlcore/trainer/preference/kto_task.hpp"
-#include "rlcore/trainer/preference/load_reference.hpp"
-#include "rlcore/trainer/preference/open_rows.hpp"
 #include "rlcore/trainer/preference/prm_task.hpp"
+#include "rlcore/trainer/preference/reference.hpp"
 #include "rlcore/trainer/preference/rm_task.hpp"
 #include "rlcore/trainer/preference/run.hpp"
-#include "rlcore/trainer/supervised/train_supervised.hpp"
+#include "rlcore/trainer/supervised/run.hpp"
 #include "rlcore/trainer/trainer_main_on_ranks.hpp"
 #endif

@@ -13,14 +13,13 @@
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/simd/exact_sum.hpp"
 #include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/trainer/preference/answer_loss.hpp"
 #include "rlcore/trainer/preference/open.hpp"
+#include "rlcore/trainer/preference/read_rows.hpp"
 #include "rlcore/trainer/preference/score_file.hpp"
-#include "rlcore/trainer/preference/step_rows.hpp"
-#include "rlcore/trainer/preference/task_settings.hpp"
-#include "rlcore/trainer/supervised/data_text.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
-#include "rlcore/training/rank_reports.hpp"
-#include "rlcore/training/shown_pictures.hpp"
+#include "rlcore/training/images.hpp"
+#include "rlcore/training/scored_groups.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

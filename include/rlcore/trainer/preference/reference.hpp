@@ -1,23 +1,51 @@
-// Reference model of preference training.
+// Reference model of preference training, and its log-probs of packed answers.
 #pragma once
 
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "rlcore/config/options.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/data/image_cache.hpp"
+#include "rlcore/data/image_file.hpp"
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
-#include "rlcore/trainer/preference/shown_answers.hpp"
+#include "rlcore/trainer/preference/open.hpp"
+#include "rlcore/trainer/preference/packed_answers.hpp"
+#include "rlcore/trainer/supervised/base_model.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
-#include "rlcore/training/rank_reports.hpp"
+#include "rlcore/training/files/named_files.hpp"
+#include "rlcore/training/frozen_model.hpp"
+#include "rlcore/training/images.hpp"
+#include "rlcore/training/ranks/team.hpp"
+#include "rlcore/training/scored_groups.hpp"
 #include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
+
+/// packed_answers whose prompts may have images.
+struct shown_answers : packed_answers {
+  shown_pictures pictures;
+
+  /// The input of a pass.
+  nn::input input() const noexcept { return pictures.with(inputs); }
+
+  void clear() { packed_answers::clear(), pictures.clear(); }
+  /// Appends a row of prompt and answer; `cache` makes the patches of its images.
+  void push_back(std::span<const std::int32_t> tokens, std::size_t prompt_length,
+                 std::span<const data::image_pointer> images, data::image_cache* cache) {
+    packed_answers::push_back(tokens, prompt_length);
+    pictures.push_back(images, cache);
+  }
+};
 
 /// Log-probs of every answer token under `model`, into `out`.
 template <class Device>
@@ -149,5 +177,27 @@ void judge_answers(Set& set, std::span<const std::uint32_t> rows, std::int64_t r
       });
 }
 
+/// The result of load_reference().
+template <class Device>
+struct loaded_reference : frozen_model<Device> {
+  using frozen_model<Device>::frozen_model;
+};
+
+template <class Device>
+std::shared_ptr<loaded_reference<Device>> load_reference(Device& device, const options& opt, const base_model& base,
+                                                         const team& ranks) {
+  const std::string name = opt.find<std::string>("ref_pretrain").value_or("");
+  const bool separate = !name.empty() && named_model(opt, "ref_pretrain") != base.folder;
+  if (!separate && opt.get<std::int64_t>("lora_rank") > 0) return nullptr;
+  const base_model from = separate ? open_base_model(opt, "ref_pretrain") : base;
+  if (from.config.vocab_size != base.config.vocab_size)
+    throw config_error("--ref_pretrain: the reference has " + std::to_string(from.config.vocab_size) +
+                       " tokens, the model " + std::to_string(base.config.vocab_size));
+  auto model = std::make_shared<loaded_reference<Device>>(device, from.config, &ranks.world());
+  model->load(from.folder);
+  return model;
+}
+
 }  // namespace trainer
+
 RLCORE_END

@@ -21,14 +21,13 @@
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/text/parse_json.hpp"
+#include "rlcore/trainer/preference/answer_loss.hpp"
 #include "rlcore/trainer/preference/open.hpp"
-#include "rlcore/trainer/preference/pair_rows.hpp"
+#include "rlcore/trainer/preference/read_rows.hpp"
 #include "rlcore/trainer/preference/score_file.hpp"
-#include "rlcore/trainer/preference/task_settings.hpp"
-#include "rlcore/trainer/supervised/data_text.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
-#include "rlcore/training/rank_reports.hpp"
-#include "rlcore/training/shown_pictures.hpp"
+#include "rlcore/training/images.hpp"
+#include "rlcore/training/scored_groups.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -17,7 +17,7 @@
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/trainer/preference/row_types.hpp"
+#include "rlcore/trainer/preference/rows.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -11,15 +11,18 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/data/blend.hpp"
 #include "rlcore/data/open_blend.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/trainer/preference/open.hpp"
+#include "rlcore/trainer/preference/read_rows.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
+#include "rlcore/trainer/preference/rows.hpp"
 #include "rlcore/trainer/preference/settings.hpp"
 #include "rlcore/trainer/supervised/base_model.hpp"
 #include "rlcore/training/files/export_model.hpp"
-#include "rlcore/training/model_images.hpp"
+#include "rlcore/training/images.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -45,7 +48,28 @@ inline void export_model(const options& opt) {
     export_model(checkpoint::step_folder(root, *step), checkpoint::expand_home(opt.get<std::string>("save_path")));
 }
 
+namespace detail {
+
+/// read(blend) of --dataset, and of --eval_dataset if it is given.
+template <class Row, class Read>
+row_sets<Row> open_sets(const options& opt, Read&& read) {
+  row_sets<Row> out;
+  out.train = read(open_training_rows(opt));
+  if (const auto rows = open_evaluation_rows(opt)) out.held_out = read(*rows);
+  return out;
+}
+
+}  // namespace detail
+
+template <class Row>
+void announce_rows(const options& opt, const preference_rows<Row>& train, const preference_rows<Row>& held_out) {
+  train.require_some(opt.get<std::string>("dataset"));
+  say("%s\n", train.summary("train").c_str());
+  if (held_out.read > 0) say("%s\n", held_out.summary("eval ").c_str());
+}
+
 }  // namespace trainer
+
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAINER)
@@ -110,6 +134,28 @@ RLCORE_INLINE std::shared_ptr<const row_rules> open_row_rules(const options& opt
 
 RLCORE_INLINE std::filesystem::path scores_path(const options& opt) {
   return checkpoint::expand_home(opt.find<std::string>("rlcore.eval_scores").value_or(""));
+}
+
+RLCORE_INLINE row_sets<preference_pair> open_pairs(const options& opt, const pair_columns& keys, const row_rules& rules,
+                                                   bool for_dpo) {
+  return detail::open_sets<preference_pair>(
+      opt, [&](const data::blend& from) { return read_pairs(from, keys, rules, for_dpo); });
+}
+
+RLCORE_INLINE row_sets<unpaired_row> open_unpaired(const options& opt, const unpaired_columns& keys,
+                                                   const row_rules& rules) {
+  return detail::open_sets<unpaired_row>(opt,
+                                         [&](const data::blend& from) { return read_unpaired(from, keys, rules); });
+}
+
+RLCORE_INLINE row_sets<judged_row> open_steps(const options& opt, const step_columns& keys, const step_tokens& words,
+                                              const row_rules& rules) {
+  return detail::open_sets<judged_row>(opt,
+                                       [&](const data::blend& from) { return read_steps(from, keys, words, rules); });
+}
+
+RLCORE_INLINE step_tokens find_step_tokens(const base_model& base, const step_columns& keys) {
+  return find_step_tokens(base.tokenizer, keys);
 }
 
 }  // namespace trainer

@@ -8,7 +8,7 @@
 #include "rlcore/config/checks/preference_checks.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/optim/schedule.hpp"
-#include "rlcore/trainer/supervised/settings.hpp"
+#include "rlcore/trainer/supervised/plan.hpp"
 #include "rlcore/training/open_log.hpp"
 #include "rlcore/training/trainable_model.hpp"
 

@@ -12,7 +12,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/training/named_model.hpp"
+#include "rlcore/training/files/named_files.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -11,7 +11,7 @@
 
 #if !defined(RLCORE_COMPILED)
 #include "rlcore/config/programs/sft.hpp"
+#include "rlcore/trainer/supervised/run.hpp"
 #include "rlcore/trainer/supervised/sft_work.hpp"
-#include "rlcore/trainer/supervised/train_supervised.hpp"
 #include "rlcore/trainer/trainer_main_on_ranks.hpp"
 #endif

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <fmt/format.h>
-
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -21,18 +20,20 @@
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/telemetry/report/report.hpp"
 #include "rlcore/telemetry/stages.hpp"
+#include "rlcore/trainer/preference/run.hpp"
+#include "rlcore/trainer/preference/settings.hpp"
 #include "rlcore/trainer/supervised/base_model.hpp"
+#include "rlcore/trainer/supervised/open.hpp"
 #include "rlcore/trainer/supervised/plan.hpp"
-#include "rlcore/trainer/supervised/settings.hpp"
+#include "rlcore/trainer/supervised/sft_work.hpp"
 #include "rlcore/trainer/supervised/state.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
-#include "rlcore/training/earlier_run.hpp"
 #include "rlcore/training/files/run_settings.hpp"
 #include "rlcore/training/interrupt.hpp"
 #include "rlcore/training/open_log.hpp"
 #include "rlcore/training/parameters_text.hpp"
-#include "rlcore/training/ranks/shares.hpp"
 #include "rlcore/training/ranks/team.hpp"
+#include "rlcore/training/scored_groups.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -297,5 +298,24 @@ void supervised_run<Device, Task>::write_current_report() {
   }
 }
 
+template <class Device, class Task>
+void train_supervised(Device& device, const options& opt, const base_model& base, Task& task, const team& ranks,
+                      const std::vector<std::string>& shown) {
+  const bool openrlhf = speaks_openrlhf(opt);
+  const auto [settings, training] = [&]() -> std::pair<supervised_settings, training_settings> {
+    if (openrlhf) return {read_openrlhf_run(opt), read_openrlhf_training(opt)};
+    sft_run_settings verl = read_sft_settings(opt);
+    return {std::move(verl.run), std::move(verl.training)};
+  }();
+  supervised_run run(device, opt, settings, training, base, task, ranks);
+  while (run.next_step()) {
+    run.update();
+    run.finish_step();
+  }
+  run.finish(shown);
+  if (openrlhf && ranks.first() && run.complete()) export_model(opt);
+}
+
 }  // namespace trainer
+
 RLCORE_END

@@ -20,10 +20,9 @@
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/tensor/ragged.hpp"
 #include "rlcore/tensor/span.hpp"
-#include "rlcore/trainer/supervised/data_text.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
-#include "rlcore/training/rank_reports.hpp"
-#include "rlcore/training/shown_pictures.hpp"
+#include "rlcore/training/images.hpp"
+#include "rlcore/training/scored_groups.hpp"
 #include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN

@@ -16,7 +16,7 @@
 #include "rlcore/core/version.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
-#include "rlcore/training/files/save_step_together.hpp"
+#include "rlcore/training/files/save_checkpoint.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -1,20 +1,109 @@
-// Sharded weights, gathered unit by unit in a pass; gather_full_params() gathers all of them.
+// Sharded weights (ZeRO 3): a rank's shard, and layers gathered unit by unit in a pass.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <filesystem>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/units.hpp"
+#include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
+#include "rlcore/parallel/host_window.hpp"
 #include "rlcore/parallel/layout/shard_layout.hpp"
+#include "rlcore/parallel/world.hpp"
+#include "rlcore/training/files/save_checkpoint.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
+
+/// Like load_model() for a rank's shard: the `size` values that `runs` fill. Peak memory is the shard. Throws
+/// file_error or format_error naming the tensor.
+template <class Device>
+std::vector<float> read_own_weights(const nn::causal_lm<Device>& model, const std::filesystem::path& folder,
+                                    std::uint64_t seed, std::span<const owned_run> runs, std::size_t size) {
+  const auto is_score = [](const nn::parameter& p) { return nn::causal_lm<Device>::is_score(p); };
+  const bool new_head = model.settings().output == nn::model_output::score &&
+                        checkpoint::read_config(folder).output == nn::model_output::logits;
+  std::vector<nn::parameter> stored(model.parameters().begin(), model.parameters().end());
+  if (new_head) std::erase_if(stored, is_score);
+  const checkpoint::tensor_folder from(folder);
+  checkpoint::check_tensors(from, stored,
+                            [&](const std::string& name) { return new_head && name == checkpoint::output_name; });
+  const bool twice = model.settings().tied() && from.contains(checkpoint::output_name);
+  std::vector<float> shard(size);
+  for (const owned_run& r : runs) {
+    const std::span<float> values = std::span(shard).subspan(r.moments, r.piece.size());
+    const auto p = std::find_if(model.parameters().begin(), model.parameters().end(),
+                                [&](const nn::parameter& each) { return each.name == r.piece.tensor; });
+    if (new_head && is_score(*p)) {
+      const auto k = static_cast<std::size_t>(p - model.parameters().begin());
+      const std::vector<float> initial = model.initial_values(seed, k);
+      std::copy_n(initial.begin() + static_cast<std::ptrdiff_t>(r.piece.first), values.size(), values.begin());
+      continue;
+    }
+    from.read_f32(r.piece, values);
+    if (twice && r.piece.tensor == checkpoint::embedding_name) checkpoint::check_tied_output(from, r.piece);
+  }
+  return shard;
+}
+
+/// The pieces of a vector that rank `rank` owns. Its shard begins at `at` among the optimizer's values, the vector at
+/// `first` among the weights.
+inline std::vector<optim::adamw_piece> pieces_of(const parallel::shard_layout& layout, std::size_t rank,
+                                                 std::size_t at = 0, std::size_t first = 0) {
+  if (layout.ranks() == 1) return {{at, at + layout.size(), first}};
+  std::vector<optim::adamw_piece> pieces;
+  for (std::size_t u = 0; u < layout.units(); ++u) {
+    const std::size_t place = at + layout.place(u, rank);
+    const parallel::value_range part = layout.part(u, rank);
+    if (part.size() > 0) pieces.push_back({place, place + part.size(), first + part.first});
+  }
+  return pieces;
+}
+
+/// Gathers the shards of `ranks`.
+template <class Device>
+class shard_gather {
+ public:
+  /// For shards of this layout; device and ranks must outlive this object.
+  shard_gather(Device& device, parallel::any_communicator& ranks, parallel::shard_layout layout)
+      : device_(&device), ranks_(&ranks), layout_(std::move(layout)) {}
+
+  const parallel::shard_layout& layout() const noexcept { return layout_; }
+  parallel::any_communicator& ranks() const noexcept { return *ranks_; }
+  std::size_t rank() const { return static_cast<std::size_t>(ranks_->rank()); }
+  std::size_t shard_size() const { return layout_.shard_size(rank()); }
+
+  /// Gathers unit u, layout().unit(u), into `values` on every rank. `values` already holds this rank's part in its
+  /// place.
+  void unit(std::size_t u, float* values) {
+    if (layout_.ranks() == 1) return;
+    const parallel::value_range part = layout_.part(u, rank()), whole = layout_.unit(u);
+    parallel::with_host_view(*device_, values, whole.size(), stage_, true, [&](std::span<float> host) {
+      ranks_->all_gather_v(std::span<const float>(host.subspan(part.first - whole.first, part.size())), host,
+                           layout_.counts(u));
+    });
+  }
+  /// Gathers the whole vector.
+  void every_unit(float* values) {
+    for (std::size_t u = 0; u < layout_.units(); ++u) unit(u, values + layout_.unit(u).first);
+  }
+
+ private:
+  Device* device_;
+  parallel::any_communicator* ranks_;
+  parallel::shard_layout layout_;
+  std::vector<float> stage_;
+};
 
 /// Holds the currently gathered units of a model: at most two layers and the embedding, unless layers stay from forward
 /// to backward. A derived class holds the ranks' parts.
@@ -167,5 +256,46 @@ class full_params {
   gathered_layers<Device>* units_;
 };
 
+/// This rank's shard, which its optimizer steps.
+template <class Device>
+class sharded_weights final : public gathered_layers<Device> {
+ public:
+  /// `model` is in units. `keep`: units collected for a forward stay for the backward.
+  sharded_weights(nn::causal_lm<Device>& model, parallel::world& w, bool keep)
+      : gathered_layers<Device>(model, keep),
+        gather_(model.device(), w.shards(),
+                {nn::unit_ends(model.parameters()), w.place().shard_size, nn::expert_begins(model.parameters())}),
+        shard_(model.device(), gather_.shard_size()) {}
+
+  buffer<float, Device>& shard() noexcept { return shard_; }
+  const buffer<float, Device>& shard() const noexcept { return shard_; }
+
+  /// Reads this rank's shard of the weights in a Hugging Face folder.
+  void load(const std::filesystem::path& folder, std::uint64_t seed) {
+    if (this->gathered()) throw std::logic_error("rlcore: load: weights are gathered");
+    const std::vector<owned_run> runs = owned_runs(this->model().parameters(), pieces_of(layout(), gather_.rank()));
+    shard_.upload(read_own_weights(this->model(), folder, seed, runs, shard_.size()));
+  }
+
+ private:
+  const parallel::shard_layout& layout() const noexcept { return gather_.layout(); }
+  parallel::any_communicator& ranks() override { return gather_.ranks(); }
+  void collect(std::size_t u, float* unit) override {
+    const parallel::value_range part = layout().part(u, gather_.rank());
+    this->copy(unit + (part.first - layout().unit(u).first), shard_.data() + layout().place(u, gather_.rank()),
+               part.size());
+    gather_.unit(u, unit);
+  }
+  void keep(std::size_t u, const float* unit) override {
+    const parallel::value_range part = layout().part(u, gather_.rank());
+    this->copy(shard_.data() + layout().place(u, gather_.rank()), unit + (part.first - layout().unit(u).first),
+               part.size());
+  }
+
+  shard_gather<Device> gather_;
+  buffer<float, Device> shard_;
+};
+
 }  // namespace trainer
+
 RLCORE_END

@@ -20,9 +20,9 @@
 #include "rlcore/parallel/layout/shard_layout.hpp"
 #include "rlcore/parallel/strategy/parallel_strategy.hpp"
 #include "rlcore/training/files/model_files.hpp"
-#include "rlcore/training/files/save_by_one.hpp"
+#include "rlcore/training/files/save_checkpoint.hpp"
 #include "rlcore/training/leaf_plan.hpp"
-#include "rlcore/training/sharded/layout_squares.hpp"
+#include "rlcore/training/sharded/gradient_norm.hpp"
 #include "rlcore/training/strategy/step_gradient.hpp"
 #include "rlcore/training/strategy/training_strategy.hpp"
 

@@ -15,7 +15,7 @@
 #include "rlcore/nn/moe/count_routes.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/strategy/parallel_strategy.hpp"
-#include "rlcore/training/files/save_by_one.hpp"
+#include "rlcore/training/files/save_checkpoint.hpp"
 #include "rlcore/training/leaf_plan.hpp"
 #include "rlcore/training/strategy/step_gradient.hpp"
 

@@ -18,16 +18,13 @@
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/reduction/gradient_sums.hpp"
 #include "rlcore/parallel/world.hpp"
-#include "rlcore/training/expert_passes.hpp"
-#include "rlcore/training/files/adapter_files.hpp"
 #include "rlcore/training/files/model_files.hpp"
+#include "rlcore/training/files/save_checkpoint.hpp"
+#include "rlcore/training/files/saved_state.hpp"
 #include "rlcore/training/leaf_plan.hpp"
 #include "rlcore/training/sharded/expert_shards.hpp"
 #include "rlcore/training/sharded/gathered_layers.hpp"
-#include "rlcore/training/sharded/sharded_state.hpp"
 #include "rlcore/training/sharded/sharded_update.hpp"
-#include "rlcore/training/sharded/sharded_weights.hpp"
-#include "rlcore/training/sharded_passes.hpp"
 #include "rlcore/training/strategy/step_gradient.hpp"
 
 RLCORE_BEGIN

@@ -8,7 +8,6 @@
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/telemetry/metric_names.hpp"
 #include "rlcore/text/train_bpe.hpp"
-#include "rlcore/trainer/policy/reward/managed_rewards.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -1,5 +1,5 @@
 // Responses that cannot be in memory together are refused with the numbers.
-#include "rlcore/trainer/policy/trajectory/trajectory_memory.hpp"
+#include "rlcore/trainer/policy/check_memory.hpp"
 
 #include <gtest/gtest.h>
 

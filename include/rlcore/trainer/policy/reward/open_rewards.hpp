@@ -7,7 +7,6 @@
 #include <string>
 
 #include "rlcore/trainer/policy/reward/command_rewards.hpp"
-#include "rlcore/trainer/policy/reward/managed_rewards.hpp"
 #include "rlcore/trainer/policy/reward/model_rewards.hpp"
 #include "rlcore/trainer/policy/reward/reward_settings.hpp"
 #include "rlcore/trainer/policy/reward/reward_source.hpp"

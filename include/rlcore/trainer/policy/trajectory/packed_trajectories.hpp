@@ -10,7 +10,7 @@
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/tensor/ragged.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
-#include "rlcore/training/shown_pictures.hpp"
+#include "rlcore/training/images.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

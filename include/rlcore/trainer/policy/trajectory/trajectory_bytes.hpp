@@ -10,7 +10,7 @@
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 #include "rlcore/training/ranks/byte_stream.hpp"
-#include "rlcore/training/ranks/shares.hpp"
+#include "rlcore/training/scored_groups.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

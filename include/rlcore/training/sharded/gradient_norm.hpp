@@ -1,4 +1,4 @@
-// Gradient norm of a sharded gradient: squares summed in an order independent of the sharding.
+// Gradient norm of a sharded gradient: squares summed in an order that the sharding does not change.
 #pragma once
 
 #include <cstddef>
@@ -6,12 +6,31 @@
 #include <span>
 #include <vector>
 
+#include "rlcore/device/device.hpp"
+#include "rlcore/nn/model/parameter.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/layout/shard_layout.hpp"
-#include "rlcore/training/sharded/layout_squares.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
+
+/// The sums of squares of the blocks of rank `rank`, in double, in the order of its `shard`.
+template <class Device>
+std::vector<double> layout_squares(Device& device, const parallel::shard_layout& layout, std::size_t rank,
+                                   const float* shard) {
+  std::vector<double> squares;
+  for (std::size_t u = 0; u < layout.units(); ++u)
+    layout.for_runs(u, rank, [&](const parallel::value_range& run) {
+      const std::size_t before = squares.size();
+      squares.resize(before + layout.blocks(run.size()));
+      device.run(
+          op::block_sums_of_squares{.x = shard + layout.place(u, rank) + (run.first - layout.part(u, rank).first),
+                                    .n = static_cast<extent_t>(run.size()),
+                                    .block = static_cast<extent_t>(layout.block),
+                                    .sums = squares.data() + before});
+    });
+  return squares;
+}
 
 /// The number of blocks of rank r's shard.
 inline std::size_t blocks_of_shard(const parallel::shard_layout& layout, std::size_t r) {
@@ -72,5 +91,14 @@ class expert_squares {
   virtual void add_all(double& total) = 0;
 };
 
+/// Ranges of the flat parameters that only this rank holds, and on the first rank also those held by all.
+inline std::vector<parallel::value_range> counted_ranges(std::span<const nn::parameter> parameters, int tensor_rank) {
+  std::vector<parallel::value_range> ranges;
+  for (const nn::parameter& p : parameters)
+    if (p.split() || tensor_rank == 0) ranges.push_back({p.offset, p.offset + p.size});
+  return ranges;
+}
+
 }  // namespace trainer
+
 RLCORE_END

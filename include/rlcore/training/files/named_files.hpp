@@ -1,4 +1,4 @@
-// Checks the data files named on the command line.
+// Models and data files named on the command line.
 #pragma once
 
 #include <filesystem>
@@ -11,6 +11,20 @@
 
 RLCORE_BEGIN
 namespace trainer {
+
+/// The folder of `model`, the value of `key`. Throws config_error that names the key, or the flag that stands for it.
+inline std::filesystem::path named_model(const options& opt, const std::string& key, const std::string& model) {
+  try {
+    return checkpoint::resolve_model(model);
+  } catch (const config_error& e) {
+    throw config_error(opt.typed().in(opt.known().typed_name(key)) + ": " + e.what());
+  }
+}
+
+/// The same for the value that `opt` has.
+inline std::filesystem::path named_model(const options& opt, const std::string& key) {
+  return named_model(opt, key, opt.get<std::string>(key));
+}
 
 /// Calls check(path) for every file that `key` lists, so that a missing file is reported before the first one is read,
 /// even if data.*_max_samples makes it unnecessary. An error begins with the key. `check` is data::check_table, or
@@ -30,4 +44,5 @@ void check_data_files(const options& opt, const std::string& key, Check&& check)
 }
 
 }  // namespace trainer
+
 RLCORE_END
