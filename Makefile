@@ -142,7 +142,7 @@ api:
 
 format:
 	@cmake/setup.sh format
-	@git ls-files '*.hpp' '*.cpp' '*.inc' | xargs clang-format -i
+	@git ls-files '*.hpp' '*.cpp' '*.inc' | xargs build/venv/bin/clang-format -i
 
 clean:
 	@rm -rf $(BUILD)

@@ -86,8 +86,7 @@ std::string objective_text(const Objective& objective) {
       };
       (add(text_of(piece_at<Index>(objective)), coefficient_at<Index>(objective)), ...);
       return out;
-    }
-    (std::make_index_sequence<piece_count<Objective>>{});
+    }(std::make_index_sequence<piece_count<Objective>>{});
   } else {
     return type_name<Objective>();
   }

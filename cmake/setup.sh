@@ -26,7 +26,7 @@ want_header() { has_header "$1" || wanted="$wanted $2"; }
 want_command() { has_command "$1" || wanted="$wanted $2"; }
 
 if [ "$goal" = format ]; then
-  need_command clang-format clang-format
+  need_command python3 python3
 elif [ "$goal" = api ]; then
   need_command doxygen doxygen
 else
@@ -54,6 +54,9 @@ want_venv() {
   done
   wanted="$wanted python3-venv"
 }
+if [ "$goal" = format ]; then
+  want_venv
+fi
 if [ "$goal" = package ]; then
   need_command dpkg-shlibdeps dpkg-dev
   need_command file file
@@ -172,6 +175,9 @@ PYTHON
   echo "setup: $1 into build/venv, for $what_for"
   in_venv "$name" "$@"
 }
+if [ "$goal" = format ]; then
+  peer 'the layout of sources' clang-format clang_format clang-format
+fi
 if [ "$goal" = test ]; then
   peer 'the tests of event files' TensorBoard tensorboard.backend.event_processing.event_accumulator \
     tensorboard absl-py numpy protobuf

@@ -110,8 +110,7 @@ inline void leave(int) { siglongjmp(no_such_instruction, 1); }
 inline bool has_dot_bf16() {
 #if defined(__x86_64__)
   if (!__builtin_cpu_supports("avx512f")) return false;
-  struct sigaction now {
-  }, before{};
+  struct sigaction now{}, before{};
   now.sa_handler = leave;
   sigaction(SIGILL, &now, &before);
   bool works = false;

@@ -95,17 +95,15 @@ class compared_device final : public rlcore::runs_any<compared_device> {
     call c{*this, rlcore::operation_name<Operation>()};
     if constexpr (std::is_same_v<Operation, op::block_sums_of_squares>) {
       tested_.run(o);
-    } else if constexpr (requires(Operation & own) { list(own, c); }) {
+    } else if constexpr (requires(Operation& own) { list(own, c); }) {
       Operation own = o;
       list(own, c);
       if constexpr (std::is_void_v<rlcore::operation_result<Operation>>) {
-        run_both(
-            c, [&] { reference_.run(own); }, [&] { tested_.run(o); });
+        run_both(c, [&] { reference_.run(own); }, [&] { tested_.run(o); });
       } else {
         double wanted = 0;
         std::optional<double> found;
-        run_both(
-            c, [&] { wanted = reference_.run(own); }, [&] { found = tested_.run(o); });
+        run_both(c, [&] { wanted = reference_.run(own); }, [&] { found = tested_.run(o); });
         if (!found) return wanted;  // refused
         outcome& to = outcomes_[number(c.name, c.bound)];
         to.compared = true;

@@ -59,8 +59,8 @@ void add(files& to, const solved_question& q, const settings& s) {
         to.pairs.push_back({{"prompt", prompt},
                             {"chosen", said_by("assistant", right.text, s.messages)},
                             {"rejected", said_by("assistant", wrong.text, s.messages)}});
-  const bool some = std::any_of(q.solutions.begin(), q.solutions.end(), [](const auto&x) { return x.correct; }),
-             all = std::all_of(q.solutions.begin(), q.solutions.end(), [](const auto&x) { return x.correct; });
+  const bool some = std::any_of(q.solutions.begin(), q.solutions.end(), [](const auto& x) { return x.correct; }),
+             all = std::all_of(q.solutions.begin(), q.solutions.end(), [](const auto& x) { return x.correct; });
   if (s.mixed && (all || !some)) return;
   for (const auto& one : q.solutions) {
     to.unpaired.push_back(

@@ -52,8 +52,7 @@ TEST(allocation_counter, sees_every_way_to_allocate) {
   EXPECT_EQ(calls([] { std::free(keep(std::aligned_alloc(64, 128))); }), 1u);
   EXPECT_EQ(calls([] { delete keep(new int(3)); }), 1u);
   EXPECT_EQ(calls([] { delete[] keep(new char[1000]); }), 1u);
-  EXPECT_EQ(calls([] { ::operator delete (keep(::operator new (64, std::align_val_t{64})), std::align_val_t{64}); }),
-            1u);
+  EXPECT_EQ(calls([] { ::operator delete(keep(::operator new(64, std::align_val_t{64})), std::align_val_t{64}); }), 1u);
   EXPECT_EQ(calls([] {
               std::vector<double> v(100);
               keep(v.data());

@@ -67,11 +67,8 @@ TEST(family_folders, reads_a_published_llama) {
                 .rope_scaling.original_max_position_embeddings,
             131072);
   for (const char* key : {"attention_bias", "mlp_bias", "use_sliding_window"})
-    scratch::error_of<format_error>(
-        [&] {
-          read_with({{key, true}});
-        },
-        {std::string("'") + key + "' is true; expected false"});
+    scratch::error_of<format_error>([&] { read_with({{key, true}}); },
+                                    {std::string("'") + key + "' is true; expected false"});
 }
 
 TEST(family_folders, score_models_of_llama) {

@@ -31,11 +31,15 @@ TEST(folder_lock, one_holder_at_a_time) {
 
 TEST(folder_lock, leaves_nothing_of_a_run_that_wrote_nothing) {
   const scratch::folder place;
-  { const folder_lock lock(place / "fresh" / "run", way_out); }
+  {
+    const folder_lock lock(place / "fresh" / "run", way_out);
+  }
   EXPECT_FALSE(fs::exists(place / "fresh" / "run"));
   fs::create_directory(place / "used");
   scratch::write(place / "used" / "file", "x");
-  { const folder_lock lock(place / "used", way_out); }
+  {
+    const folder_lock lock(place / "used", way_out);
+  }
   EXPECT_TRUE(fs::exists(place / "used" / "file"));
   EXPECT_FALSE(fs::exists(place / "used" / "run.lock"));
 }
@@ -77,9 +81,13 @@ TEST(folder_lock, of_another_host_counts_for_a_minute_after_its_last_touch) {
 TEST(folder_lock, damaged_files_are_free_and_links_are_not_followed) {
   const scratch::folder place;
   scratch::write(place / "run.lock", "{\"host\": 3");
-  { const folder_lock lock(place.path(), way_out); }
+  {
+    const folder_lock lock(place.path(), way_out);
+  }
   scratch::write(place / "run.lock", "{\"host\": 3, \"process\": \"\"}");
-  { const folder_lock lock(place.path(), way_out); }
+  {
+    const folder_lock lock(place.path(), way_out);
+  }
   scratch::write(place / "victim", "content");
   fs::create_symlink(place / "victim", place / "run.lock");
   scratch::error_of<rlcore::file_error>([&] { folder_lock(place.path(), way_out); }, {"run.lock: cannot lock"});

@@ -27,9 +27,9 @@ struct mine {
 
   template <class Operation>
 #ifdef RLCORE_SHOULD_FAIL
-  requires(!std::same_as<Operation, rlcore::op::copy_rows>)
+    requires(!std::same_as<Operation, rlcore::op::copy_rows>)
 #endif
-      rlcore::operation_result<Operation> run(const Operation&) {
+  rlcore::operation_result<Operation> run(const Operation&) {
     return rlcore::operation_result<Operation>();
   }
 };

@@ -89,11 +89,8 @@ TEST(prompt_dataset, names_file_row_and_column) {
                                         std::pair("reward_model", "rlcore.label_key=COLUMN")}) {
     row lacks = good("x");
     lacks.erase(column);
-    scratch::error_of<data_error>(
-        [&] {
-          make({good("y"), lacks});
-        },
-        {"b.jsonl: row 1: no column '" + std::string(column) + "'", way_out});
+    scratch::error_of<data_error>([&] { make({good("y"), lacks}); },
+                                  {"b.jsonl: row 1: no column '" + std::string(column) + "'", way_out});
   }
 
   row bad = good("x");

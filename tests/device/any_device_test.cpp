@@ -48,7 +48,8 @@ class witness {
   void fill_zero(void* p, std::size_t bytes) { write("fill_zero", p, nullptr, bytes); }
   void wait() { write("wait"); }
   template <class Operation>
-  requires(in_list<Operation, List>) operation_result<Operation> run(const Operation& o) {
+    requires(in_list<Operation, List>)
+  operation_result<Operation> run(const Operation& o) {
     write(std::string(operation_name<Operation>()), &o);
     if constexpr (std::is_same_v<Operation, op::sum_of_squares>) return 3.5;
   }

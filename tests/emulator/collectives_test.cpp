@@ -385,11 +385,8 @@ TEST(collectives, what_was_complete_has_succeeded) {
                        [](rank_group& g) { EXPECT_EQ(g.join(2, 1, 1), 0); });
   fail_before_it_wakes([](rank_group& g) { EXPECT_NO_THROW(g.meet(0, 0, {"gather"}, {}, {})); },
                        [](rank_group& g) { EXPECT_NO_THROW(g.meet(1, 0, {"gather"}, {}, {})); });
-  fail_before_it_wakes(
-      [](rank_group& g) {
-        EXPECT_NO_THROW(g.taken(0, 1, *g.post(0, 1, {{"send"}, {}, false})));
-      },
-      [](rank_group& g) { EXPECT_NO_THROW(g.receive(0, 1, {"receive"})); });
+  fail_before_it_wakes([](rank_group& g) { EXPECT_NO_THROW(g.taken(0, 1, *g.post(0, 1, {{"send"}, {}, false}))); },
+                       [](rank_group& g) { EXPECT_NO_THROW(g.receive(0, 1, {"receive"})); });
 }
 
 /// Two devices, the first of which is current, on which ranks wait for each other so long.

@@ -200,11 +200,8 @@ class random_program {
     codes expected;
     model_stream* s = pick_stream(handle, expected);
     const int code = random_.one_in(2) ? 507035 : 507014;
-    expect(emulated::enqueue(handle, "fails",
-                             [code] {
-                               throw emulated::outcome_error{code, "as it must"};
-                             }),
-           expected, "a failing task");
+    expect(emulated::enqueue(handle, "fails", [code] { throw emulated::outcome_error{code, "as it must"}; }), expected,
+           "a failing task");
     if (s != nullptr) s->failures.push_back({started(*s), code, true});
   }
 

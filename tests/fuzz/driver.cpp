@@ -67,7 +67,7 @@ void watch() {
   stack_t other{};
   other.ss_sp = stack, other.ss_size = sizeof stack;
   ::sigaltstack(&other, nullptr);
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_signal;
   action.sa_flags = SA_ONSTACK;
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPROF}) ::sigaction(signal, &action, nullptr);
@@ -216,8 +216,7 @@ int fuzz(const fuzzer& f, const fs::path& place, double seconds) {
 int main(int argc, char** argv) {
   const char* limit = argc > 3 ? argv[3] : std::getenv("RLCORE_FUZZ_SECONDS");
   for (const fuzzer& f : fuzzers())
-    if (argc > 2 && argv[1] == f.name)
-      return fuzz(f, argv[2], limit != nullptr ? std::atof(limit) : 1);
+    if (argc > 2 && argv[1] == f.name) return fuzz(f, argv[2], limit != nullptr ? std::atof(limit) : 1);
   std::fprintf(stderr, "usage: %s NAME SEEDS|FILE [SECONDS]; NAME is one of", argv[0]);
   for (const fuzzer& f : fuzzers()) std::fprintf(stderr, " %s", f.name.c_str());
   std::fprintf(stderr, "\n");

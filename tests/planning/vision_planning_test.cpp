@@ -95,16 +95,10 @@ TEST(vision_planning, the_command_line) {
   const std::string text = plan({"model=Qwen2.5-VL-7B", "devices=16", "image_tokens=512"});
   EXPECT_THAT(text, testing::HasSubstr("676,550,144"));
   EXPECT_THAT(text, testing::HasSubstr("8,292,166,656"));
-  scratch::error_of<config_error>(
-      [&] {
-        plan({"model=Qwen2.5-7B", "image_tokens=512"});
-      },
-      {"image_tokens=512: Qwen2.5-7B reads no pictures"});
-  scratch::error_of<config_error>(
-      [&] {
-        plan({"model=Qwen2.5-VL-7B", "image_tokens=2000"});
-      },
-      {"image_tokens=2000 is more than prompt_length=1024"});
+  scratch::error_of<config_error>([&] { plan({"model=Qwen2.5-7B", "image_tokens=512"}); },
+                                  {"image_tokens=512: Qwen2.5-7B reads no pictures"});
+  scratch::error_of<config_error>([&] { plan({"model=Qwen2.5-VL-7B", "image_tokens=2000"}); },
+                                  {"image_tokens=2000 is more than prompt_length=1024"});
 }
 
 }  // namespace

@@ -58,8 +58,8 @@ class dapo_trainer : public testing::Test {
                       "data.max_response_length=6", "data.train_batch_size=2", "data.gen_batch_size=2",
                       "actor_rollout_ref.rollout.n=6", "actor_rollout_ref.actor.ppo_mini_batch_size=1",
                       "reward_model.overlong_buffer.len=2", "trainer.total_training_steps=2", "trainer.device=cpu",
-                      "trainer.default_local_dir=" + root(name).string(), "rlcore.threads=1",
-                      "trainer.nnodes=1", "trainer.n_gpus_per_node=1"} +
+                      "trainer.default_local_dir=" + root(name).string(), "rlcore.threads=1", "trainer.nnodes=1",
+                      "trainer.n_gpus_per_node=1"} +
             smaller);
   }
 

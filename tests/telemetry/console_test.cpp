@@ -11,13 +11,13 @@ using namespace rlcore::trainer;
 TEST(say, prints_what_was_typed_in_the_place_of_keys) {
   testing::internal::CaptureStdout();
   say("data.max_prompt_length=%d %s\n", 8, "as it is");
-  names_in_messages().add("data.max_prompt_length", "--prompt_max_len", "8", "--prompt_max_len 8");
+  displayed_option_names().add("data.max_prompt_length", "--prompt_max_len", "8", "--prompt_max_len 8");
   say("data.max_prompt_length=%d %s\n", 8, "as typed");
   {
     const silence quiet;
     say("data.max_prompt_length=%d\n", 8);
   }
-  names_in_messages() = {};
+  displayed_option_names() = {};
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "data.max_prompt_length=8 as it is\n--prompt_max_len 8 as typed\n");
 }
 

@@ -95,9 +95,8 @@ TEST(step_console, the_key_decides_otherwise) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(),
             "   step  reward   time  tok/s   left\n   1/10   0.500  2.00s     50  18.0s\n");
   EXPECT_EQ(scratch::read(place / "a/console.log"), std::string("step:1 - ") + full);
-  const std::string shown = on_a_terminal([&] {
-    logger({"console"}, place / "b", -1, "", console_style::verl).write(1, step(), {10, 18});
-  });
+  const std::string shown =
+      on_a_terminal([&] { logger({"console"}, place / "b", -1, "", console_style::verl).write(1, step(), {10, 18}); });
   EXPECT_NE(shown.find("step:1 - critic/rewards/mean:0.5"), std::string::npos) << shown;
   EXPECT_FALSE(fs::exists(place / "b/console.log"));
 }

@@ -176,7 +176,9 @@ TEST_F(tensorboard_reader, a_continued_run_takes_back_what_came_after) {
     const curves shown = read(place / "tensorboard");
     EXPECT_EQ(shown.at("actor/pg_loss"), (curve{{1, 1}, {2, 2}, {3, 3}, {4, 40}, {5, 50}, {6, 60}}));
     // A second time, within the same second.
-    { logger(std::vector<std::string>{"tensorboard"}, place.path(), 5).write(6, row(7)); }
+    {
+      logger(std::vector<std::string>{"tensorboard"}, place.path(), 5).write(6, row(7));
+    }
     EXPECT_EQ(read(place / "tensorboard").at("actor/pg_loss"),
               (curve{{1, 1}, {2, 2}, {3, 3}, {4, 40}, {5, 50}, {6, 7}}));
     EXPECT_EQ(files(place / "tensorboard").size(), 3u);
@@ -184,8 +186,12 @@ TEST_F(tensorboard_reader, a_continued_run_takes_back_what_came_after) {
 }
 
 TEST_F(tensorboard_reader, a_fresh_run_shows_nothing_of_the_last) {
-  { logger(std::vector<std::string>{"tensorboard"}, place.path()).write(9, row(1, true)); }
-  { logger(std::vector<std::string>{"tensorboard"}, place.path()).write(1, row(2)); }
+  {
+    logger(std::vector<std::string>{"tensorboard"}, place.path()).write(9, row(1, true));
+  }
+  {
+    logger(std::vector<std::string>{"tensorboard"}, place.path()).write(1, row(2));
+  }
   const curves shown = read(place / "tensorboard");
   EXPECT_EQ(shown.at("actor/pg_loss"), (curve{{1, 2}}));
   EXPECT_FALSE(shown.contains("val-core/openai/gsm8k/reward/mean@1"));
@@ -200,11 +206,15 @@ TEST_F(tensorboard_reader, tells_the_steps_before_it_was_asked) {
     for (int step = 1; step <= 3; ++step) log.write(step, row(step));
   }
   const std::string mine = (place / "mine").string();
-  { logger({"file"}, place.path(), 2, mine).write(3, row(30)); }
+  {
+    logger({"file"}, place.path(), 2, mine).write(3, row(30));
+  }
   EXPECT_EQ(read(mine).at("actor/pg_loss"), (curve{{1, 1}, {2, 2}, {3, 30}}));
   EXPECT_FALSE(fs::exists(place / "tensorboard"));
   setenv("TENSORBOARD_DIR", (place / "from_environment").c_str(), 1);
-  { logger(std::vector<std::string>{"tensorboard"}, place.path()).write(1, row(5)); }
+  {
+    logger(std::vector<std::string>{"tensorboard"}, place.path()).write(1, row(5));
+  }
   {
     logger(std::vector<std::string>{"tensorboard"}, place.path()).write(1, row(6));
   }  // a fresh run removes nothing there
@@ -214,14 +224,18 @@ TEST_F(tensorboard_reader, tells_the_steps_before_it_was_asked) {
   fs::create_directories(place / "other");
   scratch::write(place / "other" / "events.out.tfevents.1.host.1.0",
                  event_record(version_event(1)) + event_record(scalars_event(1, 7, row(7))));
-  { logger({"file"}, place.path(), 3, (place / "other").string()).write(4, row(4)); }
+  {
+    logger({"file"}, place.path(), 3, (place / "other").string()).write(4, row(4));
+  }
   EXPECT_EQ(read(place / "other").at("actor/pg_loss"), (curve{{4, 4}}));
   EXPECT_EQ(files(place / "from_environment").size(), 2u);
 }
 
 /// A step that is logged again adds to its row: a validation of a finished run.
 TEST_F(tensorboard_reader, a_step_logged_again_stays_one) {
-  { logger(std::vector<std::string>{"file", "tensorboard"}, place.path()).write(1, row(0.5)); }
+  {
+    logger(std::vector<std::string>{"file", "tensorboard"}, place.path()).write(1, row(0.5));
+  }
   {
     logger log({"file", "tensorboard"}, place.path(), 1);
     metrics m;

@@ -23,11 +23,11 @@ struct host_device {
   int alive = 0;
   void* allocate(std::size_t bytes) {
     ++alive;
-    return ::operator new (bytes, std::align_val_t{64});
+    return ::operator new(bytes, std::align_val_t{64});
   }
   void release(void* p) noexcept {
     --alive;
-    ::operator delete (p, std::align_val_t{64});
+    ::operator delete(p, std::align_val_t{64});
   }
   void upload(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
   void download(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }

@@ -119,9 +119,8 @@ class sharded : public testing::TestWithParam<setting> {
   }
   void save(trainable_model& t, std::int64_t number) const {
     parallel::any_communicator& all = t.world()->all();
-    checkpoint::save_step(all, place_ / "run", number, 0, [&](const fs::path& folder) {
-      t.save(folder, files_.model, {{"mine", number}});
-    });
+    checkpoint::save_step(all, place_ / "run", number, 0,
+                          [&](const fs::path& folder) { t.save(folder, files_.model, {{"mine", number}}); });
   }
 
   scratch::folder place_;

@@ -125,8 +125,7 @@ RLCORE_INLINE lock_owner read_owner(int file) {
 
 RLCORE_INLINE std::int64_t seconds_untouched(int file, const std::filesystem::path& folder) {
   const std::filesystem::path probe = temporary_sibling(folder / "run.lock");
-  struct stat then {
-  }, now{};
+  struct stat then{}, now{};
   ::unlink(probe.c_str());
   const data::descriptor fresh(probe, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, "create");
   const bool known = ::fstat(file, &then) == 0 && ::fstat(fresh.number(), &now) == 0;
@@ -175,8 +174,7 @@ RLCORE_INLINE void folder_lock::lock(std::string_view way_out) {
       throw config_error(held_->folder.string() + ": another run works in this folder" +
                          (other.host.empty() ? std::string() : ": " + other.text()) + " (" + name +
                          "); wait for its end, or " + std::string(way_out));
-    struct stat ours {
-    }, named{};
+    struct stat ours{}, named{};
     if (::fstat(file.number(), &ours) != 0 || ::stat(path.c_str(), &named) != 0 || ours.st_ino != named.st_ino)
       continue;  // the holder has just removed it
     sign(file.number());

@@ -23,7 +23,7 @@ namespace detail {
 /// A number of a scaled rope: the types that have it, and whether they need it.
 struct rope_number {
   std::string_view key;
-  double nn::rope_settings::*member;
+  double nn::rope_settings::* member;
   std::array<nn::rope_type, 3> types;
   bool needed;
 };

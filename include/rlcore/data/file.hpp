@@ -66,7 +66,7 @@ class input_file {
   explicit input_file(std::filesystem::path path) : path_(std::move(path)) {
     text::check_input_kind(path_);
     file_ = descriptor(path_, O_RDONLY, "open");
-    struct stat status {};
+    struct stat status{};
     if (::fstat(file_.number(), &status) != 0) throw_file_error(path_, "read");
     if (S_ISDIR(status.st_mode)) throw_file_error(path_, "read", EISDIR);
     size_ = static_cast<std::uint64_t>(status.st_size);
@@ -139,7 +139,7 @@ inline std::string alike_names(const std::filesystem::path& path) {
 /// Throws file_error with the reason, and with similar names in the same folder, if `path` is not a file or this
 /// process may not read it. Opens nothing, so that a pipe keeps its data.
 inline void check_readable(const std::filesystem::path& path) {
-  struct stat status {};
+  struct stat status{};
   int code = 0;
   if (::stat(path.c_str(), &status) != 0)
     code = errno;
@@ -157,7 +157,7 @@ inline void check_readable(const std::filesystem::path& path) {
 inline std::string read_file(const std::filesystem::path& path) {
   text::check_input_kind(path);
   const descriptor file(path, O_RDONLY, "open");
-  struct stat status {};
+  struct stat status{};
   std::string content;
   if (::fstat(file.number(), &status) == 0) content.reserve(static_cast<std::size_t>(status.st_size) + 1);
   for (std::size_t length = 0;;) {

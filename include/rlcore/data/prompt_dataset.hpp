@@ -71,7 +71,7 @@ namespace detail {
 
 /// Expands the image tokens of a prompt and truncates it to the limit. False if the prompt is to be dropped as too
 /// long. Throws data_error with `where`, also for a prompt with images that is too long.
-bool settle_length(prompt& p, const prompt_settings& settings, image_counts& counts, const std::string& where);
+bool resolve_length(prompt& p, const prompt_settings& settings, image_counts& counts, const std::string& where);
 
 }  // namespace detail
 
@@ -102,7 +102,7 @@ prompt_dataset make_prompts(std::span<const table> tables, const prompt_settings
       last_source = p.data_source;
       if (p.ids.empty()) throw data_error(where + ": the prompt has no tokens");
       check_image_tokens(p.ids, p.images.size(), settings.images, where);
-      if (detail::settle_length(p, settings, dataset.images, where)) dataset.prompts.push_back(std::move(p));
+      if (detail::resolve_length(p, settings, dataset.images, where)) dataset.prompts.push_back(std::move(p));
     }
   }
   if (dataset.rows_read == 0) throw data_error(files + ": no rows");
@@ -177,8 +177,8 @@ RLCORE_INLINE prompt read_prompt(const row& from, const prompt_settings& setting
 
 namespace data::detail {
 
-RLCORE_INLINE bool settle_length(prompt& p, const prompt_settings& settings, image_counts& counts,
-                                 const std::string& where) {
+RLCORE_INLINE bool resolve_length(prompt& p, const prompt_settings& settings, image_counts& counts,
+                                  const std::string& where) {
   const std::size_t length = p.ids.size() + count_added_tokens(p.images, settings.images);
   const bool overlong = settings.max_prompt_length > 0 && length > settings.max_prompt_length;
   const bool is_left = !(overlong && settings.filter_overlong_prompts);

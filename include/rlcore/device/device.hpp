@@ -29,7 +29,7 @@ struct result_of {
   using type = void;
 };
 template <class Operation>
-requires requires { typename Operation::result; }
+  requires requires { typename Operation::result; }
 struct result_of<Operation> {
   using type = typename Operation::result;
 };
@@ -159,7 +159,7 @@ bool reads_packed_rows(const D& d) {
 /// memory on the host.
 template <class D>
 concept loss_device = memory_device<D> && runs<D, op::gather_rows> && runs<D, op::copy_rows> &&
-    runs<D, op::scale_rows> && runs<D, op::add> && runs_all<D, loss_operations>;
+                      runs<D, op::scale_rows> && runs<D, op::add> && runs_all<D, loss_operations>;
 
 /// Optional: what advantages need; see compute_advantages(device, ...).
 template <class D>

@@ -60,22 +60,25 @@ inline std::uint64_t next_run() {
 }
 
 /// The properties of an argument that the vendor's rules check.
-inline rules::argument seen_by_rules(const aclTensor* t) {
+inline rules::argument rule_argument_of(const aclTensor* t) {
   if (!t) return {true};
   if (!objects().alive(t, host_object::tensor)) return {};
   return {false, t->view.type, std::vector<std::int64_t>(t->view.shape.begin(), t->view.shape.end())};
 }
-inline rules::argument seen_by_rules(const aclScalar* s) {
+inline rules::argument rule_argument_of(const aclScalar* s) {
   if (!s) return {true};
   if (!objects().alive(s, host_object::scalar)) return {};
   return {false, s->type};
 }
-inline rules::argument seen_by_rules(const aclIntArray* a) { return {a == nullptr}; }
-inline rules::argument seen_by_rules(const aclTensorList* l) { return {l == nullptr}; }
-inline rules::argument seen_by_rules(data_type t) { return {false, t}; }
-inline rules::argument seen_by_rules(const char*) { return {}; }
+inline rules::argument rule_argument_of(const aclIntArray* a) { return {a == nullptr}; }
+inline rules::argument rule_argument_of(const aclTensorList* l) { return {l == nullptr}; }
+inline rules::argument rule_argument_of(data_type t) { return {false, t}; }
+inline rules::argument rule_argument_of(const char*) { return {}; }
 template <class T>
-requires(!std::is_pointer_v<T>) rules::argument seen_by_rules(T) { return {}; }
+  requires(!std::is_pointer_v<T>)
+rules::argument rule_argument_of(T) {
+  return {};
+}
 
 /// The error with which the emulated version of CANN refuses the call, from the table of rules.
 std::optional<rules::refusal> refused_by_rules(const char* name, std::span<const rules::argument> call);
@@ -100,7 +103,7 @@ inline aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor) {
   return destroy(executor, host_object::executor, "aclDestroyAclOpExecutor");
 }
 /// Replaces an address of a repeatable executor: number `index` of its inputs or its outputs, selected by `slots`.
-aclnnStatus set_address(const char* name, aclOpExecutor* executor, const std::vector<int> aclOpExecutor::*slots,
+aclnnStatus set_address(const char* name, aclOpExecutor* executor, const std::vector<int> aclOpExecutor::* slots,
                         std::size_t index, aclTensor* tensor, void* data);
 /// Replaces the address of input `index`, which has to be the tensor of the first phase.
 inline aclnnStatus aclSetInputTensorAddr(aclOpExecutor* executor, const std::size_t index, aclTensor* tensor,
@@ -122,7 +125,7 @@ template <class Name, class... Arguments, kernel (*Plan)(planner&, Arguments...)
 struct two_phases<Name, Plan> {
   static aclnnStatus plan(Arguments... arguments, std::uint64_t* workspace, aclOpExecutor** executor) {
     const std::tuple<Arguments...> call(arguments...);
-    const std::array<rules::argument, sizeof...(Arguments)> seen{seen_by_rules(arguments)...};
+    const std::array<rules::argument, sizeof...(Arguments)> seen{rule_argument_of(arguments)...};
     return first_phase(
         Name::text, workspace, executor,
         [](const void* packed, planner& p) {
@@ -263,7 +266,7 @@ RLCORE_INLINE aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor)
 }
 
 RLCORE_INLINE aclnnStatus set_address(const char* name, aclOpExecutor* executor,
-                                      const std::vector<int> aclOpExecutor::*slots, std::size_t index,
+                                      const std::vector<int> aclOpExecutor::* slots, std::size_t index,
                                       aclTensor* tensor, void* data) {
   if (!executor || !tensor) return fail(null_pointer, std::string(name) + ": null argument");
   if (!living(executor) || !executor->repeatable)

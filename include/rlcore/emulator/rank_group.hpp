@@ -253,8 +253,7 @@ RLCORE_INLINE auto rank_group::meet(std::uint32_t rank, std::uint64_t number, co
   } else {
     const std::string me =
         "rank " + std::to_string(rank) + " in collective " + std::to_string(number) + ", " + mine.text() + ",";
-    wait(
-        lock, me, [&] { return r.done; }, [&](std::uint32_t other) { return !r.here[other]; });
+    wait(lock, me, [&] { return r.done; }, [&](std::uint32_t other) { return !r.here[other]; });
   }
   if (++r.gone == size()) rounds_.erase(number);
   return result;
@@ -283,8 +282,7 @@ RLCORE_INLINE std::vector<std::byte> rank_group::receive(std::uint32_t from, std
   auto& channel = channels_[{from, to}];
   const std::string me =
       "rank " + std::to_string(to) + " receiving from rank " + std::to_string(from) + ", " + expected.text() + ",";
-  wait(
-      lock, me, [&] { return !channel.empty(); }, [&](std::uint32_t other) { return other == from; });
+  wait(lock, me, [&] { return !channel.empty(); }, [&](std::uint32_t other) { return other == from; });
   const std::shared_ptr<message> m = channel.front();
   channel.pop_front();
   if (m->operation.type != expected.type || m->operation.count != expected.count) {

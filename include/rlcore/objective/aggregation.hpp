@@ -81,14 +81,11 @@ struct row_info {
 /// weight 0 is skipped and not counted.
 template <class A>
 concept aggregation = requires(const A a, row_info row, const global_counts& step) {
-  { a.weight(row, step) }
-  noexcept->std::convertible_to<double>;
+  { a.weight(row, step) } noexcept -> std::convertible_to<double>;
 };
 
 template <class A>
-inline constexpr bool ignores_length = requires {
-  requires A::ignores_length;
-};
+inline constexpr bool ignores_length = requires { requires A::ignores_length; };
 
 /// 1: no denominator (verl "token-sum").
 struct token_sum {
@@ -247,7 +244,8 @@ class any_aggregation {
   constexpr any_aggregation() = default;
   /// Takes a copy of the aggregation.
   template <class A>
-  requires(aggregation<A> && !std::is_same_v<A, any_aggregation>) any_aggregation(const A& a) {
+    requires(aggregation<A> && !std::is_same_v<A, any_aggregation>)
+  any_aggregation(const A& a) {
     static_assert(sizeof(A) <= sizeof(double) && std::is_trivially_copyable_v<A>,
                   "rlcore: any_aggregation holds aggregations of up to one number");
     detail::check_part(a);

@@ -27,7 +27,7 @@ RLCORE_ALGORITHM_BEGIN
 
 /// Loss, gradient and report of a named algorithm: evaluate with its objective and its aggregation.
 template <executor Executor, class Advantage, class Objective, class Aggregation, class T, class Counts>
-requires stands_for_counts<Counts>
+  requires stands_for_counts<Counts>
 auto evaluate(const Executor& exec, const algorithm<Advantage, Objective, Aggregation>& named,
               const token_batch<T>& batch, const Counts& step,
               const std::type_identity_t<token_gradients<T>>& gradients = {}) {

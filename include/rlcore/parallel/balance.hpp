@@ -62,7 +62,7 @@ struct partial_balance {
 };
 
 /// Heap order: largest spread first, ties by the smaller index.
-struct smaller_spread {
+struct spread_less {
   bool operator()(const partial_balance& a, const partial_balance& b) const noexcept {
     return a.spread != b.spread ? a.spread < b.spread : a.number > b.number;
   }
@@ -140,9 +140,9 @@ RLCORE_INLINE std::vector<partial_balance> first_balances(std::span<const double
 
 RLCORE_INLINE partial_balance join_all(std::vector<partial_balance> solutions, std::size_t parts,
                                        std::vector<std::uint32_t>& next) {
-  std::make_heap(solutions.begin(), solutions.end(), smaller_spread{});
+  std::make_heap(solutions.begin(), solutions.end(), spread_less{});
   const auto take = [&] {
-    std::pop_heap(solutions.begin(), solutions.end(), smaller_spread{});
+    std::pop_heap(solutions.begin(), solutions.end(), spread_less{});
     partial_balance s = std::move(solutions.back());
     solutions.pop_back();
     return s;
@@ -151,7 +151,7 @@ RLCORE_INLINE partial_balance join_all(std::vector<partial_balance> solutions, s
     partial_balance a = take();
     a.join(take(), parts, next);
     solutions.push_back(std::move(a));
-    std::push_heap(solutions.begin(), solutions.end(), smaller_spread{});
+    std::push_heap(solutions.begin(), solutions.end(), spread_less{});
   }
   return std::move(solutions.front());
 }

@@ -217,9 +217,7 @@ RLCORE_INLINE check_line check_sequence(cpu& device, parallel::any_communicator&
       sum.begin(counts[self]);
       parallel::exchange(
           c, gradient[k].data(), counts, scratch, [](std::size_t) { return true; },
-          [&](std::size_t from, const float* x) {
-            sum.push({0, from}, x);
-          });
+          [&](std::size_t from, const float* x) { sum.push({0, from}, x); });
       sum.end_round();
       sum.write(out);
     }

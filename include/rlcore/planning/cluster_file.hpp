@@ -22,7 +22,7 @@ namespace detail {
 /// A number of cluster.json: its key, its member, and the conversion factor to internal units.
 struct cluster_number {
   const char* key;
-  double cluster::*place;
+  double cluster::* place;
   double unit;
 };
 inline constexpr cluster_number cluster_numbers[] = {
@@ -43,7 +43,7 @@ inline constexpr cluster_number cluster_numbers[] = {
 };
 struct rank_curve {
   const char* key;
-  curve measured_rank::*place;
+  curve measured_rank::* place;
 };
 inline constexpr rank_curve rank_curves[] = {{"attention_forward", &measured_rank::attention_forward},
                                              {"attention_backward", &measured_rank::attention_backward},
@@ -56,7 +56,7 @@ inline constexpr rank_curve rank_curves[] = {{"attention_forward", &measured_ran
                                              {"ordered_sum", &measured_rank::ordered_sum}};
 struct rank_surface {
   const char* key;
-  surface measured_rank::*place;
+  surface measured_rank::* place;
 };
 inline constexpr rank_surface rank_surfaces[] = {{"forward", &measured_rank::forward},
                                                  {"backward_x", &measured_rank::backward_x},
@@ -66,7 +66,7 @@ inline constexpr rank_surface rank_surfaces[] = {{"forward", &measured_rank::for
                                                  {"cold_backward_w", &measured_rank::cold_backward_w}};
 struct rank_number {
   const char* key;
-  double measured_rank::*place;
+  double measured_rank::* place;
 };
 inline constexpr rank_number rank_numbers[] = {
     {"optimizer", &measured_rank::optimizer}, {"norm", &measured_rank::norm},

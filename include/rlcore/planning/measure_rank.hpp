@@ -345,9 +345,7 @@ RLCORE_INLINE void rank_meter::collectives(measured_rank& r) {
                                       parallel::exchange(
                                           *c_, whole[at++ % copies].data(), counts, scratch,
                                           [](std::size_t) { return true; },
-                                          [&](std::size_t from, const float* x) {
-                                            sum.push({0, from}, x);
-                                          });
+                                          [&](std::size_t from, const float* x) { sum.push({0, from}, x); });
                                       sum.end_round();
                                       sum.write(std::span(out).first(counts[self]));
                                     })});

@@ -34,7 +34,7 @@ model_shape find_model(const std::string& text);
 workload read_workload(const options& o);
 
 /// The parts of the layout that plan's command line fixes.
-wishes read_wishes(const options& o);
+wishes read_requests(const options& o);
 
 /// The output of the program for these options.
 std::string run_plan(const options& o);
@@ -137,7 +137,7 @@ RLCORE_INLINE workload read_workload(const options& o) {
   return w;
 }
 
-RLCORE_INLINE wishes read_wishes(const options& o) {
+RLCORE_INLINE wishes read_requests(const options& o) {
   wishes x;
   x.data = o.find<std::int64_t>("data"), x.context = o.find<std::int64_t>("context");
   x.tensor = o.find<std::int64_t>("tensor"), x.expert = o.find<std::int64_t>("expert");
@@ -170,7 +170,7 @@ RLCORE_INLINE std::string run_plan(const options& o) {
   for (const model_shape& m : models)
     if (w.image_tokens > 0 && !m.tower)
       throw config_error("image_tokens=" + std::to_string(w.image_tokens) + ": " + m.name + " reads no pictures");
-  const wishes wanted = read_wishes(o);
+  const wishes wanted = read_requests(o);
   const cluster c = find_cluster(o.get<std::string>("cluster"));
   if (models.size() == 1 && devices.size() == 1)
     return plan_text(models.front(), w, c, devices.front(), wanted,

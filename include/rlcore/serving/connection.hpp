@@ -86,7 +86,7 @@ class connection {
 
   /// Sends `last` as far as possible without waiting, and drains what the client is still sending, so that it reads the
   /// response.
-  void say_goodbye(std::string_view last = {});
+  void close_gracefully(std::string_view last = {});
   /// Shuts down reading and writing. Safe to call from any thread while the connection is in use.
   void drop() const;
 
@@ -172,7 +172,7 @@ inline int listen_at(const std::string& host, int& port) {
 
 /// Whether there is a socket's file that nobody listens to.
 inline bool is_left_behind(const sockaddr_un& address) {
-  struct stat file {};
+  struct stat file{};
   if (::stat(address.sun_path, &file) != 0 || !S_ISSOCK(file.st_mode)) return false;
   const int s = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (s < 0) return false;
@@ -318,7 +318,7 @@ RLCORE_INLINE bool connection::connected() const {
   return ::poll(&p, 1, 0) <= 0 || (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
 }
 
-RLCORE_INLINE void connection::say_goodbye(std::string_view last) {
+RLCORE_INLINE void connection::close_gracefully(std::string_view last) {
   if (!last.empty()) ::send(socket_, last.data(), last.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   ::shutdown(socket_, SHUT_WR);
   std::array<char, detail::block> dropped;

@@ -95,7 +95,9 @@ class context {
   const std::shared_ptr<served_weights> own;  ///< those of all of the model's names
   /// Reloads the evicted weights of a name and admits the request; empty if that is impossible now, or if they are
   /// loaded already. Throws the exceptions of admit().
-  std::function<std::optional<gate::passage>(const std::string&, served_weights&, const std::function<bool()>&)> fetch;
+  std::function<std::optional<gate::admission_ticket>(const std::string&, served_weights&,
+                                                      const std::function<bool()>&)>
+      fetch;
   metrics counts;
   std::atomic<std::size_t> requests{0};              ///< that are being answered
   byte_budget picture_memory{std::size_t{2} << 30};  ///< for the images of requests; further requests wait
@@ -234,7 +236,7 @@ RLCORE_INLINE std::pair<std::string, std::shared_ptr<served_weights>> context::n
 RLCORE_INLINE admission context::admit(const std::string& name, const std::function<bool()>& connected) const {
   auto [full_name, weights] = named(name);
   weights->used = ++clock_;
-  std::optional<gate::passage> inside;
+  std::optional<gate::admission_ticket> inside;
   while (!inside) {
     if (weights->away) inside = fetch(full_name, *weights, connected);
     if (!inside)  // already loaded, or earlier requests come first

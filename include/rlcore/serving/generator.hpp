@@ -137,9 +137,9 @@ class inbox final : public job_listener {
 };
 
 /// Interface of an engine that shares the thread.
-class turn_taker {
+class scheduled_work {
  public:
-  virtual ~turn_taker() = default;
+  virtual ~scheduled_work() = default;
   /// Runs one pass if there is work. Returns whether there was; does not throw.
   virtual bool take_turn() = 0;
 };
@@ -154,11 +154,11 @@ class engine_thread {
   ~engine_thread();
 
   /// From now on `one` gets turns.
-  void add(turn_taker& one) {
+  void add(scheduled_work& one) {
     run([&] { all_.push_back(&one); });
   }
   /// `one` gets no more turns when this returns.
-  void remove(turn_taker& one) {
+  void remove(scheduled_work& one) {
     run([&] { std::erase(all_, &one); });
   }
   /// Signals new work.
@@ -180,7 +180,7 @@ class engine_thread {
   std::mutex mutex_;
   std::condition_variable work_, done_;
   std::deque<waiting_task*> tasks_;
-  std::vector<turn_taker*> all_;  ///< changed by tasks
+  std::vector<scheduled_work*> all_;  ///< changed by tasks
   bool awake_ = false, stopping_ = false;
   std::thread thread_;  // last: it uses all others
 };
@@ -222,7 +222,7 @@ RLCORE_INLINE void engine_thread::run(const std::function<void()>& task) {
 RLCORE_INLINE void engine_thread::give_turns() {
   for (bool worked = true; await_work(worked);) {
     worked = false;
-    for (turn_taker* const one : all_) worked |= one->take_turn();
+    for (scheduled_work* const one : all_) worked |= one->take_turn();
   }
 }
 

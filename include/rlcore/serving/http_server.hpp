@@ -220,7 +220,7 @@ class http_server::connections {
           continue;
         }
         if (c->has_too_many_headers()) {
-          c->say_goodbye("HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n");
+          c->close_gracefully("HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n");
           continue;
         }
       }
@@ -320,7 +320,7 @@ class http_server::connections {
     };
     try {
       do
-        if (!speaker_.answer(c, stopping_, crowded)) return c.say_goodbye(), false;
+        if (!speaker_.answer(c, stopping_, crowded)) return c.close_gracefully(), false;
       while (c.has_headers() && !stopping_);
       c.wait_for_request();
       return true;

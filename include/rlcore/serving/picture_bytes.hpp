@@ -56,7 +56,7 @@ class opened_file {
 
   /// Its size, if it is a plain file.
   std::optional<std::size_t> size() const {
-    struct stat about {};
+    struct stat about{};
     if (file_ < 0 || ::fstat(file_, &about) != 0 || !S_ISREG(about.st_mode)) return std::nullopt;
     return static_cast<std::size_t>(about.st_size);
   }

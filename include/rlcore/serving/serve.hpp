@@ -159,7 +159,7 @@ template <class Device>
 int serve(const std::vector<std::unique_ptr<Device>>& devices, const options& opt, const awaited_signals& signals) {
   served_ranks<Device> ranks(devices, trainer::rank_deadline(opt));  // its threads hold signals back
   detail::print_notes(opt, ranks.size());
-  std::optional<awaited_signals::let_through> loading(std::in_place, signals);
+  std::optional<awaited_signals::signal_mask_guard> loading(std::in_place, signals);
   const http_settings http = detail::read_http_settings(opt);
   std::optional<request_record> record;
   if (const auto file = opt.find<std::string>("rlcore-record")) record.emplace(*file, http.log);

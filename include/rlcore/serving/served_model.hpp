@@ -40,33 +40,33 @@ namespace serving {
 class gate {
  public:
   /// RAII admission of one request.
-  class passage {
+  class admission_ticket {
    public:
-    passage() = default;
-    passage(passage&& from) noexcept : through_(std::exchange(from.through_, nullptr)) {}
-    passage& operator=(passage&& from) noexcept {
+    admission_ticket() = default;
+    admission_ticket(admission_ticket&& from) noexcept : through_(std::exchange(from.through_, nullptr)) {}
+    admission_ticket& operator=(admission_ticket&& from) noexcept {
       std::swap(through_, from.through_);
       return *this;
     }
-    ~passage() {
+    ~admission_ticket() {
       if (through_ != nullptr) through_->leave();
     }
 
    private:
     friend gate;
-    explicit passage(gate& g) noexcept : through_(&g) {}
+    explicit admission_ticket(gate& g) noexcept : through_(&g) {}
     gate* through_ = nullptr;
   };
 
   /// Returns when the gate is open. Calls still_there() while waiting; throws client_gone if it returns false, and
   /// api_error 503 after refuse().
   template <class StillThere>
-  passage enter(StillThere&& still_there) {
+  admission_ticket enter(StillThere&& still_there) {
     return *enter(still_there, [] { return false; });
   }
   /// The same, or empty if the gate is closed and gives_up() returns true.
   template <class StillThere, class GivesUp>
-  std::optional<passage> enter(StillThere&& still_there, GivesUp&& gives_up) {
+  std::optional<admission_ticket> enter(StillThere&& still_there, GivesUp&& gives_up) {
     std::unique_lock lock(mutex_);
     bool waits = true;
     const auto goes_on = [&] { return waits = !gives_up(), still_there(); };
@@ -74,7 +74,7 @@ class gate {
     if (closed_ && refused_) throw api_error(503, "ServiceUnavailableError", "the server is stopping");
     if (closed_) return std::nullopt;
     ++inside_;
-    return passage(*this);
+    return admission_ticket(*this);
   }
   /// From now on new requests wait; admitted ones continue.
   void close() {
@@ -235,7 +235,7 @@ struct admission {
   std::string name;
   std::shared_ptr<served_weights> weights;
   weights_origin origin;
-  gate::passage inside;
+  gate::admission_ticket inside;
 };
 
 /// Names, tokenizer, limits and defaults.

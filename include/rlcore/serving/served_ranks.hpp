@@ -126,8 +126,8 @@ class ranked_model {
     });
   }
   /// Frees the memory of the weights.
-  void drop_weights() {
-    for (const auto& p : parts_) p->drop_weights();
+  void free_weights() {
+    for (const auto& p : parts_) p->free_weights();
   }
 
  private:

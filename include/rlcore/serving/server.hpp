@@ -34,15 +34,15 @@ class awaited_signals {
   }
   /// Restores the previous signal handling of this thread for its lifetime: usually a signal then ends the process at
   /// once.
-  class let_through {
+  class signal_mask_guard {
    public:
     /// Call in the thread that created `from`.
-    explicit let_through(const awaited_signals& from) : from_(from) {
+    explicit signal_mask_guard(const awaited_signals& from) : from_(from) {
       pthread_sigmask(SIG_SETMASK, &from_.before_, nullptr);
     }
-    let_through(const let_through&) = delete;
-    let_through& operator=(const let_through&) = delete;
-    ~let_through() { pthread_sigmask(SIG_BLOCK, &from_.set_, nullptr); }
+    signal_mask_guard(const signal_mask_guard&) = delete;
+    signal_mask_guard& operator=(const signal_mask_guard&) = delete;
+    ~signal_mask_guard() { pthread_sigmask(SIG_BLOCK, &from_.set_, nullptr); }
 
    private:
     const awaited_signals& from_;

@@ -23,7 +23,7 @@ namespace serving {
 
 /// A rollout::session that runs in an engine_thread and passes its tokens to the jobs' listeners.
 template <rlcore::device Device>
-class session_engine final : public generator, private turn_taker {
+class session_engine final : public generator, private scheduled_work {
  public:
   /// The engine's thread calls `failed` if the engine fails: all jobs are then notified, and later ones rejected.
   /// Model, workspace, thread and the ranks of a partitioned model must outlive the engine; all but the thread are used
@@ -55,7 +55,7 @@ class session_engine final : public generator, private turn_taker {
       return std::vector<rollout::ticket>(jobs.size());
     }
     std::vector<rollout::ticket> tickets = session_->submit(std::move(jobs));
-    for (std::size_t i = 0; i < tickets.size(); ++i) listeners_.emplace(tickets[i], heard_by{listener, i});
+    for (std::size_t i = 0; i < tickets.size(); ++i) listeners_.emplace(tickets[i], listener_entry{listener, i});
     thread_.wake();
     return tickets;
   }
@@ -115,7 +115,7 @@ class session_engine final : public generator, private turn_taker {
   }
 
  private:
-  struct heard_by {
+  struct listener_entry {
     std::shared_ptr<job_listener> listener;
     std::size_t job = 0;
   };
@@ -123,16 +123,16 @@ class session_engine final : public generator, private turn_taker {
     session_engine& engine;
     explicit reporter(session_engine& e) : engine(e) {}
     void on_prompt(const rollout::prompt_token& t) {
-      if (const heard_by to = engine.find(t.of); to.listener) to.listener->on_prompt(to.job, scored(t));
+      if (const listener_entry to = engine.find(t.of); to.listener) to.listener->on_prompt(to.job, scored(t));
     }
     void on_token(const rollout::drawn_token& t) {
-      if (const heard_by to = engine.find(t.of); to.listener) to.listener->on_token(to.job, scored(t));
+      if (const listener_entry to = engine.find(t.of); to.listener) to.listener->on_token(to.job, scored(t));
     }
     void on_failure(rollout::ticket of, const std::string& why) {
-      if (const heard_by to = engine.find(of); to.listener) to.listener->on_failure(why);
+      if (const listener_entry to = engine.find(of); to.listener) to.listener->on_failure(why);
     }
     void on_end(rollout::ticket of, rollout::finish why) {
-      const heard_by to = engine.find(of);
+      const listener_entry to = engine.find(of);
       if (to.listener && why != rollout::finish::failed) to.listener->on_end(to.job, why);
       const std::lock_guard lock(engine.mutex_);
       engine.listeners_.erase(of);
@@ -143,10 +143,10 @@ class session_engine final : public generator, private turn_taker {
     return {t.token, t.logp, {t.most_likely.begin(), t.most_likely.end()}, t.rank};
   }
 
-  heard_by find(rollout::ticket of) const {
+  listener_entry find(rollout::ticket of) const {
     const std::lock_guard lock(mutex_);
     const auto found = listeners_.find(of);
-    return found == listeners_.end() ? heard_by{} : found->second;
+    return found == listeners_.end() ? listener_entry{} : found->second;
   }
 
   bool take_turn() override {
@@ -161,7 +161,7 @@ class session_engine final : public generator, private turn_taker {
     }
   }
   void fail(const std::string& problem) {
-    std::unordered_map<rollout::ticket, heard_by> told;
+    std::unordered_map<rollout::ticket, listener_entry> told;
     {
       const std::lock_guard lock(mutex_);
       broken_ = true;
@@ -182,7 +182,7 @@ class session_engine final : public generator, private turn_taker {
   bool broken_ = false;                                ///< used in the engine's thread; problem_ is for all threads
   std::unique_ptr<rollout::session<Device>> session_;  ///< changed only by the engine's thread, under the mutex
   mutable std::mutex mutex_;
-  std::unordered_map<rollout::ticket, heard_by> listeners_;
+  std::unordered_map<rollout::ticket, listener_entry> listeners_;
   std::string problem_;
   bool ending_ = false;
 };

@@ -189,12 +189,12 @@ class weight_keeper final : public weight_control {
 
  private:
   /// A closed door, which opens again unless it is to stay closed.
-  struct closed_door {
+  struct admission_guard {
     gate& door;
     bool stays_closed = false;
-    explicit closed_door(gate& g) : door(g) { door.close(); }
-    closed_door(const closed_door&) = delete;
-    ~closed_door() {
+    explicit admission_guard(gate& g) : door(g) { door.close(); }
+    admission_guard(const admission_guard&) = delete;
+    ~admission_guard() {
       if (!stays_closed) door.open();
     }
   };
@@ -253,7 +253,7 @@ class weight_keeper final : public weight_control {
           std::ranges::find_if(all, [](const auto& one) { return one.second.second->door.close_empty(); });
       const auto& [name, weights] = (idle != all.end() ? idle : all.begin())->second;
       if (idle == all.end()) {
-        closed_door door(weights->door);
+        admission_guard door(weights->door);
         weights->door.wait_empty([&] { return !connected || connected(); });
         door.stays_closed = true;
       }
@@ -266,13 +266,13 @@ class weight_keeper final : public weight_control {
     served.away = true;
     parts_.thread.run([&] {
       held.engine.release();
-      held.model.drop_weights();
+      held.model.free_weights();
     });
     held.away = true;
   }
   /// Implements context::fetch.
-  std::optional<gate::passage> fetch(const std::string& name, served_weights& served,
-                                     const std::function<bool()>& connected) {
+  std::optional<gate::admission_ticket> fetch(const std::string& name, served_weights& served,
+                                              const std::function<bool()>& connected) {
     const std::lock_guard lock(changing_);
     if (!served.away || sleeping()) return std::nullopt;
     const weights_origin from = served.origin();
@@ -330,7 +330,7 @@ class weight_keeper final : public weight_control {
   void exchange(ranked_model<Device>& model, session_engine<Device>& engine, served_weights& served,
                 const new_weights& weights, weights_origin origin, bool keep_running,
                 const std::function<bool()>& connected) {
-    closed_door door(served.door);
+    admission_guard door(served.door);
     door.stays_closed = sleeping();
     if (!keep_running) served.door.wait_empty([&] { return !connected || connected(); });
     parts_.thread.run([&] {

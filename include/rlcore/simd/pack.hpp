@@ -63,7 +63,9 @@ struct pack {
   /// The same value in every lane. Exact literals (0.5f) convert implicitly, settings of type double on request: V(x).
   RLCORE_FN pack(T x) noexcept : v(x - vector{}) {}
   /// A setting of type double in every lane.
-  RLCORE_FN explicit pack(double x) noexcept requires(!std::is_same_v<T, double>) : pack(static_cast<T>(x)) {}
+  RLCORE_FN explicit pack(double x) noexcept
+    requires(!std::is_same_v<T, double>)
+      : pack(static_cast<T>(x)) {}
   /// A whole number in every lane.
   RLCORE_FN explicit pack(int x) noexcept : pack(static_cast<T>(x)) {}
 

@@ -51,7 +51,7 @@ class silence {
 inline bool speaks() noexcept { return detail::speaks(); }
 
 /// Option names used in messages: empty, or those of the command line. Set before the ranks start.
-inline typed_names& names_in_messages() {
+inline typed_names& displayed_option_names() {
   static typed_names names;
   return names;
 }
@@ -94,7 +94,7 @@ inline std::size_t terminal_columns(std::FILE* out) noexcept {
 /// commands to copy) are not wrapped. Fewer than 4 columns (no terminal): no wrapping.
 std::string fitted(std::string_view text, std::size_t columns);
 
-/// std::printf with names_in_messages(), wrapped to the terminal; prints nothing in a silenced thread.
+/// std::printf with displayed_option_names(), wrapped to the terminal; prints nothing in a silenced thread.
 [[gnu::format(printf, 1, 2)]] inline void say(const char* format, ...) {
   if (!speaks()) return;
   std::va_list arguments, again;
@@ -106,7 +106,7 @@ std::string fitted(std::string_view text, std::size_t columns);
   std::vsnprintf(text.data(), text.size(), format, arguments);
   va_end(arguments);
   text.pop_back();
-  if (!names_in_messages().empty()) text = names_in_messages().in(text);
+  if (!displayed_option_names().empty()) text = displayed_option_names().in(text);
   std::fputs(fitted(text, terminal_columns(stdout)).c_str(), stdout);
 }
 

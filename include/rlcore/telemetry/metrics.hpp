@@ -26,7 +26,7 @@ class metrics {
 
   /// Integers are kept in 64 bits, others as doubles.
   template <class T>
-  requires std::is_arithmetic_v<T>
+    requires std::is_arithmetic_v<T>
   void set(std::string_view name, T x) {
     if constexpr (std::is_integral_v<T>) {
       put(name, static_cast<std::int64_t>(x));

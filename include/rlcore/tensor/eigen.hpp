@@ -18,13 +18,11 @@ void accept_eigen_dense(const Eigen::DenseBase<Derived>&);  // never defined
 
 /// Anything dense that Eigen's operators yield, objects and expressions alike, and classes derived from them.
 template <class X>
-concept eigen_dense = requires(const X& x) {
-  rlcore::accept_eigen_dense(x);
-};
+concept eigen_dense = requires(const X& x) { rlcore::accept_eigen_dense(x); };
 
 /// Matrix, Array, Map, Ref, Block, Diagonal, Transpose, ...: objects that own or reference their elements.
 template <class X>
-concept eigen_strided = eigen_dense<X> &&(int{X::Flags} & int{Eigen::DirectAccessBit}) != 0;
+concept eigen_strided = eigen_dense<X> && (int{X::Flags} & int{Eigen::DirectAccessBit}) != 0;
 
 /// Vectors and rows and columns of matrices are rank 1, everything else is rank 2, [rows, cols]. Never copies: storage
 /// order and strides go into the view.
@@ -57,7 +55,8 @@ struct tensor_traits<X> {
 
 /// Sums, products, maps of functions: expressions have no memory to point to.
 template <eigen_dense X>
-requires(!eigen_strided<X>) struct tensor_traits<X> {
+  requires(!eigen_strided<X>)
+struct tensor_traits<X> {
   static constexpr bool borrowed = true;
   template <class Y>
   RLCORE_FN static matrix_view<const typename X::Scalar> view_of(Y&) noexcept {

@@ -60,7 +60,8 @@ struct tensor_traits<std::array<T, N>> {
 
 /// [rows, cols], row-major and contiguous, of raw memory; its size is not checked.
 template <class T>
-requires std::is_object_v<T> matrix_view<T> matrix(T* pointer, extent_t rows, extent_t cols) {
+  requires std::is_object_v<T>
+matrix_view<T> matrix(T* pointer, extent_t rows, extent_t cols) {
   if (rows < 0 || cols < 0)
     throw std::invalid_argument("rlcore: matrix of shape " + to_string(extents<2>{rows, cols}) + ": negative extent");
   return {pointer, {rows, cols}};
@@ -69,7 +70,8 @@ requires std::is_object_v<T> matrix_view<T> matrix(T* pointer, extent_t rows, ex
 /// The elements of a rank 1 container as [rows, cols], row-major. Throws std::invalid_argument unless rows * cols is
 /// its size.
 template <class X>
-requires(!std::is_pointer_v<std::decay_t<X>>) RLCORE_FN auto matrix(X&& x, extent_t rows, extent_t cols) {
+  requires(!std::is_pointer_v<std::decay_t<X>>)
+RLCORE_FN auto matrix(X&& x, extent_t rows, extent_t cols) {
   const auto v = rlcore::as_view<1>(static_cast<X&&>(x));
   extent_t size = 0;
   if (__builtin_mul_overflow(rows, cols, &size) || size != v.shape[0])

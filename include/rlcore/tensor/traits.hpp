@@ -18,15 +18,11 @@ struct tensor_traits {};
 
 /// An X can be viewed: it has a view_of in its tensor_traits.
 template <class X>
-concept viewable = requires(X& x) {
-  tensor_traits<std::remove_cvref_t<X>>::view_of(x);
-};
+concept viewable = requires(X& x) { tensor_traits<std::remove_cvref_t<X>>::view_of(x); };
 
 /// X does not own the elements that its view shows.
 template <class X>
-concept borrowed_tensor = requires {
-  requires tensor_traits<std::remove_cvref_t<X>>::borrowed;
-};
+concept borrowed_tensor = requires { requires tensor_traits<std::remove_cvref_t<X>>::borrowed; };
 
 template <class>
 inline constexpr bool dependent_false = false;

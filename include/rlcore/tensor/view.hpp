@@ -46,15 +46,22 @@ struct view {
   }
   /// The element at these indices, which are not checked.
   template <class... Index>
-  requires(sizeof...(Index) == Rank) RLCORE_FN T& operator()(Index... index) const noexcept {
+    requires(sizeof...(Index) == Rank)
+  RLCORE_FN T& operator()(Index... index) const noexcept {
     extent_t at = 0;
     std::size_t d = 0;
     ((at += static_cast<extent_t>(index) * stride[d++]), ...);
     return data[at];
   }
   /// First element of row i of a matrix; the row's elements are stride[1] apart.
-  RLCORE_FN T* row(extent_t i) const noexcept requires(Rank == 2) { return data + i * stride[0]; }
-  RLCORE_FN operator view<const T, Rank>() const noexcept requires(!std::is_const_v<T>) {
+  RLCORE_FN T* row(extent_t i) const noexcept
+    requires(Rank == 2)
+  {
+    return data + i * stride[0];
+  }
+  RLCORE_FN operator view<const T, Rank>() const noexcept
+    requires(!std::is_const_v<T>)
+  {
     return {data, shape, stride};
   }
 };

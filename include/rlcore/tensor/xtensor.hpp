@@ -56,8 +56,10 @@ struct any_rank_view {
     return v;
   }
   template <class U, std::size_t Rank>
-  requires std::is_convertible_v<T (*)[], U (*)[]>
-  operator view<U, Rank>() const { return as<Rank>(); }
+    requires std::is_convertible_v<T (*)[], U (*)[]>
+  operator view<U, Rank>() const {
+    return as<Rank>();
+  }
 };
 
 /// Anything that xtensor's operators yield, containers and expressions alike.
@@ -69,8 +71,7 @@ template <class X>
 concept xtensor_strided = xtensor_expression<X> && requires(X& x) {
   x.data() + x.data_offset();
   x.strides()[0];
-  requires std::same_as < std::remove_cv_t<std::remove_pointer_t<decltype(x.data())>>,
-  typename X::value_type > ;
+  requires std::same_as<std::remove_cv_t<std::remove_pointer_t<decltype(x.data())>>, typename X::value_type>;
 };
 
 /// Whether the elements outlive an object of type X: true for views of named containers and adaptors of foreign memory.
@@ -129,7 +130,8 @@ struct tensor_traits<X> {
 
 /// Functions of arrays, broadcasts, views by lists of indices: they have no regularly strided memory.
 template <xtensor_expression X>
-requires(!xtensor_strided<X>) struct tensor_traits<X> {
+  requires(!xtensor_strided<X>)
+struct tensor_traits<X> {
   static constexpr bool borrowed = true;
   template <class Y>
   static matrix_view<const typename X::value_type> view_of(Y&) noexcept {

@@ -127,7 +127,7 @@ struct chat_template::parts {
     });
   }
   /// Throws data_error: `part` of message number `i` would be dropped.
-  [[noreturn]] void no_place(std::size_t i, const std::string& part) const {
+  [[noreturn]] void throw_dropped_part(std::size_t i, const std::string& part) const {
     throw data_error("messages[" + std::to_string(i) + "]: " + part + " has no place in " + name);
   }
 
@@ -143,9 +143,9 @@ struct chat_template::parts {
     if (options.add_vision_id && !mentions_any({"add_vision_id"}))
       throw config_error(name + " does not number pictures; expected add_vision_id unset or false");
     for (std::size_t i = 0; i < messages.size(); ++i) {
-      if (!messages[i].tool_calls.empty() && !mentions_any({"tool_calls"})) no_place(i, "a tool call");
+      if (!messages[i].tool_calls.empty() && !mentions_any({"tool_calls"})) throw_dropped_part(i, "a tool call");
       if (messages[i].reasoning_content && !mentions_any({"reasoning_content", "thinking"}))
-        no_place(i, "reasoning_content");
+        throw_dropped_part(i, "reasoning_content");
     }
   }
 
@@ -170,7 +170,7 @@ struct chat_template::parts {
       const bool lost = messages[i].parts.empty() ? dropped(messages[i].content)
                                                   : std::any_of(messages[i].parts.begin(), messages[i].parts.end(),
                                                                 [&](const auto& p) { return dropped(p.text); });
-      if (!visited && lost) no_place(i, "role '" + messages[i].role + "'");
+      if (!visited && lost) throw_dropped_part(i, "role '" + messages[i].role + "'");
     }
     return r;
   }
@@ -184,13 +184,13 @@ struct chat_template::parts {
     const jinja::rendering closed = rendered(before, asked);
     asked.add_generation_prompt = true;
     const std::string open = rendered(before, asked).text;
-    if (closed.visits.empty()) cannot_tell(i);
+    if (closed.visits.empty()) throw_ambiguous_turn(i);
     const std::size_t end = closed.visits.back().bytes.end;
-    if (open.compare(0, end, closed.text, 0, end) != 0) cannot_tell(i);
+    if (open.compare(0, end, closed.text, 0, end) != 0) throw_ambiguous_turn(i);
     return open.substr(end);
   }
   /// Throws data_error: the assistant's text in message number `i` cannot be located.
-  [[noreturn]] void cannot_tell(std::size_t i) const {
+  [[noreturn]] void throw_ambiguous_turn(std::size_t i) const {
     throw data_error("messages[" + std::to_string(i) + "]: " + name +
                      " does not show which text the assistant wrote; put {% generation %} and {% endgeneration %} "
                      "around it, or " +
@@ -206,7 +206,7 @@ struct chat_template::parts {
       if (messages[i].role != "assistant") continue;
       if (!header) header = open_header(messages, i, options);
       const auto own = [&](const jinja::visit& v) { return v.element == i; };
-      if (std::count_if(r.visits.begin(), r.visits.end(), own) != 1) cannot_tell(i);
+      if (std::count_if(r.visits.begin(), r.visits.end(), own) != 1) throw_ambiguous_turn(i);
       const written_bytes turn = std::find_if(r.visits.begin(), r.visits.end(), own)->bytes;
       const std::string_view text = std::string_view(r.text).substr(turn.begin, turn.end - turn.begin);
       // Thoughts that the template wrote only because there are some belong to the assistant, an empty block that the
@@ -214,9 +214,9 @@ struct chat_template::parts {
       std::string_view opened = *header;
       if (text.find(opened) == text.npos) opened = opened.substr(0, opened.find("<think>"));
       const std::size_t at = text.find(opened);
-      if (at == text.npos || (at > 0 && i > 0)) cannot_tell(i);  // before the first turn a template may greet
+      if (at == text.npos || (at > 0 && i > 0)) throw_ambiguous_turn(i);  // before the first turn a template may greet
       const std::size_t line_end = text.ends_with('\n') ? 1 : 0;
-      if (turn.end - line_end < turn.begin + at + opened.size()) cannot_tell(i);
+      if (turn.end - line_end < turn.begin + at + opened.size()) throw_ambiguous_turn(i);
       written.push_back({turn.begin + at + opened.size(), turn.end - line_end});
     }
     return written;

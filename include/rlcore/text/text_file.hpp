@@ -21,7 +21,7 @@ namespace text {
 /// pipes that this process inherited: /dev/stdin, and /dev/fd/N of the shell's `<(command)`. Opens nothing; missing
 /// files and folders fail when opened.
 inline void check_input_kind(const std::filesystem::path& path) {
-  struct stat status {};
+  struct stat status{};
   if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) return;
   const std::string name = path.string();
   if (S_ISFIFO(status.st_mode) && (name.starts_with("/dev/") || name.starts_with("/proc/"))) return;

@@ -241,8 +241,7 @@ RLCORE_INLINE std::vector<std::int32_t> tokenizer::encode(std::string_view utf8,
       [&](std::string_view part) {
         std::string changed;
         if (!parts_->normalize.empty()) part = changed = parts_->normalize(part);
-        parts_->normalized_tokens.split(
-            part, parse_special, [&](std::string_view t) { encode_text(t, ids); }, emit);
+        parts_->normalized_tokens.split(part, parse_special, [&](std::string_view t) { encode_text(t, ids); }, emit);
       },
       emit);
   return ids;

@@ -31,7 +31,7 @@ int run_program(const char* program, F&& f) noexcept {
     std::fflush(stdout);
     if (!detail::ranks_started() && parallel::rank_of_environment() > 0)
       std::this_thread::sleep_for(std::chrono::seconds(20));  // mpirun ends all processes as soon as one has ended
-    const std::string text = std::string(program) + ": " + names_in_messages().in(message);
+    const std::string text = std::string(program) + ": " + displayed_option_names().in(message);
     std::fprintf(stderr, "%s\n", fitted(text, terminal_columns(stderr)).c_str());
     return 1;
   };

@@ -31,7 +31,7 @@ RLCORE_INLINE int trainer_main(int argc, char** argv, const registry& known, con
       std::fputs(opt.answer()->c_str(), stdout);
       return;
     }
-    names_in_messages() = opt.typed();
+    displayed_option_names() = opt.typed();
     on_ranks(opt,
              [&](any_device& device, parallel::any_communicator& world) { train(device, opt, team(opt, &world)); });
   });

@@ -72,9 +72,8 @@ template <class TokensOf, class F>
 void for_each_scored_group(std::initializer_list<nn::unit_source*> models, std::size_t count, std::int64_t max_rows,
                            std::int64_t max_tokens, TokensOf&& tokens_of, F&& f) {
   std::vector<row_range> groups;
-  for_each_group(count, max_rows, max_tokens, tokens_of, [&](std::size_t first, std::size_t last) {
-    groups.push_back({first, last});
-  });
+  for_each_group(count, max_rows, max_tokens, tokens_of,
+                 [&](std::size_t first, std::size_t last) { groups.push_back({first, last}); });
   for (nn::unit_source* m : models)
     if (m) {
       groups.resize(m->most_passes(groups.size()), {count, count});

@@ -146,8 +146,7 @@ class trainable_model {
   /// micro-batches, nor, with the corresponding settings, on the ranks.
   template <class TokensOf, class F>
   void for_micro_batches(const micro_batch_settings& s, TokensOf&& tokens_of, F&& f) {
-    for_micro_batches(
-        s, tokens_of, [](std::uint32_t) { return std::span<const nn::picture>(); }, f);
+    for_micro_batches(s, tokens_of, [](std::uint32_t) { return std::span<const nn::picture>(); }, f);
   }
   /// The same for rows with images, pictures_of(row) each: row balancing includes the cost of the tower.
   template <class TokensOf, class PicturesOf, class F>

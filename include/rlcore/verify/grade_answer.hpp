@@ -68,7 +68,7 @@ bool allows_formula(std::string text);
 
 /// True for text that no parser of formulas accepts; the original then finds the answers different. Commas make tuples,
 /// which cannot be subtracted.
-bool is_no_formula(std::string_view s);
+bool cannot_parse_formula(std::string_view s);
 
 }  // namespace detail
 
@@ -267,7 +267,7 @@ RLCORE_INLINE bool allows_formula(std::string text) {
   return letters.size() <= 2;
 }
 
-RLCORE_INLINE bool is_no_formula(std::string_view s) {
+RLCORE_INLINE bool cannot_parse_formula(std::string_view s) {
   if (s.empty() || s.find_first_of(",=}{") != std::string_view::npos) return true;
   for (std::size_t i = s.find('.'); i != std::string_view::npos; i = s.find('.', i + 1))
     if (!(i > 0 && is_digit(s[i - 1])) && !(i + 1 < s.size() && is_digit(s[i + 1]))) return true;
@@ -297,8 +297,8 @@ RLCORE_INLINE sameness grade_answer(std::string_view response, std::string_view 
     sameness part = sameness::different;
     if (is_fraction(x[i]) && is_fraction(y[i]))
       part = x[i] == y[i] ? sameness::equal : sameness::different;
-    else if (is_integer_text(x[i]) == is_integer_text(y[i]) && !is_no_formula(x[i]) && !is_no_formula(y[i]) &&
-             allows_formula("(" + y[i] + ")-(" + x[i] + ")"))
+    else if (is_integer_text(x[i]) == is_integer_text(y[i]) && !cannot_parse_formula(x[i]) &&
+             !cannot_parse_formula(y[i]) && allows_formula("(" + y[i] + ")-(" + x[i] + ")"))
       part = compare_formulas(x[i], y[i]);
     if (part == sameness::different) return part;
     if (part == sameness::undecided) result = part;

@@ -1,6 +1,6 @@
 // The flags of OpenRLHF's preference trainers: names and defaults (tests/reference/openrlhf_flags.py), and their rules.
-#include "rlcore/config/check_value.hpp"
 #include "rlcore/config/programs/preference_keys.hpp"
+#include "rlcore/config/check_value.hpp"
 
 #include <gtest/gtest.h>
 

@@ -77,7 +77,8 @@ TEST(image_options, settings_of_other_engines_are_noted) {
 
 /// Both spellings of OpenRLHF; without --data.max_images_per_prompt its prompts are words.
 TEST(image_options, openrlhf_says_how_many_pictures_a_prompt_has) {
-  const words line{"--pretrain", "m", "--apply_chat_template", "--prompt_data", "a.jsonl", "--n_samples_per_prompt", "4"};
+  const words line{"--pretrain", "m", "--apply_chat_template", "--prompt_data", "a.jsonl", "--n_samples_per_prompt",
+                   "4"};
   const auto with = [&](words more) {
     more.insert(more.begin(), line.begin(), line.end());
     return read(more);

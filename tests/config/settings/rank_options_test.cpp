@@ -176,13 +176,9 @@ TEST(rank_options, of_npus) {
   refused({npu, actor + "strategy=megatron", megatron + "tensor_model_parallel_size=2"}, 2,
           "tensor_model_parallel_size=2: expected 1 on NPUs");
   refused({npu, "rlcore.row_chunks=8"}, 1, "rlcore.row_chunks=8: not on the NPU");
-  EXPECT_THAT(refusal([&] {
-                of(ppo({npu, "--ds_tensor_parallel_size", "2"}), 2);
-              }),
+  EXPECT_THAT(refusal([&] { of(ppo({npu, "--ds_tensor_parallel_size", "2"}), 2); }),
               HasSubstr("--ds_tensor_parallel_size 2"));
-  EXPECT_THAT(refusal([] {
-                of(ppo({"--ring_attn_size", "2"}), 3);
-              }),
+  EXPECT_THAT(refusal([] { of(ppo({"--ring_attn_size", "2"}), 3); }),
               testing::StartsWith("--ring_attn_size 2 does not"));
 }
 
@@ -196,18 +192,12 @@ TEST(rank_options, how_many_ranks) {
                               "2", "--colocate_all_models"}),
                          1),
             4);
-  EXPECT_THAT(refusal([] {
-                thread_ranks(ppo({"--actor_num_nodes", "2", "--actor_num_gpus_per_node", "8"}), 1);
-              }),
+  EXPECT_THAT(refusal([] { thread_ranks(ppo({"--actor_num_nodes", "2", "--actor_num_gpus_per_node", "8"}), 1); }),
               AllOf(HasSubstr("mpirun -np 16"), HasSubstr("(--actor_num_nodes, --actor_num_gpus_per_node)")));
   EXPECT_EQ(thread_ranks(policy({"trainer.nnodes=2", "trainer.n_gpus_per_node=2"}), 4), 1);
-  EXPECT_THAT(refusal([] {
-                thread_ranks(policy({"trainer.nnodes=2", "trainer.n_gpus_per_node=8"}), 4);
-              }),
+  EXPECT_THAT(refusal([] { thread_ranks(policy({"trainer.nnodes=2", "trainer.n_gpus_per_node=8"}), 4); }),
               HasSubstr("= 16 ranks, mpirun started 4"));
-  EXPECT_THAT(refusal([] {
-                thread_ranks(policy({"trainer.nnodes=2", "trainer.n_gpus_per_node=8"}), 1);
-              }),
+  EXPECT_THAT(refusal([] { thread_ranks(policy({"trainer.nnodes=2", "trainer.n_gpus_per_node=8"}), 1); }),
               HasSubstr("mpirun -np 16 --hostfile hosts build/bin/grpo_trainer"));
 }
 

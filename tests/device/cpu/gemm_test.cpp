@@ -276,8 +276,7 @@ sigjmp_buf without_the_instruction;
 
 /// Does this processor execute it? Virtual machines may not say so in CPUID.
 bool has_dot_product() {
-  struct sigaction trap {
-  }, before{};
+  struct sigaction trap{}, before{};
   trap.sa_handler = [](int) { siglongjmp(without_the_instruction, 1); };
   sigaction(SIGILL, &trap, &before);
   const bool has = __builtin_cpu_supports("avx512bw") && sigsetjmp(without_the_instruction, 1) == 0;

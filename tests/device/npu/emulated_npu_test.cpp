@@ -30,9 +30,8 @@ TEST(npu_device, lacks_of_what_every_run_needs_are_told_at_once) {
 }
 
 TEST(npu_device, without_an_operator_of_generation_all_else_works) {
-  emulated_npu on(compute::bfloat16, [](ascend::operator_calls& op) {
-    op.aclnnSort = {"aclnnSort", nullptr, nullptr};
-  });
+  emulated_npu on(compute::bfloat16,
+                  [](ascend::operator_calls& op) { op.aclnnSort = {"aclnnSort", nullptr, nullptr}; });
   auto logits = put(*on, floats{1, 3, 2, 0});
   auto tokens = room<std::int32_t>(*on, 1);
   auto uniform = put(*on, std::vector<double>{0.5});

@@ -264,13 +264,11 @@ bool runs_without(const change_of_operators& loss) {
 }
 
 TEST(npu_feature, fused_is_what_kernels_do_without) {
-#define RLCORE_NPU_OPERATOR(name, need, ...)                                      \
-  if (feature::need != feature::later && feature::need != feature::composition) { \
-    EXPECT_EQ(runs_without([](ascend::operator_calls& op) {                       \
-                op.name = {#name, nullptr, nullptr};                              \
-              }),                                                                 \
-              feature::need == feature::fused)                                    \
-        << #name;                                                                 \
+#define RLCORE_NPU_OPERATOR(name, need, ...)                                                         \
+  if (feature::need != feature::later && feature::need != feature::composition) {                    \
+    EXPECT_EQ(runs_without([](ascend::operator_calls& op) { op.name = {#name, nullptr, nullptr}; }), \
+              feature::need == feature::fused)                                                       \
+        << #name;                                                                                    \
   }
 #include "rlcore/device/npu/abi/operators.inc"
 #undef RLCORE_NPU_OPERATOR

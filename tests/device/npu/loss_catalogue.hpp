@@ -43,8 +43,9 @@ std::vector<double> absolute_terms(const O& objective, const loss_batch& batch) 
   if constexpr (of_sequences<O>) {
     add(typename std::remove_cvref_t<decltype(objective.gather)>::score{});
   } else {
-    [&]<std::size_t... I>(std::index_sequence<I...>) { (add(piece_at<I>(objective)), ...); }
-    (std::make_index_sequence<piece_count<O>>{});
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (add(piece_at<I>(objective)), ...);
+    }(std::make_index_sequence<piece_count<O>>{});
   }
   return sums;
 }

@@ -95,9 +95,7 @@ TEST_F(page_of_calls, of_every_loss) {
       EXPECT_THAT(page, testing::HasSubstr(row));
     }
     if (calls.operators > 0) {  // else it runs on the host
-      EXPECT_EQ(
-          calls.downloads, requires { a.pair; } ? 2 : 1)
-          << name;
+      EXPECT_EQ(calls.downloads, requires { a.pair; } ? 2 : 1) << name;
     }
   };
   each_of_papers([&](const char* name, const auto& a, const defaults& = {}) {

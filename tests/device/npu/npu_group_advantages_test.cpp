@@ -187,10 +187,9 @@ TEST(npu_advantages, say_what_the_host_says_of_bad_input) {
             "rlcore: 6 rewards do not divide into groups of 4");
   EXPECT_EQ(thrown_by([&] { compute_advantages(d, rloo{}, rewards, 3, few); }),
             "rlcore: rewards are [6], advantages are [5]");
-  EXPECT_EQ(thrown_by([&] {
-              compute_advantages(d, reinforce_plus_plus_baseline{}, rewards, 3, indices{1, 2}, rewards);
-            }),
-            "rlcore: lengths are [2], rewards are [6]");
+  EXPECT_EQ(
+      thrown_by([&] { compute_advantages(d, reinforce_plus_plus_baseline{}, rewards, 3, indices{1, 2}, rewards); }),
+      "rlcore: lengths are [2], rewards are [6]");
   EXPECT_EQ(thrown_by([&] { compute_advantages(d, gae{}, x, wide, {}, x, x); }),
             "rlcore: values are [2, 4], rewards are [2, 3]");
   EXPECT_EQ(thrown_by([&] { compute_advantages(d, whitening{}, x, mask, x); }),
@@ -199,9 +198,7 @@ TEST(npu_advantages, say_what_the_host_says_of_bad_input) {
             "rlcore: baselines are [5], advantages are [2, 3]");
   EXPECT_EQ(thrown_by([&] { compute_rewards(d, token_rewards{}, few, x, x, {}, x); }),
             "rlcore: scores are [5], rewards are [2, 3]");
-  EXPECT_EQ(thrown_by([&] {
-              compute_advantages(d, reward_clip{1, -1}, rewards);
-            }).substr(0, 24),
+  EXPECT_EQ(thrown_by([&] { compute_advantages(d, reward_clip{1, -1}, rewards); }).substr(0, 24),
             "rlcore: reward_clip from");
 }
 

@@ -145,13 +145,19 @@ TEST_F(queue_test, the_workspace_only_grows) {
 TEST_F(queue_test, descriptions_start_at_multiples_of_32_bytes) {
   alignas(64) static float data[64];
   state().log.clear();
-  { const auto t = q.tensor(data + 11, {2, 3}, {5, 1}, 1); }  // 44 bytes = 32 + 3 elements
+  {
+    const auto t = q.tensor(data + 11, {2, 3}, {5, 1}, 1);
+  }  // 44 bytes = 32 + 3 elements
   EXPECT_EQ(state().log[0], "aclCreateTensor shape 2 3 strides 5 1 offset 4 storage 12 at 32");
   state().log.clear();
-  { const auto t = q.tensor(data, {4, 0, 3}); }
+  {
+    const auto t = q.tensor(data, {4, 0, 3});
+  }
   EXPECT_EQ(state().log[0], "aclCreateTensor shape 4 0 3 strides 3 3 1 offset 0 storage 0 at 0");
   state().log.clear();
-  { const auto t = q.tensor(data + 1, {}); }
+  {
+    const auto t = q.tensor(data + 1, {});
+  }
   EXPECT_EQ(state().log[0], "aclCreateTensor shape strides offset 1 storage 2 at 0");
   EXPECT_THROW(q.tensor(data, {2, 3}, {1}), std::invalid_argument);
   EXPECT_THROW(q.tensor(data, {1, 1, 1, 1, 1, 1, 1, 1, 1}), std::invalid_argument);

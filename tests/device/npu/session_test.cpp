@@ -264,15 +264,21 @@ TEST(emulated_messages, of_ignored_failures_are_not_told_with_later_ones) {
     expect_one("aclInit");
     const device_handle zero(s, 0);
     expect_one("a thread without a context");
-    { const ascend::stream stream(zero); }
+    {
+      const ascend::stream stream(zero);
+    }
     expect_one("a stream without a mode");
-    { const ascend::event event(zero); }
+    {
+      const ascend::event event(zero);
+    }
     expect_one("an event that was not destroyed");
     EXPECT_EQ(s->first_loss(), "aclrtDestroyEvent returned 507899");
     EXPECT_EQ(ascend::allocator::of(zero)->available(), std::nullopt);
     expect_one("memory of unknown size");
     std::thread([&] {
-      { const auto guard = zero.enter(); }
+      {
+        const auto guard = zero.enter();
+      }
       expect_one("another thread");
     }).join();
   }

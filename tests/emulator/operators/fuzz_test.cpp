@@ -70,7 +70,7 @@ class operator_calls_at_random {
     const int planned = std::apply([&](auto... a) { return op.plan(a..., &bytes, &executor); }, arguments);
     EXPECT_THAT(planned, testing::AnyOf(0, 161001, 161002, 561001, 561002, 561003, 561103))
         << op.name << ", seed " << seed_;
-    const auto seen = std::apply([&](auto... a) { return std::array{seen_by_rules(a)...}; }, arguments);
+    const auto seen = std::apply([&](auto... a) { return std::array{rule_argument_of(a)...}; }, arguments);
     const auto broken = rules_(op.name, seen);
     if (broken) {
       EXPECT_EQ(planned, broken->code) << op.name << ": " << broken->why << ", seed " << seed_;
@@ -159,16 +159,19 @@ class operator_calls_at_random {
     seen_[made] = {false, type, shape};
     return made;
   }
-  ascend::rules::argument seen_by_rules(const ascend::aclTensor* t) {
+  ascend::rules::argument rule_argument_of(const ascend::aclTensor* t) {
     return t == nullptr ? ascend::rules::argument{true} : seen_[t];
   }
-  ascend::rules::argument seen_by_rules(const ascend::aclScalar* s) { return {s == nullptr, data_type::float32}; }
-  ascend::rules::argument seen_by_rules(const ascend::aclIntArray* a) { return {a == nullptr}; }
-  ascend::rules::argument seen_by_rules(const ascend::aclTensorList* l) { return {l == nullptr}; }
-  ascend::rules::argument seen_by_rules(data_type t) { return {false, t}; }
-  ascend::rules::argument seen_by_rules(const char*) { return {}; }
+  ascend::rules::argument rule_argument_of(const ascend::aclScalar* s) { return {s == nullptr, data_type::float32}; }
+  ascend::rules::argument rule_argument_of(const ascend::aclIntArray* a) { return {a == nullptr}; }
+  ascend::rules::argument rule_argument_of(const ascend::aclTensorList* l) { return {l == nullptr}; }
+  ascend::rules::argument rule_argument_of(data_type t) { return {false, t}; }
+  ascend::rules::argument rule_argument_of(const char*) { return {}; }
   template <class T>
-  requires(!std::is_pointer_v<T>) ascend::rules::argument seen_by_rules(T) { return {}; }
+    requires(!std::is_pointer_v<T>)
+  ascend::rules::argument rule_argument_of(T) {
+    return {};
+  }
 
   ascend::aclTensor* draw(ascend::output*) {
     if (random_.one_in(40)) return nullptr;

@@ -233,10 +233,7 @@ TEST_P(head_rows, what_has_no_gradient_is_as_if_it_were_not_there) {
     };
     check(some);
     check(groups);
-    const floats none = gradient_of(model,
-                                    batch::of(
-                                        7, [](int, int) { return true; }, false, false),
-                                    0, false);
+    const floats none = gradient_of(model, batch::of(7, [](int, int) { return true; }, false, false), 0, false);
     EXPECT_EQ(none, floats(none.size(), 0.0f));
   }
 }
@@ -245,8 +242,7 @@ TEST_P(head_rows, not_a_number_is_not_left_out) {
   cpu device(1, GetParam());
   nn::causal_lm<cpu> model(device, tiny(nn::family::qwen2, true));
   model.initialize(5);
-  batch b = batch::of(
-      3, [](int, int) { return true; }, false, false);
+  batch b = batch::of(3, [](int, int) { return true; }, false, false);
   b.dlogp[4] = std::numeric_limits<float>::quiet_NaN();
   const floats gradient = gradient_of(model, b, 0, false);
   EXPECT_TRUE(std::any_of(gradient.begin(), gradient.end(), [](float g) { return std::isnan(g); }));
@@ -258,8 +254,7 @@ TEST(head_memory, memory_is_the_limit_or_a_tile) {
   c.vocab_size = 40000;
   nn::causal_lm<cpu> model(device, c);
   model.initialize(5);
-  const batch b = batch::of(
-      12, [](int, int) { return false; }, false, false);  // 354 targets: 57 MB of logits
+  const batch b = batch::of(12, [](int, int) { return false; }, false, false);  // 354 targets: 57 MB of logits
   const auto bytes = [&](std::size_t limit, bool score) {
     nn::workspace<cpu> space(device, limit);
     for (int call = 0; call < 2; ++call) {  // the first finds out how much it takes

@@ -120,29 +120,17 @@ TEST(launch_of_a_strategy, hands_on_other_words_or_refuses_them) {
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "program: " + line + "\n");
   };
   const auto nothing = [](auto&) {};
-  refused(
-      [&] {
-        return launched<alone>({"--rank", "2"}, nothing);
-      },
-      "unknown word '--rank', expected nothing or --ranks N");
-  refused(
-      [&] {
-        return launched<alone>({"--ranks", "two"}, nothing);
-      },
-      "--ranks is 'two', expected the number of ranks, 1 or more");
+  refused([&] { return launched<alone>({"--rank", "2"}, nothing); },
+          "unknown word '--rank', expected nothing or --ranks N");
+  refused([&] { return launched<alone>({"--ranks", "two"}, nothing); },
+          "--ranks is 'two', expected the number of ranks, 1 or more");
   refused([&] { return launched<alone>({"--ranks"}, nothing); },
           "--ranks is '', expected the number of ranks, 1 or more");
-  refused(
-      [&] {
-        return launched<alone>({"--ranks", "2"}, nothing);
-      },
-      "2 ranks: the strategy of this program is one rank; with another, such as strategy::data<> or "
-      "strategy::sharded<3>, it trains on several");
-  refused(
-      [&] {
-        return launched<data<2>>({"--ranks", "3"}, nothing);
-      },
-      "3 ranks are not 2 data x 1 context x 1 tensor parallel");
+  refused([&] { return launched<alone>({"--ranks", "2"}, nothing); },
+          "2 ranks: the strategy of this program is one rank; with another, such as strategy::data<> or "
+          "strategy::sharded<3>, it trains on several");
+  refused([&] { return launched<data<2>>({"--ranks", "3"}, nothing); },
+          "3 ranks are not 2 data x 1 context x 1 tensor parallel");
   refused([&] { return launched<alone>({}, [](auto&) { throw std::runtime_error("no such file"); }); }, "no such file");
 }
 

@@ -182,11 +182,8 @@ TEST_F(picture_tasks, process_reward_models_judge_steps_behind_pictures) {
       loss -= log_sigmoid(r.labels[s] == 0 ? z : -z);
       ++count;
     }
-  EXPECT_NEAR(evaluated(false,
-                        [&](auto*) {
-                          return prm_task<cpu>({words.rewards, 3}, rows, rows);
-                        }),
-              loss / count, 1e-6);
+  EXPECT_NEAR(evaluated(false, [&](auto*) { return prm_task<cpu>({words.rewards, 3}, rows, rows); }), loss / count,
+              1e-6);
 }
 
 struct result_of_steps {
@@ -266,9 +263,8 @@ TEST_F(picture_tasks, no_result_shows_micro_batches_threads_or_ranks) {
   expect_one_result(true, [&](std::int64_t n) {
     return [&rm, n](auto*) { return rm_task<cpu>({.loss = paper::rm(), .pairs_per_pass = n}, rm, rm); };
   });
-  expect_one_result(false, [&](std::int64_t n) {
-    return [&, n](auto*) { return prm_task<cpu>({words.rewards, n}, prm, prm); };
-  });
+  expect_one_result(
+      false, [&](std::int64_t n) { return [&, n](auto*) { return prm_task<cpu>({words.rewards, n}, prm, prm); }; });
 }
 
 }  // namespace

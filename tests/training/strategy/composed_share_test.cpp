@@ -38,8 +38,8 @@ template <class Strategy>
 void compare(int ranks, const task& t, const parallel::parallel_settings& settings) {
   const scratch::folder place;
   const tiny_model::files files = tiny_model::make(place.path());
-  const outcome named = train(ranks, t, place / "named", files.model, [](auto&c) { return Strategy(c); }),
-                any = train(ranks, t, place / "any", files.model, [&](auto&c) { return any_strategy(c, settings); });
+  const outcome named = train(ranks, t, place / "named", files.model, [](auto& c) { return Strategy(c); }),
+                any = train(ranks, t, place / "any", files.model, [&](auto& c) { return any_strategy(c, settings); });
   EXPECT_EQ(named.weights, any.weights);
   EXPECT_EQ(named.norms, any.norms);
   EXPECT_GT(named.files.size(), 6u);
@@ -58,7 +58,7 @@ TEST(composed_share, has_the_bits_of_one_rank) {
   const scratch::folder place;
   const tiny_model::files files = tiny_model::make(place.path());
   const outcome alone = trained_alike::train({}, strategy::alone{}, place / "alone", files.model),
-                three = train(3, {}, place / "three", files.model, [](auto&c) { return strategy::sharded<3>(c); });
+                three = train(3, {}, place / "three", files.model, [](auto& c) { return strategy::sharded<3>(c); });
   EXPECT_EQ(three.weights, alone.weights);
   EXPECT_EQ(three.norms, alone.norms);
   EXPECT_EQ(three.sum, alone.sum);

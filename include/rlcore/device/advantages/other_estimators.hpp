@@ -43,7 +43,8 @@ inline constexpr bool known<on_penalised_rewards<Estimator, Penalty>> = known<Es
 
 /// Does not compile: the estimator has no device implementation.
 template <advantage_device Device, class Estimator, class... Arguments>
-requires(!device_advantages::known<Estimator>) void compute_advantages(Device&, const Estimator&, const Arguments&...) {
+  requires(!device_advantages::known<Estimator>)
+void compute_advantages(Device&, const Estimator&, const Arguments&...) {
   static_assert(dependent_false<Estimator>,
                 "rlcore: this estimator of advantages runs on the host alone: download() its rewards, call it, and "
                 "upload() the advantages; docs/devices.md names those that run on a device");

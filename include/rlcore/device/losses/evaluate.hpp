@@ -43,7 +43,7 @@ report_of<Objective> evaluate(Device& device, const Objective& objective, const 
 
 /// Loss, gradient and report of a named algorithm on a device.
 template <loss_device Device, class Advantage, class Objective, class Aggregation, class T, class Counts>
-requires stands_for_counts<Counts>
+  requires stands_for_counts<Counts>
 auto evaluate(Device& device, const algorithm<Advantage, Objective, Aggregation>& named,
               const token_batch<T, Device>& batch, const Counts& step,
               const std::type_identity_t<token_gradients<T, Device>>& gradients = {}) {
@@ -87,7 +87,7 @@ auto evaluate(Device&, const Objective& objective, const Aggregation& aggregatio
 }
 /// The same for a named algorithm.
 template <host_device Device, class Algorithm, class T, class Counts>
-requires stands_for_counts<Counts>
+  requires stands_for_counts<Counts>
 auto evaluate(Device&, const Algorithm& named, const token_batch<T, Device>& batch, const Counts& step,
               const std::type_identity_t<token_gradients<T, Device>>& gradients = {}) {
   return evaluate(serial{}, named, device_losses::on_host(batch), step, device_losses::on_host(gradients));

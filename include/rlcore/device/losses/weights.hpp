@@ -20,7 +20,8 @@ class aggregation_view {
  public:
   /// View of `held`, which must outlive it.
   template <class Aggregation>
-  requires(!std::is_same_v<Aggregation, aggregation_view>) explicit aggregation_view(const Aggregation& held) noexcept
+    requires(!std::is_same_v<Aggregation, aggregation_view>)
+  explicit aggregation_view(const Aggregation& held) noexcept
       : held_(&held),
         weight_([](const void* of, row_info row, const global_counts& step) {
           return static_cast<double>(static_cast<const Aggregation*>(of)->weight(row, step));

@@ -150,7 +150,8 @@ class tensor_argument : public argument<aclTensor, &meta_calls::aclDestroyTensor
 
 /// A number: floating types become float32, integers int64, bool boolean.
 template <class T>
-requires std::integral<T> || std::floating_point<T> scalar_argument make_scalar(const calls& table, T value) {
+  requires std::integral<T> || std::floating_point<T>
+scalar_argument make_scalar(const calls& table, T value) {
   using stored =
       std::conditional_t<std::same_as<T, bool>, bool, std::conditional_t<std::floating_point<T>, float, std::int64_t>>;
   stored copy = static_cast<stored>(value);
@@ -180,7 +181,10 @@ inline std::string argument_text(bool value) { return value ? "true" : "false"; 
 inline std::string argument_text(data_type t) { return std::string(name_of(t)); }
 inline std::string argument_text(cube_math m) { return std::to_string(static_cast<int>(m)); }
 template <class T>
-requires std::integral<T> || std::floating_point<T> std::string argument_text(T value) { return std::to_string(value); }
+  requires std::integral<T> || std::floating_point<T>
+std::string argument_text(T value) {
+  return std::to_string(value);
+}
 
 }  // namespace ascend
 RLCORE_END

@@ -156,7 +156,7 @@ struct hook<Member> {
     }
   }
 };
-template <class... A, operator_call<A...> operator_calls::*Member>
+template <class... A, operator_call<A...> operator_calls::* Member>
 struct hook<Member> {
   static inline operator_call<A...> target{};
   static aclnnStatus plan(A... a, std::uint64_t* workspace, aclOpExecutor** executor) {

@@ -127,7 +127,7 @@ struct block {
   }
   /// Replaces backward() in a rank without rows: its experts process the rows of other ranks.
   template <class Device>
-  void backward_of_nothing(const pass<Device>& p, const block_activations& a) const {
+  void join_collectives_backward(const pass<Device>& p, const block_activations& a) const {
     if (experts && p.expert) experts.backward(p, a.routed, a.middle, a.post_attention_normed, a.post_attention_normed);
   }
 

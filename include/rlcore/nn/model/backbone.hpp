@@ -61,7 +61,7 @@ class backbone {
     for (std::size_t l = 0; l < blocks.size(); ++l) {
       enter(unit_number::layer(l));
       const block_activations& a = space.kept[recompute ? 0 : l];
-      const typename workspace<Device>::scope scope(space_, forgets_visitors());
+      const typename workspace<Device>::scope scope(space_, drops_routed_tokens());
       if (batch.tokens > 0 || !context_)
         blocks[l].forward(pass_, a, x(l + 1), x(l), place_in_rows(space, blocks[l].self_attention));
       else
@@ -183,7 +183,7 @@ class backbone {
       leave_zero(grads, unit_number::top(model_.blocks().size()));
       for (std::size_t l = model_.blocks().size(); l-- > 0;) {
         enter(unit_number::layer(l));
-        for_active_sequences(pass_, [&](const nn::pass<Device>& part, extent_t) { attend_without_rows(part, l); });
+        for_active_sequences(pass_, [&](const nn::pass<Device>& part, extent_t) { join_collectives_forward(part, l); });
         leave(unit_number::layer(l));
         leave_zero(grads, unit_number::layer(l));
       }
@@ -208,8 +208,8 @@ class backbone {
     float* again = recompute_ ? space_.template take<float>(own_rows(pass_) * h) : nullptr;
     for (std::size_t l = blocks.size(); l-- > 0;) {
       const auto differentiate = [&](const nn::pass<Device>& part, extent_t begin) {
-        const typename workspace<Device>::scope scope(space_, forgets_visitors());
-        if (part.tokens == 0 && context_) return attend_without_rows(part, l);
+        const typename workspace<Device>::scope scope(space_, drops_routed_tokens());
+        if (part.tokens == 0 && context_) return join_collectives_forward(part, l);
         const auto place = place_in_rows(space_, blocks[l].self_attention);
         const extent_t local_begin = own_begin(part, begin);
         const float* input = x(l) + local_begin * h;
@@ -266,9 +266,7 @@ class backbone {
   }
   /// Can a unit's gradient be handed over before the other gradients are computed? Not for adapters.
   template <class Gradients>
-  static constexpr bool by_units = requires(Gradients& g) {
-    g.leave_zero(std::size_t{});
-  };
+  static constexpr bool by_units = requires(Gradients& g) { g.leave_zero(std::size_t{}); };
   template <class Gradients>
   void leave_zero(Gradients& grads, std::size_t unit) {
     if constexpr (by_units<Gradients>) grads.leave_zero(unit);
@@ -314,15 +312,15 @@ class backbone {
            });
   }
   /// A layer's backward in a rank without rows.
-  void attend_without_rows(const nn::pass<Device>& part, std::size_t l) {
+  void join_collectives_forward(const nn::pass<Device>& part, std::size_t l) {
     const block& b = model_.blocks()[l];
     const block_activations& a = space_.kept[recompute_ ? 0 : l];
     if (recompute_) context_->forward({}), b.idle_forward(part, a);
-    b.backward_of_nothing(part, a);
+    b.join_collectives_backward(part, a);
     context_->backward({}, nullptr, nullptr);
   }
   /// Does a layer free the memory of rows received from other ranks? It does with recompute.
-  bool forgets_visitors() const { return recompute_ && pass_.expert; }
+  bool drops_routed_tokens() const { return recompute_ && pass_.expert; }
 
   const causal_lm<Device>& model_;
   workspace<Device>& space_;

@@ -32,7 +32,7 @@ namespace nn {
 /// Storage of a model's weights.
 enum class weights_in : unsigned char {
   memory,  ///< as floats, and packed for matrix products
-  units,   ///< none before gain_weights(); training gathers them from units()
+  units,   ///< none before allocate_weights(); training gathers them from units()
   packed   ///< matrices only packed: for inference, after fill()
 };
 
@@ -49,7 +49,7 @@ class causal_lm {
       : device_(&device), settings_(checked_sizes(std::move(settings))), partition_(part), where_(where) {
     check_partition(settings_, partition_);
     lay_out();
-    if (where_ != weights_in::units) gain_weights();
+    if (where_ != weights_in::units) allocate_weights();
     packed_.emplace_back(device.compute_format());
   }
 
@@ -114,7 +114,7 @@ class causal_lm {
   template <class Read>
   void fill(weight_format format, bool bf16_embedding, Read&& read) {
     if (!packed_alone()) throw std::logic_error("rlcore: fill() is for a model whose weights are packed alone");
-    if (weights_.size() != kept_) gain_weights();
+    if (weights_.size() != kept_) allocate_weights();
     const rlcore::threads readers;
     std::size_t at = 0;
     for (const parameter& p : parameters_)
@@ -150,8 +150,8 @@ class causal_lm {
   /// Sets the source of sharded weights; null: none.
   void set_units(unit_source* source) noexcept { units_ = source; }
   /// Allocates (uninitialised) and frees memory for the weights.
-  void gain_weights() { weights_ = buffer<float, Device>(*device_, packed_alone() ? kept_ : size_); }
-  void drop_weights() {
+  void allocate_weights() { weights_ = buffer<float, Device>(*device_, packed_alone() ? kept_ : size_); }
+  void free_weights() {
     weights_ = {}, embedding_ = {};
     packed_.clear();
     packed_.emplace_back(device_->compute_format());

@@ -58,18 +58,14 @@ class groups_of {
 template <class Estimator>
 concept token_estimator = requires(const Estimator e, matrix_view<float>& m, const token_mask& mask) {
   e(m, {mask}, m);
-}
-|| requires(const Estimator e, matrix_view<float>& m, const token_mask& mask) { e(m, {mask}, m, m); };
+} || requires(const Estimator e, matrix_view<float>& m, const token_mask& mask) { e(m, {mask}, m, m); };
 
 /// One advantage per response: (rewards, group size, advantages), or with the length of each response.
 template <class Estimator>
 concept response_estimator = !token_estimator<Estimator> && !requires {
   Estimator::reads;
-}
-&&requires(const Estimator e, std::vector<float>& x, const std::vector<std::int64_t>& n) {
-  requires requires { e(x, std::int64_t{}, x); } || requires {
-    e(x, std::int64_t{}, n, x);
-  };
+} && requires(const Estimator e, std::vector<float>& x, const std::vector<std::int64_t>& n) {
+  requires requires { e(x, std::int64_t{}, x); } || requires { e(x, std::int64_t{}, n, x); };
 };
 
 /// How returns pass a masked slot (a tool's or user's token between two turns of the policy). Its reward and value are

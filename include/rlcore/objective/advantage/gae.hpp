@@ -41,9 +41,9 @@ struct gae {
   }
   /// The same on the calling thread.
   template <class Rewards, class Values, class Advantages, class Returns>
-  requires(!executor<Rewards>) RLCORE_FN void operator()(const Rewards& rewards, const Values& values,
-                                                         const token_mask& mask, Advantages&& advantages,
-                                                         Returns&& returns) const {
+    requires(!executor<Rewards>)
+  RLCORE_FN void operator()(const Rewards& rewards, const Values& values, const token_mask& mask,
+                            Advantages&& advantages, Returns&& returns) const {
     (*this)(serial{}, rewards, values, mask, advantages, returns);
   }
   /// Without returns.

@@ -36,8 +36,9 @@ struct reinforce_plus_plus {
   }
   /// The same on the calling thread.
   template <class Rewards, class Advantages, class Returns>
-  requires(!executor<Rewards>) RLCORE_FN void operator()(const Rewards& rewards, const token_mask& mask,
-                                                         Advantages&& advantages, Returns&& returns) const {
+    requires(!executor<Rewards>)
+  RLCORE_FN void operator()(const Rewards& rewards, const token_mask& mask, Advantages&& advantages,
+                            Returns&& returns) const {
     (*this)(serial{}, rewards, mask, advantages, returns);
   }
   /// Without returns.

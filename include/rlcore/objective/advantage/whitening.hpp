@@ -37,8 +37,7 @@ struct in_order {
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {
     run(rewards, advantages, [&](const auto& stage, scratch_vector<double>& x) {
       using stage_type = decltype(stage);
-      if constexpr (
-          requires(stage_type s) { s(x, groups, x); } && !requires(stage_type s) { s(x, x); })
+      if constexpr (requires(stage_type s) { s(x, groups, x); } && !requires(stage_type s) { s(x, x); })
         stage(x, groups, x);
       else if constexpr (requires(stage_type s) { s(x, x); })
         stage(x, x);

@@ -28,13 +28,13 @@ constexpr bool has_kl(std::index_sequence<Index...>) noexcept {
 template <class Objective>
 inline constexpr bool kl_in_loss = false;
 template <class Objective>
-requires(composite_piece<Objective> || token_piece<Objective>) inline constexpr bool kl_in_loss<Objective> =
-    has_kl<Objective>(std::make_index_sequence<piece_count<Objective>>{});
+  requires(composite_piece<Objective> || token_piece<Objective>)
+inline constexpr bool kl_in_loss<Objective> = has_kl<Objective>(std::make_index_sequence<piece_count<Objective>>{});
 
 template <class Advantage>
 inline constexpr bool kl_in_reward_of = false;
 template <class Advantage>
-requires requires { Advantage::kl_in_reward; }
+  requires requires { Advantage::kl_in_reward; }
 inline constexpr bool kl_in_reward_of<Advantage> = Advantage::kl_in_reward;
 
 }  // namespace detail

@@ -55,7 +55,8 @@ class ratio_within {
 
   /// Not to be used: two bare numbers do not say which ratio they bound.
   template <class Low, class High>
-  requires(std::is_arithmetic_v<Low>&& std::is_arithmetic_v<High>) ratio_within(Low, High) {
+    requires(std::is_arithmetic_v<Low> && std::is_arithmetic_v<High>)
+  ratio_within(Low, High) {
     static_assert(dependent_false<Low>,
                   "rlcore: say which ratio the bounds are of: train_over_rollout{low, high} is the importance weight, "
                   "rollout_over_train{low, high} its reciprocal");

@@ -31,7 +31,7 @@ struct whole_sequence {
   static std::size_t end(std::span<const extent_t> position, std::size_t) noexcept { return position.size(); }
 };
 /// A run of live tokens without a gap: one turn of the policy between two masked tool outputs.
-struct one_turn {
+struct token_run {
   static constexpr bool per_sequence = false;
   /// Where the turn ends that begins with the live token `first`: the index behind its last live token.
   static std::size_t end(std::span<const extent_t> position, std::size_t first) noexcept {
@@ -78,11 +78,11 @@ using mean_over_sequence = reduced_over<whole_sequence, level_reduction::mean>;
 /// Of log-ratios: the largest of the sequence.
 using largest_in_sequence = reduced_over<whole_sequence, level_reduction::largest>;
 /// The same for the turn that a token belongs to.
-using summed_over_turn = reduced_over<one_turn, level_reduction::sum>;
+using summed_over_turn = reduced_over<token_run, level_reduction::sum>;
 /// Of log-ratios: the log of the geometric mean over the turn.
-using mean_over_turn = reduced_over<one_turn, level_reduction::mean>;
+using mean_over_turn = reduced_over<token_run, level_reduction::mean>;
 /// Of log-ratios: the largest of the turn.
-using largest_in_turn = reduced_over<one_turn, level_reduction::largest>;
+using largest_in_turn = reduced_over<token_run, level_reduction::largest>;
 
 /// w as it is: unbiased, of unbounded variance.
 struct untreated {

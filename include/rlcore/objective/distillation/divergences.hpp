@@ -21,7 +21,7 @@ namespace detail {
 template <class V>
 inline constexpr bool is_single = std::is_same_v<V, float>;
 template <class V>
-requires requires { typename V::value_type; }
+  requires requires { typename V::value_type; }
 inline constexpr bool is_single<V> = std::is_same_v<typename V::value_type, float>;
 
 /// log(1 + x) for 0 <= x <= 1 without a library call: 2 artanh(s) = 2 s (1 + s^2 / 3 + s^4 / 5 + ...) with s = x / (2 +

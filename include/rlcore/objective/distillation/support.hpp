@@ -219,9 +219,7 @@ struct matched_entries {
       value += t.value, slopes += t.slope;
     }
     x.support = {student.data(), std::ssize(student), 1, false};
-    if (g.wanted())
-      detail::scatter_slopes(
-          x, n, slopes, [&](extent_t k) { return at(k).slope; }, g);
+    if (g.wanted()) detail::scatter_slopes(x, n, slopes, [&](extent_t k) { return at(k).slope; }, g);
     return value;
   }
 };

@@ -145,8 +145,8 @@ struct keep_groups {
 
   /// groups[i] is any integer that names the prompt of row i; rows of a group may be anywhere.
   template <class Rewards, class Groups>
-  requires(!std::is_convertible_v<const Groups&, std::int64_t>) kept_groups operator()(const Rewards& rewards,
-                                                                                       const Groups& groups) const {
+    requires(!std::is_convertible_v<const Groups&, std::int64_t>)
+  kept_groups operator()(const Rewards& rewards, const Groups& groups) const {
     const auto reward = tensor_views::vector_of(as_view(rewards));
     const auto group = tensor_views::vector_of(as_view(groups));
     if (group.shape[0] != reward.shape[0])

@@ -46,8 +46,8 @@ struct token_field {
   RLCORE_FN token_field() = default;
   /// A view of a matrix or vector of T; nothing is copied.
   template <class X>
-  requires(!std::is_same_v<std::remove_cvref_t<X>, token_field> && !is_per_row<std::remove_cvref_t<X>>) RLCORE_FN
-      token_field(X&& x) {
+    requires(!std::is_same_v<std::remove_cvref_t<X>, token_field> && !is_per_row<std::remove_cvref_t<X>>)
+  RLCORE_FN token_field(X&& x) {
     tensor_views::with_vector_or_matrix(as_view(std::forward<X>(x)),
                                         [this](const auto& v) RLCORE_LAMBDA { this->assign(v); });
   }
@@ -65,7 +65,7 @@ struct token_field {
   RLCORE_FN void assign(const view<U, Rank>& v) {
     static_assert(Rank == 1 || Rank == 2,
                   "rlcore: a token field is a matrix [rows, tokens] or a vector; this container has another rank");
-    constexpr bool nested = requires(U & u) { u.begin(); };
+    constexpr bool nested = requires(U& u) { u.begin(); };
     static_assert(!nested,
                   "rlcore: the elements of this container are containers; a matrix is one array, "
                   "matrix_view<T>(data, {rows, tokens}), and rows of several lengths are one vector with offsets");
@@ -97,7 +97,8 @@ struct token_mask {
   RLCORE_FN token_mask() = default;
   /// A view of a matrix [rows, tokens] or of a vector over the tokens of packed rows; nothing is copied.
   template <class X>
-  requires(!std::is_same_v<std::remove_cvref_t<X>, token_mask>) RLCORE_FN token_mask(X&& x) {
+    requires(!std::is_same_v<std::remove_cvref_t<X>, token_mask>)
+  RLCORE_FN token_mask(X&& x) {
     tensor_views::with_vector_or_matrix(as_view(std::forward<X>(x)),
                                         [this](const auto& v) RLCORE_LAMBDA { this->assign(v); });
   }
@@ -133,7 +134,8 @@ struct integer_list {
   RLCORE_FN integer_list() = default;
   /// A view of a vector of 32- or 64-bit integers; nothing is copied.
   template <class X>
-  requires(!std::is_same_v<std::remove_cvref_t<X>, integer_list>) RLCORE_FN integer_list(X&& x) {
+    requires(!std::is_same_v<std::remove_cvref_t<X>, integer_list>)
+  RLCORE_FN integer_list(X&& x) {
     const auto v = tensor_views::vector_of(as_view(std::forward<X>(x)));
     using view_type = std::remove_cv_t<decltype(v)>;
     using element = typename view_type::value_type;

@@ -22,15 +22,17 @@ struct device_view {
   /// The elements from p on.
   device_view(T* p, extents<Rank> s) noexcept : data(p), shape(s) {}
   /// The elements of a tensor.
-  device_view(tensor<T, Rank, Device>& x) noexcept requires(!std::is_const_v<T>) : data(x.data()), shape(x.shape()) {}
+  device_view(tensor<T, Rank, Device>& x) noexcept
+    requires(!std::is_const_v<T>)
+      : data(x.data()), shape(x.shape()) {}
   /// The elements of a tensor that is only read.
   template <class U>
-  requires(std::is_same_v<const U, T>) device_view(const tensor<U, Rank, Device>& x)
-  noexcept : data(x.data()), shape(x.shape()) {}
+    requires(std::is_same_v<const U, T>)
+  device_view(const tensor<U, Rank, Device>& x) noexcept : data(x.data()), shape(x.shape()) {}
   /// What may be written may be read.
   template <class U>
-  requires(std::is_same_v<const U, T>) device_view(const device_view<U, Rank, Device>& x)
-  noexcept : data(x.data), shape(x.shape) {}
+    requires(std::is_same_v<const U, T>)
+  device_view(const device_view<U, Rank, Device>& x) noexcept : data(x.data), shape(x.shape) {}
 };
 
 /// Wraps a vector of a device that has one value per row, for a field of packed rows.
@@ -40,16 +42,20 @@ struct per_row_on_device {
 };
 /// A view of `x`, a vector of a device with one value per row.
 template <class T, class Device>
-requires(!Device::host_readable) per_row_on_device<T, Device> per_row(const tensor<T, 1, Device>& x) { return {x}; }
+  requires(!Device::host_readable)
+per_row_on_device<T, Device> per_row(const tensor<T, 1, Device>& x) {
+  return {x};
+}
 /// The same for a tensor that is not const.
 template <class T, class Device>
-requires(!Device::host_readable) per_row_on_device<T, Device> per_row(tensor<T, 1, Device>& x) {
+  requires(!Device::host_readable)
+per_row_on_device<T, Device> per_row(tensor<T, 1, Device>& x) {
   return {std::as_const(x)};
 }
 /// The same for a device_view.
 template <class T, class Device>
-requires(!Device::host_readable)
-    per_row_on_device<std::remove_const_t<T>, Device> per_row(const device_view<T, 1, Device>& x) {
+  requires(!Device::host_readable)
+per_row_on_device<std::remove_const_t<T>, Device> per_row(const device_view<T, 1, Device>& x) {
   return {{x.data, x.shape}};
 }
 
@@ -104,7 +110,8 @@ struct device_field : token_field<T> {
   device_field() = default;
   /// A vector or a matrix: a tensor, a device_view or per_row() of one.
   template <class X>
-  requires(!std::is_same_v<std::remove_cvref_t<X>, device_field>) device_field(X&& x) {
+    requires(!std::is_same_v<std::remove_cvref_t<X>, device_field>)
+  device_field(X&& x) {
     using known = detail::argument_on_device<X>;
     using forms = typename token_field<T>::kind;
     if constexpr (known::rank != 1 && known::rank != 2) {
@@ -135,7 +142,8 @@ struct device_mask : token_mask {
   device_mask() = default;
   /// A matrix [rows, tokens], or a vector over the tokens of packed rows: a tensor or a device_view.
   template <class X>
-  requires(!std::is_same_v<std::remove_cvref_t<X>, device_mask>) device_mask(X&& x) {
+    requires(!std::is_same_v<std::remove_cvref_t<X>, device_mask>)
+  device_mask(X&& x) {
     using known = detail::argument_on_device<X>;
     if constexpr (known::rank != 1 && known::rank != 2) {
       static_assert(dependent_false<X>,

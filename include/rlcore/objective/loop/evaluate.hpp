@@ -31,24 +31,20 @@ constexpr bool zero_mean_gradient() noexcept {
 }
 
 template <class A>
-inline constexpr bool weighs_terms = requires {
-  requires A::per_sequence;
-}
-|| requires { requires A::per_pair; }
-|| requires { requires A::per_batch; };
+inline constexpr bool weighs_terms =
+    requires { requires A::per_sequence; } || requires { requires A::per_pair; } || requires { requires A::per_batch; };
 template <class A>
-inline constexpr bool averages_tokens = requires {
-  requires A::averages_tokens;
-};
+inline constexpr bool averages_tokens = requires { requires A::averages_tokens; };
 
 template <class Objective, class Aggregation, std::size_t... Index>
 consteval bool check_objective(std::index_sequence<Index...>) {
   if constexpr ((check_piece<piece_type<Index, Objective>>() && ...)) {
-    static_assert(one_gather<gathers_of<piece_type<Index, Objective>>...>::agree,
+    static_assert(unique_gather<gathers_of<piece_type<Index, Objective>>...>::agree,
                   "rlcore: two pieces of this objective gather different things over a row, and field::gathered is one "
                   "number; evaluate them by two calls, the second with token_gradients::add");
     static_assert(((!contains(piece_type<Index, Objective>::reads, field::gathered) ||
-                    !std::is_same_v<gathers_of<piece_type<Index, Objective>>, no_gather>)&&...),
+                    !std::is_same_v<gathers_of<piece_type<Index, Objective>>, no_gather>) &&
+                   ...),
                   "rlcore: a piece that reads field::gathered has to say what is gathered, e.g. "
                   "using gathers = mean_of<log_ratio_to_old>;");
     static_assert(
@@ -90,8 +86,7 @@ report_of<Objective> empty_report(const Objective& objective) noexcept {
         r.monitor[m].piece = Piece::name, r.monitor[m++].name = monitor;
     };
     (name(std::type_identity<piece_type<Index, Objective>>{}, Index, coefficient_at<Index>(objective)), ...);
-  }
-  (std::make_index_sequence<piece_count<Objective>>{});
+  }(std::make_index_sequence<piece_count<Objective>>{});
   return r;
 }
 

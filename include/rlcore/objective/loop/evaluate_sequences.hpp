@@ -42,21 +42,13 @@ constexpr bool has_unit_slope() noexcept {
 }
 
 template <class A>
-inline constexpr bool per_sequence = requires {
-  requires A::per_sequence;
-};
+inline constexpr bool per_sequence = requires { requires A::per_sequence; };
 template <class A>
-inline constexpr bool counts_empty = requires {
-  requires A::counts_empty;
-};
+inline constexpr bool counts_empty = requires { requires A::counts_empty; };
 template <class A>
-inline constexpr bool per_pair = requires {
-  requires A::per_pair;
-};
+inline constexpr bool per_pair = requires { requires A::per_pair; };
 template <class A>
-inline constexpr bool per_batch = requires {
-  requires A::per_batch;
-};
+inline constexpr bool per_batch = requires { requires A::per_batch; };
 
 template <class Link, class Aggregation>
 consteval bool fits() {

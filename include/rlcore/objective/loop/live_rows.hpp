@@ -25,7 +25,8 @@ struct mask_output {
   mask_output() = default;
   /// A view of a matrix or vector that is not const; nothing is copied.
   template <class X>
-  requires(!std::is_same_v<std::remove_cvref_t<X>, mask_output>) mask_output(X&& x) {
+    requires(!std::is_same_v<std::remove_cvref_t<X>, mask_output>)
+  mask_output(X&& x) {
     const auto v = as_view(std::forward<X>(x));
     using element = std::remove_pointer_t<decltype(v.data)>;
     static_assert(!std::is_const_v<element>, "rlcore: the mask that remains is written, this container is const");

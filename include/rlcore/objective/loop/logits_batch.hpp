@@ -22,7 +22,8 @@ struct position_matrix {
   RLCORE_FN position_matrix() = default;
   /// A view of a matrix or vector of T; nothing is copied.
   template <class X>
-  requires(!std::is_same_v<std::remove_cvref_t<X>, position_matrix>) RLCORE_FN position_matrix(X&& x) {
+    requires(!std::is_same_v<std::remove_cvref_t<X>, position_matrix>)
+  RLCORE_FN position_matrix(X&& x) {
     tensor_views::with_vector_or_matrix(as_view(std::forward<X>(x)),
                                         [this](const auto& v) RLCORE_LAMBDA { this->assign(v); });
   }
@@ -59,8 +60,8 @@ struct index_list : integer_list {
   RLCORE_FN index_list() = default;
   /// A view of a vector of 32- or 64-bit integers; nothing is copied.
   template <class X>
-  requires(!std::is_same_v<std::remove_cvref_t<X>, index_list>) RLCORE_FN index_list(X&& x)
-      : integer_list(std::forward<X>(x)), set(true) {}
+    requires(!std::is_same_v<std::remove_cvref_t<X>, index_list>)
+  RLCORE_FN index_list(X&& x) : integer_list(std::forward<X>(x)), set(true) {}
   RLCORE_FN bool present() const noexcept { return set; }
 };
 
@@ -75,9 +76,8 @@ struct entry_lists {
   RLCORE_FN entry_lists() = default;
   /// A view of a matrix [positions, k], or of a flat vector with `offsets_`; nothing is copied.
   template <class X>
-  requires(!std::is_same_v<std::remove_cvref_t<X>, entry_lists>) RLCORE_FN
-      entry_lists(X&& x, integer_list offsets_ = {})
-      : offsets(offsets_) {
+    requires(!std::is_same_v<std::remove_cvref_t<X>, entry_lists>)
+  RLCORE_FN entry_lists(X&& x, integer_list offsets_ = {}) : offsets(offsets_) {
     tensor_views::with_vector_or_matrix(as_view(std::forward<X>(x)),
                                         [this](const auto& v) RLCORE_LAMBDA { this->assign(v); });
   }

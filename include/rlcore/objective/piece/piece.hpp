@@ -75,7 +75,7 @@ struct token {
 
 /// token<V>::*field_member<V>[i] is the member of field_at(i).
 template <class V>
-inline constexpr V token<V>::*field_member[field_count] = {
+inline constexpr V token<V>::* field_member[field_count] = {
     &token<V>::logp,      &token<V>::old_logp, &token<V>::ref_logp, &token<V>::rollout_logp,
     &token<V>::advantage, &token<V>::weight,   &token<V>::entropy,  &token<V>::value,
     &token<V>::old_value, &token<V>::target,   &token<V>::selected, &token<V>::gathered};
@@ -139,7 +139,7 @@ constexpr field per_row_fields_of() noexcept {
 template <class P>
 inline constexpr bool is_per_sequence = false;
 template <class P>
-requires requires { P::per_sequence; }
+  requires requires { P::per_sequence; }
 inline constexpr bool is_per_sequence<P> = P::per_sequence;
 
 /// A piece declares the fields it reads, has a name, and returns term<V, number of monitors> for a token<V>.

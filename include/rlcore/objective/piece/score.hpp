@@ -111,7 +111,7 @@ struct gather_of {
   using type = no_gather;
 };
 template <class P>
-requires requires { typename P::gathers; }
+  requires requires { typename P::gathers; }
 struct gather_of<P> {
   using type = typename P::gathers;
 };

@@ -215,9 +215,9 @@ struct kl_covariance {
 /// select(clip_covariance{...}, batch, selected) for a batch that is the whole step. verl does this for every
 /// micro-batch by itself. For a step in parts: covariance_means::add for each, offer for each, mark for each.
 template <class Rule, class T>
-requires requires(const Rule& rule, const token_batch<T>& b, const covariance_means& m, token_choice& c) {
-  rule.offer(b, std::int64_t{}, m, c);
-}
+  requires requires(const Rule& rule, const token_batch<T>& b, const covariance_means& m, token_choice& c) {
+    rule.offer(b, std::int64_t{}, m, c);
+  }
 void select(const Rule& rule, const token_batch<T>& batch, const std::type_identity_t<token_field<T>>& selected) {
   covariance_means means;
   means.add(batch);

@@ -129,9 +129,8 @@ struct program_arrays {
 /// e.run_program(p, arrays) computes all wanted results of p at every slot. A slot that does not count gets 0 by
 /// choice, not by multiplication: nothing that lies in its inputs reaches a result.
 template <class E, class T = float>
-concept program_executor = requires(E& e, const traced_program& p, const program_arrays<T>& arrays) {
-  e.run_program(p, arrays);
-};
+concept program_executor =
+    requires(E& e, const traced_program& p, const program_arrays<T>& arrays) { e.run_program(p, arrays); };
 
 /// The host as an executor: slot by slot, in float64. Slow; the reference for all other executors.
 struct host_program_executor {

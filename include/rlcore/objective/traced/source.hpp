@@ -248,8 +248,8 @@ std::string explain_pieces(const Objective& objective, std::index_sequence<Index
 ///     ...
 ///     value    = -t6
 template <class Objective>
-requires(composite_piece<Objective> || token_piece<Objective> || pair_link<Objective>) std::string
-    explain(const Objective& objective) {
+  requires(composite_piece<Objective> || token_piece<Objective> || pair_link<Objective>)
+std::string explain(const Objective& objective) {
   return detail::explain_pieces(objective, std::make_index_sequence<piece_count<Objective>>{});
 }
 /// The same for a sequence objective: its gather over a row into logp, then its link.

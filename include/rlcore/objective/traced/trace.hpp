@@ -66,7 +66,7 @@ inline std::vector<bool> steps_that_vanish(const traced_program& p, field f) {
 RLCORE_ALGORITHM_BEGIN
 /// The functions of traced_math by arithmetic, comparisons, select, exp and log alone: the formulas of fast_math for
 /// floats, which lose no digits near 0.
-struct few_operations {
+struct basic_op_math {
   /// Whether x is in [-1/2, 1/2], where the polynomials hold.
   static traced_mask near_zero(const traced& x) { return (x <= traced(0.5)) & (traced(-0.5) <= x); }
   /// (e^x - 1 - x) / x^2 near 0: the polynomial of fast_math.
@@ -119,9 +119,9 @@ struct few_operations {
 
 namespace detail {
 
-/// The result of one step, by few_operations.
+/// The result of one step, by basic_op_math.
 inline traced expanded_step(const traced_step& s, const traced& a, const traced& b, const traced& c) {
-  using few = few_operations;
+  using few = basic_op_math;
   const traced_mask m{a.node}, n{b.node};
   switch (s.what) {
     case operation::equal:
@@ -200,7 +200,8 @@ traced_program finish_trace(program_writer& writer, const Term& t) {
 /// The program of a token piece, or of a link of one row, with its settings as they are: results "value", "slope" and
 /// the monitors. A piece that branches on a value does not compile.
 template <class P>
-requires(!pair_link<P>) traced_program trace(const P& piece) {
+  requires(!pair_link<P>)
+traced_program trace(const P& piece) {
   program_writer writer;
   const auto t = piece.template operator()<traced_math, traced>(detail::traced_token(0));
   writer.result("value", t.value);
@@ -248,8 +249,7 @@ traced_program trace_objective(const Objective& objective) {
   std::array<traced, field_count> slope;
   [&]<std::size_t... Index>(std::index_sequence<Index...>) {
     (detail::trace_piece<Index>(objective, writer, fields, slope), ...);
-  }
-  (std::make_index_sequence<shape::pieces>{});
+  }(std::make_index_sequence<shape::pieces>{});
   for (std::size_t f = 0; f < field_count; ++f)
     if (contains(shape::outputs, field_at(f))) writer.result(field_names[f], slope[f]);
   return writer.finish();

@@ -97,7 +97,8 @@ struct traced {
   }
   /// Nor any other number or truth value: if (x) and float(x) do not compile.
   template <class Number>
-  requires(std::is_arithmetic_v<Number> && !std::same_as<Number, double>) explicit operator Number() const noexcept {
+    requires(std::is_arithmetic_v<Number> && !std::same_as<Number, double>)
+  explicit operator Number() const noexcept {
     static_assert(detail::never<Number>,
                   "rlcore: a piece must not branch on a value or convert it to a type of its own (if (x), float(x), "
                   "int(x)): one evaluation stands for many tokens; compare, x > V(0), and choose with "

@@ -125,9 +125,7 @@ template <class P>
 using innermost_type = std::remove_cvref_t<decltype(innermost(std::declval<const P&>()))>;
 
 template <class P>
-inline constexpr bool keeps_vocabularies = requires {
-  innermost_type<P>::keeps_vocabularies;
-};
+inline constexpr bool keeps_vocabularies = requires { innermost_type<P>::keeps_vocabularies; };
 
 /// Scratch bytes that a piece needs per position: only sorting needs any.
 template <class P>

@@ -133,7 +133,7 @@ static_assert(communicator<any_communicator>);
 
 /// Wraps the engine C as an any_communicator. C is an engine of this library or a reference to one.
 template <class C>
-requires communicator<std::remove_reference_t<C>>
+  requires communicator<std::remove_reference_t<C>>
 class any_communicator_of final : public any_communicator {
   using engine_type = std::remove_reference_t<C>;
 

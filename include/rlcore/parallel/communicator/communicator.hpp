@@ -140,12 +140,12 @@ inline void check_counts(const char* collective, const char* name, std::span<con
 }
 
 /// A rank's arguments of split(): its group by color and its order in the group by key.
-struct split_wish {
+struct requested_split {
   int color = 0, key = 0;
 };
 
 /// The ranks with `color`, ordered by key, then by rank.
-inline std::vector<int> split_group(std::span<const split_wish> wishes, int color) {
+inline std::vector<int> split_group(std::span<const requested_split> wishes, int color) {
   std::vector<int> group;
   for (std::size_t r = 0; r < wishes.size(); ++r)
     if (wishes[r].color == color) group.push_back(static_cast<int>(r));

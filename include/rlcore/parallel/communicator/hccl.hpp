@@ -291,9 +291,9 @@ RLCORE_INLINE void hccl_rank::shift_bytes(element e, const std::byte* in, std::b
 }
 
 RLCORE_INLINE hccl_rank hccl_rank::split(int color, int key) {
-  std::vector<split_wish> wishes(ranks());
-  const split_wish mine{color, key};
-  all_gather(std::span<const split_wish>(&mine, 1), std::span(wishes));
+  std::vector<requested_split> wishes(ranks());
+  const requested_split mine{color, key};
+  all_gather(std::span<const requested_split>(&mine, 1), std::span(wishes));
   const std::vector<int> group = split_group(wishes, color);
   std::vector<ascend::hccl_root_info> roots(ranks());
   ascend::hccl_root_info root{};

@@ -32,9 +32,9 @@ struct intention {
 class rendezvous;
 
 /// The shared state of all groups of one run_ranks(). If one group fails, all fail.
-struct common_fate {
+struct shared_abort_state {
   /// For this many ranks; `limit` is the timeout.
-  common_fate(int ranks, std::chrono::milliseconds limit)
+  shared_abort_state(int ranks, std::chrono::milliseconds limit)
       : deadline(limit), returned(static_cast<std::size_t>(ranks), 0) {}
 
   const std::chrono::milliseconds deadline;
@@ -50,7 +50,7 @@ struct common_fate {
 class rendezvous {
  public:
   /// The group of `members`, given as ranks of run_ranks().
-  rendezvous(std::shared_ptr<common_fate> fate, std::vector<int> members)
+  rendezvous(std::shared_ptr<shared_abort_state> fate, std::vector<int> members)
       : fate_(std::move(fate)), members_(std::move(members)), shown_(members_.size()), state_(members_.size()) {
     const std::lock_guard<std::mutex> lock(fate_->mutex);
     fate_->groups.push_back(this);
@@ -67,7 +67,7 @@ class rendezvous {
   int member(int rank) const noexcept { return members_[static_cast<std::size_t>(rank)]; }
   /// The entry that a rank has published in the current collective.
   const intention& of(int rank) const noexcept { return shown_[static_cast<std::size_t>(rank)]; }
-  const std::shared_ptr<common_fate>& fate() const noexcept { return fate_; }
+  const std::shared_ptr<shared_abort_state>& fate() const noexcept { return fate_; }
 
   /// Waits until all ranks have entered the same collective. Afterwards of() may be read until leave(). Throws
   /// communication_error, in all ranks, if a rank times out, has returned, has failed or has entered another
@@ -87,7 +87,7 @@ class rendezvous {
 
   /// Marks a rank's function as ended, normally or by the exception `failed`. Ranks that wait for it in any group, now
   /// or later, fail.
-  static void depart(common_fate& fate, int rank, std::exception_ptr failed, const std::string& why);
+  static void depart(shared_abort_state& fate, int rank, std::exception_ptr failed, const std::string& why);
 
  private:
   struct state {
@@ -99,7 +99,7 @@ class rendezvous {
   int waits_for(int member) const;
   std::string name(int rank, const intention& entered) const;
   void open();
-  static void break_all(common_fate& fate, const std::string& why) {
+  static void break_all(shared_abort_state& fate, const std::string& why) {
     if (fate.failure.empty()) fate.failure = why;
     for (rendezvous* group : fate.groups) group->changed_.notify_all();
     fate.ended.notify_all();
@@ -110,7 +110,7 @@ class rendezvous {
                               std::to_string(member(rank)) + " cannot end: " + fate_->failure);
   }
 
-  std::shared_ptr<common_fate> fate_;
+  std::shared_ptr<shared_abort_state> fate_;
   std::vector<int> members_;
   std::condition_variable changed_;
   std::vector<intention> shown_;
@@ -169,7 +169,8 @@ RLCORE_INLINE void rendezvous::leave() {
     changed_.wait(lock, [&] { return round_ != round; });
 }
 
-RLCORE_INLINE void rendezvous::depart(common_fate& fate, int rank, std::exception_ptr failed, const std::string& why) {
+RLCORE_INLINE void rendezvous::depart(shared_abort_state& fate, int rank, std::exception_ptr failed,
+                                      const std::string& why) {
   const std::lock_guard<std::mutex> lock(fate.mutex);
   fate.returned[static_cast<std::size_t>(rank)] = 1;
   fate.ended.notify_all();

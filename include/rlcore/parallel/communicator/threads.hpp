@@ -111,7 +111,7 @@ namespace detail {
 
 /// Calls f() for a rank and reports its end.
 template <class F>
-void depart_after(common_fate& fate, int rank, F&& f) {
+void depart_after(shared_abort_state& fate, int rank, F&& f) {
   try {
     f();
     rendezvous::depart(fate, rank, nullptr, {});
@@ -123,7 +123,7 @@ void depart_after(common_fate& fate, int rank, F&& f) {
 }
 
 /// Waits for all ranks. If they do not return within one more deadline after a failure, ends the process.
-void end_if_stuck(common_fate& fate);
+void end_if_stuck(shared_abort_state& fate);
 
 }  // namespace detail
 
@@ -137,7 +137,7 @@ void run_ranks(int size, F&& f, std::chrono::milliseconds deadline = std::chrono
     throw std::invalid_argument("rlcore: run_ranks: " + std::to_string(size) + " ranks, expected 1 or more");
   std::vector<int> members(static_cast<std::size_t>(size));
   std::iota(members.begin(), members.end(), 0);
-  const auto fate = std::make_shared<common_fate>(size, deadline);
+  const auto fate = std::make_shared<shared_abort_state>(size, deadline);
   const auto place = std::make_shared<rendezvous>(fate, std::move(members));
   const auto run = [&](int rank) {
     detail::depart_after(*fate, rank, [&] {
@@ -182,7 +182,7 @@ class standing_ranks {
  private:
   struct call {
     const std::function<void(int)>* what = nullptr;
-    std::shared_ptr<common_fate> fate{};  ///< each rank keeps it alive until its release
+    std::shared_ptr<shared_abort_state> fate{};  ///< each rank keeps it alive until its release
   };
 
   static std::size_t checked(int size) {
@@ -190,7 +190,7 @@ class standing_ranks {
       throw std::invalid_argument("rlcore: standing_ranks: " + std::to_string(size) + " ranks, expected 1 or more");
     return static_cast<std::size_t>(size);
   }
-  void meet(const std::shared_ptr<common_fate>& fate) {
+  void meet(const std::shared_ptr<shared_abort_state>& fate) {
     const auto place = std::make_shared<rendezvous>(fate, members_);
     for (const int rank : members_) (*this)[rank] = thread_rank(place, rank);  // referenced by other objects
   }
@@ -271,12 +271,12 @@ RLCORE_INLINE void thread_rank::shift_bytes(element e, const std::byte* in, std:
 }
 
 RLCORE_INLINE thread_rank thread_rank::split(int color, int key) {
-  const split_wish mine{color, key};
-  std::vector<split_wish> wishes(static_cast<std::size_t>(size()));
+  const requested_split mine{color, key};
+  std::vector<requested_split> wishes(static_cast<std::size_t>(size()));
   const collective_call call{collective::split, {}, 0, 0};
   meet(call, reinterpret_cast<const std::byte*>(&mine), {}, [&] {
     for (int r = 0; r < size(); ++r)
-      std::memcpy(&wishes[static_cast<std::size_t>(r)], place_->of(r).data, sizeof(split_wish));
+      std::memcpy(&wishes[static_cast<std::size_t>(r)], place_->of(r).data, sizeof(requested_split));
   });
   const std::vector<int> group = split_group(wishes, color);
   std::shared_ptr<rendezvous> place;
@@ -295,7 +295,7 @@ RLCORE_INLINE thread_rank thread_rank::split(int color, int key) {
 
 namespace parallel::detail {
 
-RLCORE_INLINE void end_if_stuck(common_fate& fate) {
+RLCORE_INLINE void end_if_stuck(shared_abort_state& fate) {
   std::unique_lock<std::mutex> lock(fate.mutex);
   const auto all_returned = [&] {
     return std::find(fate.returned.begin(), fate.returned.end(), 0) == fate.returned.end();
@@ -314,7 +314,7 @@ namespace parallel {
 RLCORE_INLINE standing_ranks::standing_ranks(int size, std::chrono::milliseconds deadline)
     : deadline_(deadline), members_(checked(size)), ranks_(members_.size(), thread_rank(nullptr, 0)) {
   std::iota(members_.begin(), members_.end(), 0);
-  meet(std::make_shared<common_fate>(size, deadline));
+  meet(std::make_shared<shared_abort_state>(size, deadline));
   try {
     for (int rank = 1; rank < size; ++rank) threads_.emplace_back([this, rank] { work(rank); });
   } catch (...) {  // thread creation failed
@@ -324,7 +324,7 @@ RLCORE_INLINE standing_ranks::standing_ranks(int size, std::chrono::milliseconds
 }
 
 RLCORE_INLINE void standing_ranks::run(const std::function<void(int)>& f) {
-  const auto fate = std::make_shared<common_fate>(size(), deadline_);
+  const auto fate = std::make_shared<shared_abort_state>(size(), deadline_);
   {
     const std::lock_guard lock(mutex_);
     meet(fate);

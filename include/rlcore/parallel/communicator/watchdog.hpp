@@ -97,9 +97,9 @@ RLCORE_INLINE watchdog::watchdog(const flight_recorder& recorder, host_board& bo
       rank_(rank),
       file_(folder + "/rlcore_rank" + std::to_string(rank) + "_" + std::to_string(::getpid()) + ".flight") {
   of_process().store(this);
-  struct sigaction old {};
+  struct sigaction old{};
   if (::sigaction(SIGTERM, nullptr, &old) == 0 && old.sa_handler == SIG_DFL && (old.sa_flags & SA_SIGINFO) == 0) {
-    struct sigaction mine {};
+    struct sigaction mine{};
     mine.sa_handler = &terminated;
     handles_ = ::sigaction(SIGTERM, &mine, nullptr) == 0;
   }

@@ -122,9 +122,8 @@ class gradient_sums {
     const auto sends = [&](std::size_t r) {
       return number(r) != leaf_schedule::none && schedule_.present(number(r), present_);
     };
-    move(*among_.shards, x, layout_.counts(u), sends, [&](std::size_t r, const float* piece) {
-      pieces_[u].push({0, number(r)}, piece);
-    });
+    move(*among_.shards, x, layout_.counts(u), sends,
+         [&](std::size_t r, const float* piece) { pieces_[u].push({0, number(r)}, piece); });
     for (std::size_t r = 0; r < layout_.ranks(); ++r)
       if (number(r) != leaf_schedule::none && !sends(r))
         pieces_[u].push({0, number(r)}, static_cast<const float*>(nullptr));

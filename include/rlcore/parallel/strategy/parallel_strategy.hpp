@@ -38,21 +38,21 @@ struct index_range {
 /// A strategy for training also has a class template share<Device>: this rank's shard of a model in training and its
 /// part of an optimizer step (training/strategy/training_strategy.hpp).
 template <class S>
-concept parallel_strategy = std::copyable<S> &&
-    requires(const S& s, std::span<const std::int64_t> costs, double& report, std::vector<double>& numbers,
-             std::size_t n, std::int64_t number) {
-  { s.rank() } -> std::same_as<int>;
-  { s.size() } -> std::same_as<int>;
-  { s.first() } -> std::same_as<bool>;
-  { s.settings() } -> std::convertible_to<parallel::parallel_settings>;
-  { s.layers(n) } -> std::same_as<parallel::index_range>;
-  { s.experts(n) } -> std::same_as<parallel::index_range>;
-  { s.rows(costs) } -> std::same_as<parallel::index_range>;
-  s.sum(report);
-  s.gather(numbers);
-  { s.agree(number) } -> std::same_as<bool>;
-  s.barrier();
-};
+concept parallel_strategy =
+    std::copyable<S> && requires(const S& s, std::span<const std::int64_t> costs, double& report,
+                                 std::vector<double>& numbers, std::size_t n, std::int64_t number) {
+      { s.rank() } -> std::same_as<int>;
+      { s.size() } -> std::same_as<int>;
+      { s.first() } -> std::same_as<bool>;
+      { s.settings() } -> std::convertible_to<parallel::parallel_settings>;
+      { s.layers(n) } -> std::same_as<parallel::index_range>;
+      { s.experts(n) } -> std::same_as<parallel::index_range>;
+      { s.rows(costs) } -> std::same_as<parallel::index_range>;
+      s.sum(report);
+      s.gather(numbers);
+      { s.agree(number) } -> std::same_as<bool>;
+      s.barrier();
+    };
 
 namespace strategy {
 

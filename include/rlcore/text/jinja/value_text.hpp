@@ -239,7 +239,7 @@ RLCORE_INLINE bool equal(const value& a, const value& b) {
     if (a.integer() && b.integer()) return *a.integer() == *b.integer();
     return a.real() == b.real();
   }
-  if (const auto* x = a.as<big_number>(), *y = b.as<big_number>(); x && y) return x->digits == y->digits;
+  if (const auto *x = a.as<big_number>(), *y = b.as<big_number>(); x && y) return x->digits == y->digits;
   if (a.text() && b.text()) return *a.text() == *b.text();
   if (a.items() && b.items())
     return std::equal(a.items()->begin(), a.items()->end(), b.items()->begin(), b.items()->end(),

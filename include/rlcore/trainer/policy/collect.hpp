@@ -62,7 +62,8 @@ double penalise_rewards(std::vector<trajectory>& batch, const kl_in_reward& pena
 
 /// Subtracts coefficient x KL from the rewards of `batch`, sets actor/reward_kl_penalty and
 /// actor/reward_kl_penalty_coeff, and moves an adaptive coefficient to its value in the next step.
-inline void pay_kl(std::vector<trajectory>& batch, const reward_kl_settings& k, double& coefficient, metrics& numbers) {
+inline void subtract_kl_from_rewards(std::vector<trajectory>& batch, const reward_kl_settings& k, double& coefficient,
+                                     metrics& numbers) {
   const double kl = penalise_rewards(batch, {k.kind, coefficient});
   numbers.set("actor/reward_kl_penalty", kl);
   numbers.set("actor/reward_kl_penalty_coeff", coefficient);

@@ -110,8 +110,9 @@ RLCORE_INLINE group_counts count_groups(std::span<const trajectory> batch, std::
     ++counts.groups;
     const double value = value_of(batch[first], group_metric::acc);
     const auto group = batch.subspan(first, n);
-    if (n < 2 || !std::all_of(group.begin(), group.end(),
-                              [&](const trajectory& t) { return value_of(t, group_metric::acc) == value; }))
+    if (n < 2 ||
+        !std::all_of(
+            group.begin(), group.end(), [&](const trajectory& t) { return value_of(t, group_metric::acc) == value; }))
       continue;
     ++(value > 0 ? counts.all_right : counts.all_wrong);
   }

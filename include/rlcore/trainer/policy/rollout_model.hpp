@@ -50,10 +50,10 @@ class rollout_model {
 
   /// fill() copies the current training weights; drop() frees them. All ranks of the world call fill() together.
   void fill() {
-    model_.gain_weights();
+    model_.allocate_weights();
     weight_sync_.run(*policy_, model_, bucket_);
   }
-  void drop() { model_.drop_weights(); }
+  void drop() { model_.free_weights(); }
 
  private:
   trainable_model<Device>* policy_;

@@ -41,7 +41,7 @@ class policy_models;
 ///   update_actor(a)     mini-batches, micro-batches, one optimizer step for each mini-batch
 /// sample() is the loop of dynamic sampling, which a recipe may write out: while (needs_groups())
 /// keep_differing_groups(sample_round()); then take_groups().
-/// `batch` and `numbers` are there for a recipe's own stages. All ranks make the same calls. policy_run_of<Device> is
+/// `batch` and `numbers` are there for a recipe's own stages. All ranks make the same calls. policy_run_impl<Device> is
 /// behind it: a recipe does not compile the models.
 class policy_run {
  public:

@@ -38,10 +38,10 @@ namespace trainer {
 
 /// The policy_run of a device.
 template <class Device>
-class policy_run_of final : public policy_run {
+class policy_run_impl final : public policy_run {
  public:
   /// As open_policy_run().
-  policy_run_of(const options& opt, policy_inputs& in, policy_models<Device>& models, const team& ranks);
+  policy_run_impl(const options& opt, policy_inputs& in, policy_models<Device>& models, const team& ranks);
 
   const policy_settings& settings() const noexcept override { return in_.settings; }
   std::int64_t step() const noexcept override { return state_.step; }
@@ -164,8 +164,8 @@ class policy_run_of final : public policy_run {
 };
 
 template <class Device>
-policy_run_of<Device>::policy_run_of(const options& opt, policy_inputs& in, policy_models<Device>& models,
-                                     const team& ranks)
+policy_run_impl<Device>::policy_run_impl(const options& opt, policy_inputs& in, policy_models<Device>& models,
+                                         const team& ranks)
     : opt_(opt),
       in_(in),
       models_(models),
@@ -190,7 +190,7 @@ policy_run_of<Device>::policy_run_of(const options& opt, policy_inputs& in, poli
 }
 
 template <class Device>
-bool policy_run_of<Device>::next_step() {
+bool policy_run_impl<Device>::next_step() {
   const policy_settings& s = settings();
   if (!started_) {
     if (!from_ && ranks_.first()) std::filesystem::remove(sample_answers_path(s.root));  // of an earlier run
@@ -213,7 +213,7 @@ bool policy_run_of<Device>::next_step() {
 }
 
 template <class Device>
-bool policy_run_of<Device>::needs_groups() {
+bool policy_run_impl<Device>::needs_groups() {
   const std::int64_t rounds = state_.rounds - before_.rounds;
   if (interrupted_ || !stopped_.empty()) return false;
   if (stored_ || !settings().dynamic_sampling.enabled) return rounds == 0;
@@ -223,7 +223,7 @@ bool policy_run_of<Device>::needs_groups() {
 }
 
 template <class Device>
-std::vector<trajectory> policy_run_of<Device>::sample_round() {
+std::vector<trajectory> policy_run_impl<Device>::sample_round() {
   try {
     return worker_.sample_round(state_.step, ++state_.rounds, time);
   } catch (const sampling_interrupted&) {  // of one rank: several end the step together
@@ -233,7 +233,7 @@ std::vector<trajectory> policy_run_of<Device>::sample_round() {
 }
 
 template <class Device>
-void policy_run_of<Device>::keep_differing_groups(std::vector<trajectory> round) {
+void policy_run_impl<Device>::keep_differing_groups(std::vector<trajectory> round) {
   const policy_settings& s = settings();
   if (interrupted_) return;
   if (stored_ || !s.dynamic_sampling.enabled) {  // a replay has stored no group that was dropped
@@ -248,7 +248,7 @@ void policy_run_of<Device>::keep_differing_groups(std::vector<trajectory> round)
 }
 
 template <class Device>
-bool policy_run_of<Device>::take_groups() {
+bool policy_run_impl<Device>::take_groups() {
   const policy_settings& s = settings();
   if (interrupted_ || !stopped_.empty()) {
     state_ = before_;
@@ -278,23 +278,23 @@ bool policy_run_of<Device>::take_groups() {
 }
 
 template <class Device>
-void policy_run_of<Device>::provide(advantage_input inputs) {
+void policy_run_impl<Device>::provide(advantage_input inputs) {
   worker_.provide(inputs, batch, state_.step, time);
 }
 
 template <class Device>
-void policy_run_of<Device>::penalise_rewards() {
+void policy_run_impl<Device>::penalise_rewards() {
   const reward_kl_settings& kl = settings().reward_kl;
-  if (kl.enabled) time("adv", [&] { pay_kl(batch, kl, state_.reward_kl_coefficient, numbers); });
+  if (kl.enabled) time("adv", [&] { subtract_kl_from_rewards(batch, kl, state_.reward_kl_coefficient, numbers); });
 }
 
 template <class Device>
-void policy_run_of<Device>::advantages(const any_algorithm& algorithm) {
+void policy_run_impl<Device>::advantages(const any_algorithm& algorithm) {
   time("adv", [&] { algorithm.advantages(batch, settings().samples, key(stream::selection)); });
 }
 
 template <class Device>
-void policy_run_of<Device>::update_critic() {
+void policy_run_impl<Device>::update_critic() {
   if (!models_.value_model) return;
   time("update_critic", [&] {
     critic<Device>& c = *models_.value_model;
@@ -309,7 +309,7 @@ void policy_run_of<Device>::update_critic() {
 }
 
 template <class Device>
-void policy_run_of<Device>::update_actor(const any_algorithm& algorithm) {
+void policy_run_impl<Device>::update_actor(const any_algorithm& algorithm) {
   const policy_settings& s = settings();
   numbers.set("actor/entropy", rollout_entropy(batch, s.entropy_mean));
   if (state_.step < s.critic_warmup) return;
@@ -331,7 +331,7 @@ void policy_run_of<Device>::update_actor(const any_algorithm& algorithm) {
 }
 
 template <class Device>
-void policy_run_of<Device>::finish_step() {
+void policy_run_impl<Device>::finish_step() {
   const policy_settings& s = settings();
   if (!s.rollout_dir.empty() && ranks_.first())
     time("dump_rollout_generations",
@@ -358,7 +358,7 @@ void policy_run_of<Device>::finish_step() {
 }
 
 template <class Device>
-void policy_run_of<Device>::finish() {
+void policy_run_impl<Device>::finish() {
   bar_.finish();
   if (!stopped_.empty()) say("stopped     %s\n", stopped_.c_str());
   if (!ranks_.first()) return;
@@ -377,7 +377,7 @@ void policy_run_of<Device>::finish() {
 template <class Device>
 std::unique_ptr<policy_run> open_policy_run(const options& opt, policy_inputs& in, policy_models<Device>& models,
                                             const team& ranks) {
-  return std::make_unique<policy_run_of<Device>>(opt, in, models, ranks);
+  return std::make_unique<policy_run_impl<Device>>(opt, in, models, ranks);
 }
 
 }  // namespace trainer

@@ -61,7 +61,7 @@ class dpo_task {
     std::int64_t tokens = 0;
     for (const std::uint32_t i : rows) tokens += train_.tokens_of(i);
     learn_answers(train_, rows, settings_.pairs_per_pass, model, reference_,
-                  [&](std::span<const std::uint32_t>, const shown_answers& batch, std::span<const float> ref) {
+                  [&](std::span<const std::uint32_t>, const answers_with_images& batch, std::span<const float> ref) {
                     model.forward_backward(
                         batch.input(), batch.targets, 1.0f,
                         [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
@@ -87,7 +87,7 @@ class dpo_task {
     std::vector<float> logp;
     std::vector<double> rewards;
     judge_answers(eval_, std::span<const std::uint32_t>(rows), settings_.pairs_per_pass, model, reference_,
-                  [&](std::span<const std::uint32_t>, const shown_answers& batch, std::span<const float> ref) {
+                  [&](std::span<const std::uint32_t>, const answers_with_images& batch, std::span<const float> ref) {
                     score_answers(model.model, model.space, batch, logp);
                     total += loss(batch, logp, ref, step, {});
                     for (std::size_t i = 0; i < batch.size(); ++i)
@@ -125,7 +125,7 @@ class dpo_task {
     std::vector<nn::picture> pictures_of(std::uint32_t i) const {
       return grids_of((*this)[i].images, this->cache.get(), 2);
     }
-    void pack(std::span<const std::uint32_t> some, shown_answers& to) const {
+    void pack(std::span<const std::uint32_t> some, answers_with_images& to) const {
       to.clear();
       for (const std::uint32_t i : some)
         for (const std::vector<std::int32_t>* answer : {&(*this)[i].chosen, &(*this)[i].rejected})
@@ -146,7 +146,7 @@ class dpo_task {
     return c;
   }
 
-  pair_report loss(const shown_answers& rows, std::span<const float> logp, std::span<const float> ref,
+  pair_report loss(const answers_with_images& rows, std::span<const float> logp, std::span<const float> ref,
                    const counts& step, std::span<float> dlogp) const {
     token_batch<float> batch{.logp = logp, .ref_logp = ref};
     batch.offsets = rows.offsets;

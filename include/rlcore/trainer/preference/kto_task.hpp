@@ -55,14 +55,15 @@ class kto_task {
     answer_loss::report_type total = loss.report();
     std::int64_t tokens = 0;
     for (const std::uint32_t i : rows) tokens += std::ssize(train_[i].tokens);
-    learn_answers(train_, rows, settings_.rows_per_pass, model, reference_,
-                  [&](std::span<const std::uint32_t> group, const shown_answers& batch, std::span<const float> ref) {
-                    model.forward_backward(batch.input(), batch.targets, 1.0f,
-                                           [&](std::span<const float> logp, std::span<const float>,
-                                               std::span<float> dlogp, std::span<float>) {
-                                             total += evaluate(loss, train_, group, batch, logp, ref, step, dlogp);
-                                           });
-                  });
+    learn_answers(
+        train_, rows, settings_.rows_per_pass, model, reference_,
+        [&](std::span<const std::uint32_t> group, const answers_with_images& batch, std::span<const float> ref) {
+          model.forward_backward(
+              batch.input(), batch.targets, 1.0f,
+              [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp, std::span<float>) {
+                total += evaluate(loss, train_, group, batch, logp, ref, step, dlogp);
+              });
+        });
     sum_over_ranks(model, total);
     m.set("train/kto_loss", total.loss());
     set_rewards(m, "train/", total);
@@ -88,13 +89,14 @@ class kto_task {
       const answer_loss loss =
           settings_.loss(part.size() < 2 ? kto_baseline(0) : mismatch(eval_, model, part).baseline());
       std::vector<double> of_part;
-      judge_answers(eval_, part, settings_.rows_per_pass, model, reference_,
-                    [&](std::span<const std::uint32_t> group, const shown_answers& batch, std::span<const float> ref) {
-                      score_answers(model.model, model.space, batch, logp);
-                      total += evaluate(loss, eval_, group, batch, logp, ref, counts, {});
-                      for (std::size_t i = 0; i < batch.size(); ++i)
-                        of_part.push_back(settings_.beta * (batch.sum(i, logp) - batch.sum(i, ref)));
-                    });
+      judge_answers(
+          eval_, part, settings_.rows_per_pass, model, reference_,
+          [&](std::span<const std::uint32_t> group, const answers_with_images& batch, std::span<const float> ref) {
+            score_answers(model.model, model.space, batch, logp);
+            total += evaluate(loss, eval_, group, batch, logp, ref, counts, {});
+            for (std::size_t i = 0; i < batch.size(); ++i)
+              of_part.push_back(settings_.beta * (batch.sum(i, logp) - batch.sum(i, ref)));
+          });
       gather_rows(model, of_part);
       reward.insert(reward.end(), of_part.begin(), of_part.end());
       if (n == left) break;
@@ -122,7 +124,7 @@ class kto_task {
     std::vector<nn::picture> pictures_of(std::uint32_t i) const {
       return grids_of((*this)[i].text.images, this->cache.get());
     }
-    void pack(std::span<const std::uint32_t> some, shown_answers& to) const {
+    void pack(std::span<const std::uint32_t> some, answers_with_images& to) const {
       to.clear();
       for (const std::uint32_t i : some)
         to.push_back((*this)[i].tokens, (*this)[i].prompt_length, (*this)[i].text.images, this->cache.get());
@@ -163,7 +165,7 @@ class kto_task {
   /// Prompts with the answers of the next rows, under the policy and the reference. An answer without tokens within
   /// max_len counts with a ratio of 0.
   mismatched_kl mismatch(const row_set& set, trainable_model<Device>& model, std::span<const std::uint32_t> rows) {
-    shown_answers batch;
+    answers_with_images batch;
     std::vector<float> logp, ref;
     std::vector<double> sums;  // of each row under the policy and the reference
     const row_range shard = own_rows(model, rows.size(), [&](std::size_t i) { return set[rows[i]].tokens.size(); });
@@ -190,7 +192,7 @@ class kto_task {
   }
 
   static answer_loss::report_type evaluate(const answer_loss& loss, const row_set& set,
-                                           std::span<const std::uint32_t> group, const shown_answers& rows,
+                                           std::span<const std::uint32_t> group, const answers_with_images& rows,
                                            std::span<const float> logp, std::span<const float> ref,
                                            const global_counts& step, std::span<float> dlogp) {
     std::vector<float> label;

@@ -32,7 +32,7 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// packed_answers whose prompts may have images.
-struct shown_answers : packed_answers {
+struct answers_with_images : packed_answers {
   shown_pictures pictures;
 
   /// The input of a pass.
@@ -49,7 +49,7 @@ struct shown_answers : packed_answers {
 
 /// Log-probs of every answer token under `model`, into `out`.
 template <class Device>
-void score_answers(nn::causal_lm<Device>& model, nn::workspace<Device>& space, const shown_answers& rows,
+void score_answers(nn::causal_lm<Device>& model, nn::workspace<Device>& space, const answers_with_images& rows,
                    std::vector<float>& out) {
   out.resize(rows.targets.row.size());
   nn::log_probs(model, space, rows.input(), rows.targets, 1.0f, out, {});
@@ -63,7 +63,7 @@ class reference_model {
   explicit reference_model(nn::causal_lm<Device>* frozen) : frozen_(frozen) {}
 
   /// Log-probs of every answer token under the reference, into `out`.
-  void operator()(trainable_model<Device>& model, const shown_answers& rows, std::vector<float>& out) const {
+  void operator()(trainable_model<Device>& model, const answers_with_images& rows, std::vector<float>& out) const {
     if (frozen_ != nullptr) return score_answers(*frozen_, model.space, rows, out);
     model.with_base([&] { score_answers(model.model, model.space, rows, out); });
   }
@@ -94,7 +94,7 @@ class reference_log_probs {
     values_.resize(begin_.back());
     const row_range shard = own_rows(model, unknown.size(), [&](std::size_t i) { return length(unknown[i]); });
     std::vector<float> fresh, some;
-    shown_answers batch;
+    answers_with_images batch;
     for_each_scored_group(
         {reference.units()}, shard.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
         [&](std::size_t first, std::size_t last) {
@@ -129,21 +129,22 @@ class reference_log_probs {
 
 /// The answers of a data set, for learn_answers() and judge_answers(): their cost, packing, and reference log-probs.
 template <class Set>
-concept answer_set = requires(Set& set, std::uint32_t row, std::span<const std::uint32_t> rows, shown_answers& to) {
-  { set.tokens_of(row) } -> std::convertible_to<std::int64_t>;
-  { set.pictures_of(row) } -> std::convertible_to<std::vector<nn::picture>>;
-  set.pack(rows, to);
-  { set.reference } -> std::convertible_to<reference_log_probs&>;
-};
+concept answer_set =
+    requires(Set& set, std::uint32_t row, std::span<const std::uint32_t> rows, answers_with_images& to) {
+      { set.tokens_of(row) } -> std::convertible_to<std::int64_t>;
+      { set.pictures_of(row) } -> std::convertible_to<std::vector<nn::picture>>;
+      set.pack(rows, to);
+      { set.reference } -> std::convertible_to<reference_log_probs&>;
+    };
 
 /// Calls f(rows, answers, log-probs) for every micro-batch of an optimizer step (trainable_model::for_micro_batches());
 /// f does one forward and backward pass. The log-probs are the reference's.
 template <class Device, answer_set Set, class F>
 void learn_answers(Set& set, std::span<const std::uint32_t> rows, std::int64_t rows_per_pass,
                    trainable_model<Device>& model, const reference_model<Device>& reference, F&& f) {
-  const auto pack = [&](std::span<const std::uint32_t> some, shown_answers& to) { set.pack(some, to); };
+  const auto pack = [&](std::span<const std::uint32_t> some, answers_with_images& to) { set.pack(some, to); };
   set.reference.require(rows, rows_per_pass, model, reference, pack);
-  shown_answers batch;
+  answers_with_images batch;
   std::vector<float> ref;
   std::vector<std::uint32_t> group;
   model.for_micro_batches(
@@ -162,10 +163,10 @@ void learn_answers(Set& set, std::span<const std::uint32_t> rows, std::int64_t r
 template <class Device, answer_set Set, class F>
 void judge_answers(Set& set, std::span<const std::uint32_t> rows, std::int64_t rows_per_pass,
                    trainable_model<Device>& model, const reference_model<Device>& reference, F&& f) {
-  const auto pack = [&](std::span<const std::uint32_t> some, shown_answers& to) { set.pack(some, to); };
+  const auto pack = [&](std::span<const std::uint32_t> some, answers_with_images& to) { set.pack(some, to); };
   set.reference.require(rows, rows_per_pass, model, reference, pack);
   const row_range shard = own_rows(model, rows.size(), [&](std::size_t i) { return set.tokens_of(rows[i]); });
-  shown_answers batch;
+  answers_with_images batch;
   std::vector<float> ref;
   for_each_scored_group(
       {model.model.units()}, shard.size(), rows_per_pass, 0, [](std::size_t) { return 0; },

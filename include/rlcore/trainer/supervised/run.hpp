@@ -54,7 +54,7 @@ inline void print_ends(std::span<const metric_row> rows, std::span<const std::st
 /// A recipe calls update() and finish_step() between next_step() and finish(). The task knows its rows, the loss of
 /// some of them, and what to measure; see supervised_task. All ranks make the same calls.
 template <class Device, class Task>
-requires supervised_task<Task, Device>
+  requires supervised_task<Task, Device>
 class supervised_run {
  public:
   trainable_model<Device> model;
@@ -128,11 +128,10 @@ class supervised_run {
 };
 
 template <class Device, class Task>
-requires supervised_task<Task, Device> supervised_run<Device, Task>::supervised_run(Device& device, const options& opt,
-                                                                                    const supervised_settings& settings,
-                                                                                    const training_settings& training,
-                                                                                    const base_model& base, Task& task,
-                                                                                    const team& ranks)
+  requires supervised_task<Task, Device>
+supervised_run<Device, Task>::supervised_run(Device& device, const options& opt, const supervised_settings& settings,
+                                             const training_settings& training, const base_model& base, Task& task,
+                                             const team& ranks)
     : model(device, base.config, training, &ranks.world()),
       opt_(opt),
       settings_(settings),
@@ -155,10 +154,11 @@ requires supervised_task<Task, Device> supervised_run<Device, Task>::supervised_
 }
 
 template <class Device, class Task>
-requires supervised_task<Task, Device> supervised_run<Device, Task>::~supervised_run() = default;
+  requires supervised_task<Task, Device>
+supervised_run<Device, Task>::~supervised_run() = default;
 
 template <class Device, class Task>
-requires supervised_task<Task, Device>
+  requires supervised_task<Task, Device>
 void supervised_run<Device, Task>::describe(Device& device, const training_settings& training) {
   const nn::config& c = base_.config;
   model_text_ = fmt::format("{}: {}, {} layers, hidden {}, {}", base_.folder.string(), nn::name_of(c.model),
@@ -172,7 +172,7 @@ void supervised_run<Device, Task>::describe(Device& device, const training_setti
 }
 
 template <class Device, class Task>
-requires supervised_task<Task, Device>
+  requires supervised_task<Task, Device>
 void supervised_run<Device, Task>::resume(const training_settings& training) {
   from_ =
       checkpoint::find_resume(settings_.resume_mode, checkpoint::expand_home(settings_.resume_path).string(), root_);
@@ -188,7 +188,7 @@ void supervised_run<Device, Task>::resume(const training_settings& training) {
 }
 
 template <class Device, class Task>
-requires supervised_task<Task, Device>
+  requires supervised_task<Task, Device>
 bool supervised_run<Device, Task>::next_step() {
   if (!started_) {
     if (settings_.test_before && state_.step == 0 && plan_.eval_rows > 0) {
@@ -208,7 +208,7 @@ bool supervised_run<Device, Task>::next_step() {
 }
 
 template <class Device, class Task>
-requires supervised_task<Task, Device>
+  requires supervised_task<Task, Device>
 void supervised_run<Device, Task>::update() {
   const double lr = settings_.lr * settings_.schedule.factor(state_.step - 1);
   time_("update", [&] {
@@ -232,7 +232,7 @@ void supervised_run<Device, Task>::update() {
 }
 
 template <class Device, class Task>
-requires supervised_task<Task, Device>
+  requires supervised_task<Task, Device>
 void supervised_run<Device, Task>::finish_step() {
   const supervised_settings& s = settings_;
   if (plan_.eval_rows > 0 && (due(s.test_freq) || (s.test_each_epoch && rows_.ends_epoch(state_.step)))) evaluate();
@@ -259,7 +259,7 @@ void supervised_run<Device, Task>::finish_step() {
 }
 
 template <class Device, class Task>
-requires supervised_task<Task, Device>
+  requires supervised_task<Task, Device>
 void supervised_run<Device, Task>::finish(std::span<const std::string> shown) {
   bar_.finish();
   if (!stopped_.empty()) say("stopped     %s\n", stopped_.c_str());
@@ -273,7 +273,7 @@ void supervised_run<Device, Task>::finish(std::span<const std::string> shown) {
 }
 
 template <class Device, class Task>
-requires supervised_task<Task, Device>
+  requires supervised_task<Task, Device>
 bool supervised_run<Device, Task>::stop_for_signal() {
   stopped_ = std::string(name_of_stop()) + " after step " + std::to_string(state_.step);
   if (state_.step == 0) return false;
@@ -284,7 +284,7 @@ bool supervised_run<Device, Task>::stop_for_signal() {
 }
 
 template <class Device, class Task>
-requires supervised_task<Task, Device>
+  requires supervised_task<Task, Device>
 void supervised_run<Device, Task>::write_current_report() {
   reported_ = std::chrono::steady_clock::now();
   if (settings_.report && ranks_.first()) {

@@ -90,13 +90,13 @@ std::string data_text(const std::vector<Row>& rows) {
 ///   save(path) const                   further files of a checkpoint, into the folder global_step_N being written
 ///   restore(path)                      the same when a run continues
 template <class T, class Device>
-concept supervised_task = requires(T& task, trainable_model<Device>& model, std::span<const std::uint32_t> rows,
-                                   metrics& m) {
-  { task.train_size() } -> std::convertible_to<std::size_t>;
-  { task.eval_size() } -> std::convertible_to<std::size_t>;
-  task.update(model, rows, m);
-  task.evaluate(model, m);
-};
+concept supervised_task =
+    requires(T& task, trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
+      { task.train_size() } -> std::convertible_to<std::size_t>;
+      { task.eval_size() } -> std::convertible_to<std::size_t>;
+      task.update(model, rows, m);
+      task.evaluate(model, m);
+    };
 
 }  // namespace trainer
 

@@ -163,7 +163,7 @@ class gathered_layers : public nn::unit_source {
   void begin_full_params() {
     if (full_params_++ > 0) return;
     rest();
-    model_->gain_weights();
+    model_->allocate_weights();
     float* weights = model_->weights().data();
     for (std::size_t u = 0; u < places_.size(); ++u) collect(u, weights + places_[u].range.first);
   }
@@ -171,7 +171,7 @@ class gathered_layers : public nn::unit_source {
     if (--full_params_ > 0) return;
     const float* weights = std::as_const(*model_).weights().data();
     for (std::size_t u = 0; u < places_.size(); ++u) keep(u, weights + places_[u].range.first);
-    model_->drop_weights();
+    model_->free_weights();
   }
 
  protected:

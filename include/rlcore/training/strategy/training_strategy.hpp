@@ -48,32 +48,33 @@ RLCORE_BEGIN
 /// - gather_full_params(): while the returned object lives, model.weights() are whole.
 /// - save(folder, state), read(folder): the files of a checkpoint, and the trained values of one.
 template <class Strategy, class Device>
-concept training_strategy = parallel_strategy<Strategy> &&
+concept training_strategy =
+    parallel_strategy<Strategy> &&
     requires(typename Strategy::template share<Device>& share, const Strategy& strategy, Device& device,
              const nn::config& config, nn::causal_lm<Device>& model, nn::lora<Device>* adapter,
              nn::workspace<Device>& space, trainer::step_gradient<Device>& gradient, const trainer::leaf_plan& plan,
              nn::router_counts& counts, void (&pass)(std::span<const std::uint32_t>), void (&idle)(),
              optim::adamw<Device>& optimizer, const std::filesystem::path& folder,
              const trainer::trained_state<Device>& state, std::uint64_t seed, double lr, float scale, bool flag) {
-  requires std::constructible_from < typename Strategy::template share<Device>,
-  const Strategy&, nn::causal_lm<Device>&, nn::lora<Device>* > ;
-  { share.make_model(strategy, device, config, flag) } -> std::same_as<nn::causal_lm<Device>>;
-  { share.passing() } -> std::same_as<const nn::causal_lm<Device>&>;
-  { share.gathers_layers() } -> std::same_as<bool>;
-  share.join(space, gradient);
-  { share.parameters() } -> std::same_as<std::span<const nn::parameter>>;
-  { share.weights() } -> std::same_as<buffer<float, Device>&>;
-  { share.pieces() } -> std::same_as<std::vector<optim::adamw_piece>>;
-  { share.optimizer_size() } -> std::same_as<std::size_t>;
-  share.load(folder, seed);
-  share.begin_update();
-  share.count_passes(plan, counts, pass, idle);
-  share.micro_batches(plan, gradient, flag, pass);
-  { share.reduce(gradient) } -> std::same_as<double>;
-  share.step(optimizer, lr, scale);
-  share.gather_full_params();
-  share.save(folder, state);
-  { share.read(folder) } -> std::same_as<std::vector<float>>;
-};
+      requires std::constructible_from<typename Strategy::template share<Device>, const Strategy&,
+                                       nn::causal_lm<Device>&, nn::lora<Device>*>;
+      { share.make_model(strategy, device, config, flag) } -> std::same_as<nn::causal_lm<Device>>;
+      { share.passing() } -> std::same_as<const nn::causal_lm<Device>&>;
+      { share.gathers_layers() } -> std::same_as<bool>;
+      share.join(space, gradient);
+      { share.parameters() } -> std::same_as<std::span<const nn::parameter>>;
+      { share.weights() } -> std::same_as<buffer<float, Device>&>;
+      { share.pieces() } -> std::same_as<std::vector<optim::adamw_piece>>;
+      { share.optimizer_size() } -> std::same_as<std::size_t>;
+      share.load(folder, seed);
+      share.begin_update();
+      share.count_passes(plan, counts, pass, idle);
+      share.micro_batches(plan, gradient, flag, pass);
+      { share.reduce(gradient) } -> std::same_as<double>;
+      share.step(optimizer, lr, scale);
+      share.gather_full_params();
+      share.save(folder, state);
+      { share.read(folder) } -> std::same_as<std::vector<float>>;
+    };
 
 RLCORE_END

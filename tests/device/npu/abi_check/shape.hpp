@@ -14,9 +14,7 @@ struct counterpart {
 
 /// An object that exists only behind pointers.
 template <class T>
-concept opaque = std::is_class_v<T> && !requires {
-  sizeof(T);
-};
+concept opaque = std::is_class_v<T> && !requires { sizeof(T); };
 
 /// Whether a parameter or result of ours is passed as the vendor's: equal names of objects and enumerations (through
 /// counterpart), equal constness behind pointers, equal size and sign of integers. One side may be an enumeration where
@@ -34,7 +32,7 @@ constexpr bool same() {
   } else if constexpr (std::is_enum_v<Ours> && std::is_enum_v<Theirs>) {
     return false;  // another enumeration
   } else if constexpr (std::is_enum_v<Ours> != std::is_enum_v<Theirs>) {
-    return (std::is_integral_v<Ours> || std::is_integral_v<Theirs>)&&sizeof(Ours) == sizeof(Theirs);
+    return (std::is_integral_v<Ours> || std::is_integral_v<Theirs>) && sizeof(Ours) == sizeof(Theirs);
   } else if constexpr (std::is_integral_v<Ours> && std::is_integral_v<Theirs>) {
     return !std::is_same_v<Ours, bool> && !std::is_same_v<Theirs, bool> && sizeof(Ours) == sizeof(Theirs) &&
            std::is_signed_v<Ours> == std::is_signed_v<Theirs>;
@@ -46,8 +44,8 @@ constexpr bool same() {
 template <class Ours, class Theirs>
 struct same_function : std::false_type {};
 template <class R, class... A, class S, class... B>
-requires(sizeof...(A) == sizeof...(B)) struct same_function<R (*)(A...), S (*)(B...)>
-    : std::bool_constant<same<R, S>() && (same<std::remove_cv_t<A>, std::remove_cv_t<B>>() && ...)> {
-};
+  requires(sizeof...(A) == sizeof...(B))
+struct same_function<R (*)(A...), S (*)(B...)>
+    : std::bool_constant<same<R, S>() && (same<std::remove_cv_t<A>, std::remove_cv_t<B>>() && ...)> {};
 
 }  // namespace abi_check

@@ -34,13 +34,9 @@ void check_everywhere(const P& piece) {
 }
 
 template <class P>
-constexpr bool stops = requires {
-  requires P::stops_gradient;
-};
+constexpr bool stops = requires { requires P::stops_gradient; };
 template <class P>
-constexpr bool no_signal = requires {
-  requires P::zero_mean_gradient;
-};
+constexpr bool no_signal = requires { requires P::zero_mean_gradient; };
 
 TEST(divergence, slopes_are_derivatives_of_values) {
   check_everywhere(value_clamped{k1{}});

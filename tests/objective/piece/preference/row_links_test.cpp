@@ -90,9 +90,7 @@ TEST(kto_baseline, is_the_mean_over_all_rows_of_the_step) {
               testing::HasSubstr("at least two mismatched completions, got 1"));
   EXPECT_THAT(message_of([&] { kto_kl_baseline(logp, std::vector{-2.0}); }), testing::HasSubstr("logp is [8]"));
   EXPECT_THAT(message_of([] { kto_baseline(-0.1); }), testing::HasSubstr("0 or more"));
-  EXPECT_THAT(message_of([] {
-                kto_kl_baseline(std::vector{std::nan(""), 1.0}, std::vector{0.0, 0.0});
-              }),
+  EXPECT_THAT(message_of([] { kto_kl_baseline(std::vector{std::nan(""), 1.0}, std::vector{0.0, 0.0}); }),
               testing::HasSubstr("0 or more"));
   EXPECT_EQ(mismatched_row(0, 4), 3u);
   EXPECT_EQ(mismatched_row(3, 4), 2u);

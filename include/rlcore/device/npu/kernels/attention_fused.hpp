@@ -86,10 +86,7 @@ class fused_attention {
       terms = wide->data();
     }
     for_stretches(
-        run,
-        [&](std::size_t i) {
-          return std::pair{gradients[i].keys, gradients[i].values};
-        },
+        run, [&](std::size_t i) { return std::pair{gradients[i].keys, gradients[i].values}; },
         [&](extent_t first, extent_t m, float* keys, float* values, extent_t row) {
           const auto k = c.rows(keys, m, w, row), v = c.rows(values, m, w, row);
           c.add(k, c.rows(terms + first * w, m, w), k);

@@ -120,10 +120,7 @@ scratch<T> gather_keys_values(context& c, page_rows& pages, const attention_shap
     return to;
   }
   for_stretches(
-      run,
-      [&](std::size_t i) {
-        return std::pair{run.segments[i].keys, run.segments[i].values};
-      },
+      run, [&](std::size_t i) { return std::pair{run.segments[i].keys, run.segments[i].values}; },
       [&](extent_t first, extent_t n, const float* keys, const float* values, extent_t row) {
         c.convert(c.rows(keys, n, w, row), c.rows(to.data() + first * w, n, w));
         c.convert(c.rows(values, n, w, row), c.rows(to.data() + key_elements + first * w, n, w));

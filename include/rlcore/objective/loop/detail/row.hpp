@@ -24,13 +24,13 @@ namespace detail {
 
 /// The single gather of several pieces, or no_gather; `agree` is false if two differ.
 template <class... Gathers>
-struct one_gather {
+struct unique_gather {
   using type = no_gather;
   static constexpr bool agree = true;
 };
 template <class First, class... Rest>
-struct one_gather<First, Rest...> {
-  using other = one_gather<Rest...>;
+struct unique_gather<First, Rest...> {
+  using other = unique_gather<Rest...>;
   static constexpr bool has = !std::is_same_v<First, no_gather>,
                         has_other = !std::is_same_v<typename other::type, no_gather>;
   using type = std::conditional_t<has, First, typename other::type>;
@@ -46,13 +46,11 @@ struct structure {
 
   static constexpr auto monitors_per_piece = []<std::size_t... Index>(std::index_sequence<Index...>) {
     return std::array<std::size_t, pieces>{monitor_count<piece<Index>>...};
-  }
-  (std::make_index_sequence<pieces>{});
+  }(std::make_index_sequence<pieces>{});
 
   static constexpr auto wrt = []<std::size_t... Index>(std::index_sequence<Index...>) {
     return std::array<field, pieces>{wrt_of<piece<Index>>()...};
-  }
-  (std::make_index_sequence<pieces>{});
+  }(std::make_index_sequence<pieces>{});
 
   /// Where piece i keeps its accumulators: its value, then its monitors.
   static constexpr std::size_t slot(std::size_t i) noexcept {
@@ -72,20 +70,17 @@ struct structure {
 
   static constexpr field reads = []<std::size_t... Index>(std::index_sequence<Index...>) {
     return (field::none | ... | piece<Index>::reads);
-  }
-  (std::make_index_sequence<pieces>{});
+  }(std::make_index_sequence<pieces>{});
   /// Fields that a piece needs with one value per row: its member `row_fields`.
   static constexpr field row_fields = []<std::size_t... Index>(std::index_sequence<Index...>) {
     return (field::none | ... | per_row_fields_of<piece<Index>>());
-  }
-  (std::make_index_sequence<pieces>{});
+  }(std::make_index_sequence<pieces>{});
   using gathers = typename decltype([]<std::size_t... Index>(std::index_sequence<Index...>) {
-    return one_gather<gathers_of<piece<Index>>...>{};
+    return unique_gather<gathers_of<piece<Index>>...>{};
   }(std::make_index_sequence<pieces>{}))::type;
   static constexpr field outputs = []<std::size_t... Index>(std::index_sequence<Index...>) {
     return (field::none | ... | wrt_of<piece<Index>>());
-  }
-  (std::make_index_sequence<pieces>{});
+  }(std::make_index_sequence<pieces>{});
 };
 
 }  // namespace detail

@@ -14,7 +14,7 @@ RLCORE_ALGORITHM_BEGIN
 /// -A logp + beta/2 (logp - old_logp)^2. sum{importance_ratio{}, scaled{kappa, token_filter{against_old{abs_kl{}}}}}
 /// is KL-Cov (Cui et al. 2025; verl "kl_cov"): -A r, and + kappa |logp - old_logp| for the selected tokens.
 template <class Divergence>
-struct against_old : passes_on<Divergence> {
+struct against_old : forwarding_piece<Divergence> {
   static_assert(contains(Divergence::reads, field::ref_logp), "rlcore: against_old takes a piece that reads ref_logp");
   static constexpr field reads =
       static_cast<field>(static_cast<unsigned>(Divergence::reads) & ~static_cast<unsigned>(field::ref_logp)) |
@@ -22,7 +22,7 @@ struct against_old : passes_on<Divergence> {
   static constexpr std::string_view name = "kl_to_old";
 
   /// The divergence `d`, from old_logp.
-  constexpr explicit against_old(Divergence d) : passes_on<Divergence>(d) {}
+  constexpr explicit against_old(Divergence d) : forwarding_piece<Divergence>(d) {}
 
   template <class Math, class V>
   RLCORE_FN term<V, monitor_count<Divergence>> operator()(const token<V>& t) const noexcept {
@@ -41,7 +41,8 @@ struct gather_rollout_is {
   using type = Gather;
 };
 template <template <class> class Gather, class Score>
-requires(contains(Score::reads, field::old_logp)) struct gather_rollout_is<Gather<Score>> {
+  requires(contains(Score::reads, field::old_logp))
+struct gather_rollout_is<Gather<Score>> {
   using type = Gather<rollout_is<Score>>;
 };
 }  // namespace detail
@@ -50,7 +51,7 @@ requires(contains(Score::reads, field::old_logp)) struct gather_rollout_is<Gathe
 /// rollout and for the sampler's own arithmetic (verl's bypass mode; OpenRLHF's GSPO with correction). Such a batch has
 /// no old_logp and no weight: weighted{rollout_is{...}} would correct twice and does not compile.
 template <class Piece>
-struct rollout_is : passes_on<Piece> {
+struct rollout_is : forwarding_piece<Piece> {
   static_assert(contains(reads_in_all<Piece>(), field::old_logp),
                 "rlcore: rollout_is replaces old_logp by rollout_logp, but this piece does not read old_logp");
   static_assert(!contains(reads_in_all<Piece>(), field::weight),
@@ -67,8 +68,10 @@ struct rollout_is : passes_on<Piece> {
 
   constexpr rollout_is() = default;
   /// The piece `p` with its ratio to the rollout policy.
-  constexpr explicit rollout_is(Piece p) : passes_on<Piece>(p) {}
-  constexpr auto score() const noexcept requires(!std::is_same_v<gathers, no_gather>) {
+  constexpr explicit rollout_is(Piece p) : forwarding_piece<Piece>(p) {}
+  constexpr auto score() const noexcept
+    requires(!std::is_same_v<gathers, no_gather>)
+  {
     return typename gathers::score(score_of(this->piece));
   }
 
@@ -87,11 +90,11 @@ struct rollout_is : passes_on<Piece> {
 /// TRL off_policy_mask_threshold) are this around a surrogate, with the selection of the same name. Where several
 /// masks apply, `selected` is their product.
 template <class Piece>
-struct token_filter : passes_on<Piece> {
+struct token_filter : forwarding_piece<Piece> {
   static constexpr field reads = Piece::reads | field::selected;
 
   /// The piece `p` on the selected tokens.
-  constexpr explicit token_filter(Piece p) : passes_on<Piece>(p) {}
+  constexpr explicit token_filter(Piece p) : forwarding_piece<Piece>(p) {}
 
   template <class Math, class V>
   RLCORE_FN term<V, monitor_count<Piece>> operator()(const token<V>& t) const noexcept {
@@ -107,11 +110,11 @@ struct token_filter : passes_on<Piece> {
 /// it is Clip-Cov (Cui et al. 2025; verl "clip_cov"), which takes a few tokens of high covariance between advantage and
 /// log-prob out of the update.
 template <class Piece>
-struct except_selected : passes_on<Piece> {
+struct except_selected : forwarding_piece<Piece> {
   static constexpr field reads = Piece::reads | field::selected;
 
   /// The piece `p` on the tokens that are not selected.
-  constexpr explicit except_selected(Piece p) : passes_on<Piece>(p) {}
+  constexpr explicit except_selected(Piece p) : forwarding_piece<Piece>(p) {}
 
   template <class Math, class V>
   RLCORE_FN term<V, monitor_count<Piece>> operator()(const token<V>& t) const noexcept {

@@ -64,7 +64,7 @@ constexpr bool reads_probabilities_of() noexcept {
 
 /// Base of combinations of one piece; they override the members they change, usually `reads`.
 template <class Piece>
-struct passes_on {
+struct forwarding_piece {
   static_assert(!composite_piece<Piece>,
                 "rlcore: this combination holds one piece; put it around each piece of the sum, not around the sum");
   static constexpr field reads = Piece::reads;
@@ -79,11 +79,14 @@ struct passes_on {
   using gathers = gathers_of<Piece>;
   [[no_unique_address]] Piece piece{};
 
-  constexpr passes_on() = default;
+  constexpr forwarding_piece() = default;
   /// Around the piece `p`.
-  constexpr explicit passes_on(Piece p) : piece(std::move(p)) {}
-  constexpr auto score() const noexcept requires requires(const Piece& p) { p.score(); }
-  { return piece.score(); }
+  constexpr explicit forwarding_piece(Piece p) : piece(std::move(p)) {}
+  constexpr auto score() const noexcept
+    requires requires(const Piece& p) { p.score(); }
+  {
+    return piece.score();
+  }
 };
 
 /// weighted{piece}: value and slope times field::weight, after the piece's own clipping (verl's order). Monitors are
@@ -92,7 +95,7 @@ struct passes_on {
 /// A piece of one term per sequence is to be weighted per sequence: the same number at each token of a row, as the
 /// levels of a rollout correction other than `token` give. Else its slope is not that of its value.
 template <class Piece>
-struct weighted : passes_on<Piece> {
+struct weighted : forwarding_piece<Piece> {
   static_assert(
       !contains(reads_in_all<Piece>(), field::rollout_logp),
       "rlcore: this piece has a ratio to rollout_logp, so a weight would correct twice; use the piece without "
@@ -102,7 +105,7 @@ struct weighted : passes_on<Piece> {
   static constexpr field reads = Piece::reads | field::weight;
 
   /// The piece `p` times field::weight.
-  constexpr explicit weighted(Piece p) : passes_on<Piece>(p) {}
+  constexpr explicit weighted(Piece p) : forwarding_piece<Piece>(p) {}
 
   template <class Math, class V>
   RLCORE_FN term<V, monitor_count<Piece>> operator()(const token<V>& t) const noexcept {
@@ -257,7 +260,7 @@ struct straight_through {
 /// also_measures{piece, measure}: value, slope and monitors of the piece, and the measure as its last monitor. The loss
 /// loop sums it, so a number that is only logged costs no extra pass. If monitors share a name, the last one counts.
 template <class Piece, token_measure Measure>
-struct also_measures : passes_on<Piece> {
+struct also_measures : forwarding_piece<Piece> {
   static constexpr field reads = Piece::reads | Measure::reads;
   static constexpr auto monitors = [] {
     constexpr auto own = monitors_of<Piece>();
@@ -269,7 +272,7 @@ struct also_measures : passes_on<Piece> {
   [[no_unique_address]] Measure measure;
 
   /// The piece `p` with the measure `m`.
-  constexpr also_measures(Piece p, Measure m) : passes_on<Piece>(std::move(p)), measure(m) {}
+  constexpr also_measures(Piece p, Measure m) : forwarding_piece<Piece>(std::move(p)), measure(m) {}
 
   template <class Math, class V>
   RLCORE_FN term<V, monitors.size()> operator()(const token<V>& t) const noexcept {

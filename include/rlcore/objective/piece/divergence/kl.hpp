@@ -127,13 +127,13 @@ using low_var_kl = clamped_k3;  ///< verl's name
 /// gradient_at_clamp::cut 0 where its value lies outside of [low, high]; an overflowed slope is cut too, not multiplied
 /// by zero. value_clamped{k3{}} is OpenRLHF's k3.
 template <class Piece, gradient_at_clamp Gradient = gradient_at_clamp::cut>
-struct value_clamped : passes_on<Piece> {
+struct value_clamped : forwarding_piece<Piece> {
   static constexpr bool stops_gradient = stops_gradient_of<Piece>() || Gradient == gradient_at_clamp::pass;
   double low = -10.0, high = 10.0;
 
   /// The piece `p` with its value in [low_, high_].
   constexpr explicit value_clamped(Piece p, double low_ = -10.0, double high_ = 10.0)
-      : passes_on<Piece>(p), low(low_), high(high_) {}
+      : forwarding_piece<Piece>(p), low(low_), high(high_) {}
 
   template <class Math, class V>
   RLCORE_FN term<V, monitor_count<Piece>> operator()(const token<V>& t) const noexcept {

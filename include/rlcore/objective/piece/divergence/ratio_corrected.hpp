@@ -22,13 +22,14 @@ RLCORE_ALGORITHM_BEGIN
 /// weight. straight_through{value_clamped{k3{}}, ratio_weighted{k2{}}} is OpenRLHF's kl.unbiased_gradient, whose bound
 /// this is.
 template <class Divergence>
-struct ratio_weighted : passes_on<Divergence> {
+struct ratio_weighted : forwarding_piece<Divergence> {
   static constexpr field reads = Divergence::reads | field::old_logp;
   static constexpr bool stops_gradient = true;
   double bound = 10.0;
 
   /// The divergence `d` times the ratio, which counts as `bound_` at most.
-  constexpr explicit ratio_weighted(Divergence d, double bound_ = 10.0) : passes_on<Divergence>(d), bound(bound_) {}
+  constexpr explicit ratio_weighted(Divergence d, double bound_ = 10.0)
+      : forwarding_piece<Divergence>(d), bound(bound_) {}
 
   template <class Math, class V>
   RLCORE_FN term<V, monitor_count<Divergence>> operator()(const token<V>& t) const noexcept {

@@ -209,8 +209,7 @@ struct mixed {
 
   static constexpr bool all_pairs = []<std::size_t... Index>(std::index_sequence<Index...>) {
     return (pair_link<link<Index>> && ...);
-  }
-  (std::make_index_sequence<links>{});
+  }(std::make_index_sequence<links>{});
   static_assert(all_pairs, "rlcore: mixed holds links of pairs, each bare or as scaled{weight, link}");
 
   /// The type whose members say which gather the links share; declared only.
@@ -224,8 +223,7 @@ struct mixed {
 
   static constexpr field reads = []<std::size_t... Index>(std::index_sequence<Index...>) {
     return (field::none | ... | row_fields_of<link<Index>>());
-  }
-  (std::make_index_sequence<links>{});
+  }(std::make_index_sequence<links>{});
   static constexpr std::string_view name = "mixed";
 
   static constexpr std::size_t of_first = monitor_count<link<0>>;
@@ -234,8 +232,7 @@ struct mixed {
     for (std::size_t m = 0; m < of_first; ++m) names[m] = monitors_of<link<0>>()[m];
     ((names[of_first + Index] = link<Index>::name), ...);
     return names;
-  }
-  (std::make_index_sequence<links>{});
+  }(std::make_index_sequence<links>{});
 
   [[no_unique_address]] sum<Nodes...> nodes;
 
@@ -243,7 +240,9 @@ struct mixed {
   constexpr explicit mixed(Nodes... n) : nodes(n...) {}
 
   template <std::size_t Index = 0>
-  constexpr auto score() const noexcept requires(!std::is_same_v<gathers, no_gather>) {
+  constexpr auto score() const noexcept
+    requires(!std::is_same_v<gathers, no_gather>)
+  {
     if constexpr (std::is_same_v<gathers_of<link<Index>>, no_gather>)
       return score<Index + 1>();
     else

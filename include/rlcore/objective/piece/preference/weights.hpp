@@ -37,7 +37,11 @@ struct weighted_pair {
   /// The link `l` times the weights of both rows.
   constexpr explicit weighted_pair(Link l) : link(l) {}
 
-  constexpr auto score() const noexcept requires(!std::is_same_v<gathers, no_gather>) { return score_of(link); }
+  constexpr auto score() const noexcept
+    requires(!std::is_same_v<gathers, no_gather>)
+  {
+    return score_of(link);
+  }
 
   template <class Math, class V>
   RLCORE_FN pair_term<V, monitor_count<Link>> operator()(const token<V>& chosen,
@@ -165,7 +169,11 @@ struct transformed {
   /// The link `l` on either score transformed by `r`.
   constexpr transformed(Reward r, Link l) : reward(r), link(l) {}
 
-  constexpr auto score() const noexcept requires(!std::is_same_v<gathers, no_gather>) { return score_of(link); }
+  constexpr auto score() const noexcept
+    requires(!std::is_same_v<gathers, no_gather>)
+  {
+    return score_of(link);
+  }
 
   template <class Math, class V>
   RLCORE_FN pair_term<V, monitor_count<Link>> operator()(const token<V>& chosen,

@@ -142,7 +142,7 @@ struct cispo {
   constexpr cispo(ratio_epsilon e) noexcept : low_(1 - e.low), high_(1 + e.high) {}
   /// Not to be used: a bare number does not say whether it is a bound or a distance from 1.
   template <class Number>
-  requires std::is_arithmetic_v<Number>
+    requires std::is_arithmetic_v<Number>
   constexpr cispo(Number) {
     static_assert(!std::is_arithmetic_v<Number>,
                   "rlcore: is this number a bound of the ratio or its distance from 1? Write "

@@ -41,7 +41,7 @@ struct importance_ratio {
 /// versions of PyTorch pass the gradient at a bound too, 2.15 gives 0. A surrogate that holds its ratio constant
 /// (cispo) keeps its slope everywhere.
 template <class Surrogate>
-struct limited_log_ratio : passes_on<Surrogate> {
+struct limited_log_ratio : forwarding_piece<Surrogate> {
   static_assert(!contains(Surrogate::reads, field::gathered),
                 "rlcore: limit the ratio that the surrogate sees: sequence_is{limited_log_ratio{surrogate}}");
   static_assert(contains(Surrogate::reads, field::old_logp),
@@ -61,10 +61,10 @@ struct limited_log_ratio : passes_on<Surrogate> {
   }
 
   /// The surrogate `s` with the log-ratio within +-20.
-  constexpr explicit limited_log_ratio(Surrogate s) : passes_on<Surrogate>(s) {}
+  constexpr explicit limited_log_ratio(Surrogate s) : forwarding_piece<Surrogate>(s) {}
   /// The surrogate `s` with the log-ratio in [low_, high_].
   constexpr limited_log_ratio(Surrogate s, double low_, double high_)
-      : passes_on<Surrogate>(s), low(low_), high(high_) {}
+      : forwarding_piece<Surrogate>(s), low(low_), high(high_) {}
 
   template <class Math, class V>
   RLCORE_FN term<V, monitor_count<Surrogate>> operator()(const token<V>& t) const noexcept {

@@ -65,7 +65,7 @@ struct corrected_log_ratio_to_old {
 /// A surrogate that holds its ratio constant (cispo) keeps the token's own logp as the factor that has the gradient.
 /// rollout_is{sequence_is{surrogate}} gathers the ratio to the rollout policy.
 template <class Surrogate>
-struct sequence_is : passes_on<Surrogate> {
+struct sequence_is : forwarding_piece<Surrogate> {
   static_assert(!contains(Surrogate::reads, field::gathered), "rlcore: this surrogate gathers over its row already");
   static_assert(contains(Surrogate::reads, field::old_logp),
                 "rlcore: sequence_is holds a surrogate that reads old_logp; this one has no ratio that could be "
@@ -83,7 +83,7 @@ struct sequence_is : passes_on<Surrogate> {
   using gathers = mean_of<log_ratio_to_old>;
 
   /// The surrogate `s` on the ratio of the row.
-  constexpr explicit sequence_is(Surrogate s) : passes_on<Surrogate>(s) {}
+  constexpr explicit sequence_is(Surrogate s) : forwarding_piece<Surrogate>(s) {}
 
   template <class Math, class V>
   RLCORE_FN term<V, monitor_count<Surrogate>> operator()(const token<V>& t) const noexcept {
@@ -106,7 +106,7 @@ struct sequence_is : passes_on<Surrogate> {
 /// sequence's ratio itself and would give every token the mean of its row's terms; verl gives each token its own, which
 /// is sequence_is without this promise.
 template <class Piece>
-struct one_per_sequence : passes_on<Piece> {
+struct one_per_sequence : forwarding_piece<Piece> {
   static_assert(contains(Piece::reads, field::gathered),
                 "rlcore: only a piece that reads what was gathered over its row has one value per sequence, e.g. "
                 "one_per_sequence{sequence_is{ppo_clip{}}}");
@@ -114,7 +114,7 @@ struct one_per_sequence : passes_on<Piece> {
   static constexpr field row_fields = per_row_fields_of<Piece>() | field::advantage;
 
   /// The piece `p`, whose value is the same at each token of a row.
-  constexpr explicit one_per_sequence(Piece p) : passes_on<Piece>(p) {}
+  constexpr explicit one_per_sequence(Piece p) : forwarding_piece<Piece>(p) {}
 
   template <class Math, class V>
   RLCORE_FN term<V, monitor_count<Piece>> operator()(const token<V>& t) const noexcept {
@@ -159,10 +159,10 @@ struct geometric_mean_ratio {
 };
 
 /// The same with verl's monitors: shares of tokens outside of the widths, on either side, with A > 0 and with A < 0.
-struct counts_outside : passes_on<geometric_mean_ratio> {
+struct counts_outside : forwarding_piece<geometric_mean_ratio> {
   constexpr counts_outside() = default;
   /// Around `p`.
-  constexpr explicit counts_outside(geometric_mean_ratio p) : passes_on(p) {}
+  constexpr explicit counts_outside(geometric_mean_ratio p) : forwarding_piece(p) {}
 
   template <class Math, class V>
   RLCORE_FN term<V, 2> operator()(const token<V>& t) const noexcept {

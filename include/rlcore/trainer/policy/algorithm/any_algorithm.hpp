@@ -42,7 +42,8 @@ class any_algorithm {
   any_algorithm(Estimator e, Loss loss) : advantage_(estimator(std::move(e))), loss_(held(std::move(loss))) {}
   /// A copy of an algorithm that does both itself.
   template <class A>
-  requires(!std::same_as<A, any_algorithm> && policy_algorithm<A>) any_algorithm(A algorithm) {
+    requires(!std::same_as<A, any_algorithm> && policy_algorithm<A>)
+  any_algorithm(A algorithm) {
     auto both = std::make_shared<const whole<A>>(std::move(algorithm));
     advantage_ = both, loss_ = both;
   }
@@ -142,9 +143,8 @@ class any_algorithm {
   template <class Objective, class Aggregation, class Selection>
   static std::shared_ptr<const loss_half> composed(const Objective& objective, const Aggregation& aggregation,
                                                    const Selection& selection) {
-    return with_present(objective, [&](const auto& terms) {
-      return held(composed_loss{terms, aggregation, selection});
-    });
+    return with_present(objective,
+                        [&](const auto& terms) { return held(composed_loss{terms, aggregation, selection}); });
   }
 
   std::shared_ptr<const advantage_half> advantage_;

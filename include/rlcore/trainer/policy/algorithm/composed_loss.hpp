@@ -67,8 +67,7 @@ template <class Objective>
 constexpr auto with_ppo_kl(const Objective& objective) {
   constexpr bool measured = []<std::size_t... Index>(std::index_sequence<Index...>) {
     return (measures<piece_type<Index, Objective>>(ppo_kl::name) || ...);
-  }
-  (std::make_index_sequence<piece_count<Objective>>{});
+  }(std::make_index_sequence<piece_count<Objective>>{});
   if constexpr (measured)
     return objective;
   else

@@ -107,9 +107,7 @@ class rule_rewards final : public text_rewards {
 
 /// Something that scores one answer: f(answer) gives a number or a verify::verdict.
 template <class F>
-concept reward_function = requires(F& f, const answer& a) {
-  judged(f(a));
-};
+concept reward_function = requires(F& f, const answer& a) { judged(f(a)); };
 
 /// A function of your own, called for one response after the other.
 template <reward_function F>
