@@ -85,6 +85,27 @@ TEST(policy_algorithm, composed_of_verls_pieces_is_verls_loss) {
   EXPECT_EQ(x.tokens, 51);
 }
 
+// A term that is switched off costs nothing: its fields are not read, and the loop is the one without it.
+TEST(policy_algorithm, absent_terms_are_not_in_the_loop) {
+  const auto with = [](bool kl, bool entropy) {
+    return any_algorithm(
+        group_relative{},
+        sum{dual_clip{}, when{kl, scaled{0.25, any_divergence{}}}, when{entropy, entropy_bonus(0.125)}},
+        any_aggregation(token_mean{}));
+  };
+  const any_algorithm alone = with(false, false);
+  EXPECT_FALSE(contains(alone.reads(), field::ref_logp) || contains(alone.reads(), field::entropy));
+  EXPECT_TRUE(contains(with(true, false).reads(), field::ref_logp));
+  EXPECT_TRUE(contains(with(false, true).reads(), field::entropy));
+  example one, other;
+  const policy_report x = alone.loss(one.rows(), one.counts, one.dlogp, {});
+  const policy_report y = any_algorithm(group_relative{}, sum{dual_clip{}}, any_aggregation(token_mean{}))
+                              .loss(other.rows(), other.counts, other.dlogp, {});
+  EXPECT_EQ(x.loss(), y.loss());
+  EXPECT_EQ(x.kl_coefficient, 0);
+  EXPECT_EQ(one.dlogp, other.dlogp);
+}
+
 TEST(policy_algorithm, kl_to_the_old_policy_is_reported_whatever_the_objective) {
   example e;
   const any_algorithm reinforce(group_relative{}, policy_gradient{}, token_mean{});
