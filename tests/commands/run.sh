@@ -25,6 +25,9 @@ done
 export PATH=$place/on_path:$place/build/bin:$PATH
 
 # The files that the pages take for granted.
+ln -s "$RLCORE_ROOT/include" include
+mkdir -p examples
+ln -s "$RLCORE_ROOT/examples/minimal" examples/minimal
 mkdir -p home/data home/models models/Qwen tiny path/to
 ln -s "$RLCORE_TASK/model" MODEL
 for name in SFT TOKENIZER tokenizer Qwen2.5-0.5B-Instruct models/Qwen/Qwen2.5-0.5B-Instruct models/sft home/models/sft \
