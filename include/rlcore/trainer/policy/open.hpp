@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
+#include "rlcore/config/algorithm/policy_losses.hpp"
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
@@ -18,6 +20,19 @@ struct policy_inputs;
 /// Policy, rollout model, reference, critic: models.hpp.
 template <class Device>
 class policy_models;
+
+/// verl's actor loss: actor_rollout_ref.actor.*. settings.hpp defines it.
+policy_loss_settings read_policy_loss(const options& opt);
+
+/// The words of the command line for the parts that a recipe has composed itself.
+struct recipe_words {
+  std::string_view adv_estimator, loss_mode = "vanilla";
+};
+
+/// Where the command line names another part than `own`, puts that part into the place of the recipe's:
+/// algorithm.adv_estimator, also in OpenRLHF's way (rlcore.advantages=openrlhf), and
+/// actor_rollout_ref.actor.policy_loss.loss_mode. Throws config_error. algorithm/named_algorithm.hpp defines it.
+void replace_named_parts(any_algorithm& recipe, const options& opt, const recipe_words& own);
 
 /// Opens everything, prints a summary, and plans the batches. `custom_rewards` replaces the rewards set by `opt`.
 /// Throws rlcore::error for every error detectable now. inputs.hpp defines it.

@@ -3,19 +3,22 @@
 // Without it, and for another device, the headers that define them are included.
 #pragma once
 
+#include "rlcore/config/options.hpp"
 #include "rlcore/config/registry.hpp"
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
 #include "rlcore/objective/advantage/whitening.hpp"
 #include "rlcore/objective/piece/surrogate/clipped.hpp"
-#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/clipped_loss.hpp"
 #include "rlcore/trainer/policy/open.hpp"
 #include "rlcore/trainer/policy/run.hpp"
 #include "rlcore/trainer/trainer_main.hpp"
 
 #if !defined(RLCORE_COMPILED)
 #include "rlcore/config/programs/main_ppo.hpp"
+#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
 #include "rlcore/trainer/policy/inputs.hpp"
 #include "rlcore/trainer/policy/models.hpp"
 #include "rlcore/trainer/policy/run_of.hpp"

@@ -25,6 +25,7 @@
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/trainer/policy/dynamic_sampling.hpp"
+#include "rlcore/trainer/policy/open.hpp"
 #include "rlcore/trainer/policy/reward/reward_settings.hpp"
 #include "rlcore/training/open_log.hpp"
 
@@ -113,9 +114,6 @@ std::pair<double, double> read_pair(const options& opt, const std::string& name,
 
 /// actor.loss_agg_mode.
 any_aggregation read_loss_aggregation(const options& opt);
-
-/// verl's actor loss: actor_rollout_ref.actor.*.
-policy_loss_settings read_policy_loss(const options& opt);
 
 /// The schedule that <prefix>warmup_style etc. describe, e.g. of prefix "critic.optim."; its total_steps are not set.
 optim::schedule read_schedule(const options& opt, const std::string& prefix);

@@ -23,6 +23,7 @@
 #include "rlcore/objective/piece/divergence/any_divergence.hpp"
 #include "rlcore/objective/piece/entropy.hpp"
 #include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/clipped_loss.hpp"
 #include "rlcore/trainer/policy/algorithm/composed_loss.hpp"
 #include "rlcore/trainer/policy/algorithm/estimate_advantages.hpp"
 #include "rlcore/trainer/policy/algorithm/policy_algorithm.hpp"
@@ -188,42 +189,8 @@ estimator_settings read_estimator_settings(const options& opt);
 /// config_error for an unknown word.
 any_algorithm algorithm_of(const policy_loss_settings& s);
 
-/// The words of the command line for the parts that a recipe has composed itself.
-struct recipe_words {
-  std::string_view adv_estimator, loss_mode = "vanilla";
-};
-
-/// Where the command line names another part than `own`, puts that part into the place of the recipe's:
-/// algorithm.adv_estimator, also in OpenRLHF's way (rlcore.advantages=openrlhf), and
-/// actor_rollout_ref.actor.policy_loss.loss_mode. Throws config_error.
-void replace_named_parts(any_algorithm& recipe, const options& opt, const recipe_words& own);
-
 /// The algorithm that `opt` names: algorithm.* and actor_rollout_ref.actor.*. Throws config_error.
 any_algorithm read_algorithm(const options& opt);
-
-namespace detail {
-/// The clipped loss of the recipes, with the terms that are present.
-template <class... Terms>
-using clipped_loss = composed_loss<sum<dual_clip, Terms...>, any_aggregation>;
-using kl_term = scaled<any_divergence>;
-using entropy_term = scaled<token_entropy>;
-}  // namespace detail
-
-#if defined(RLCORE_COMPILED)
-extern template class composed_loss<sum<dual_clip>, any_aggregation>;
-extern template std::unique_ptr<loss_on_device> detail::clipped_loss<>::on_device(any_device&, const global_counts&,
-                                                                                  extent_t) const;
-extern template class composed_loss<sum<dual_clip, detail::kl_term>, any_aggregation>;
-extern template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::kl_term>::on_device(any_device&,
-                                                                                                 const global_counts&,
-                                                                                                 extent_t) const;
-extern template class composed_loss<sum<dual_clip, detail::entropy_term>, any_aggregation>;
-extern template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::entropy_term>::on_device(
-    any_device&, const global_counts&, extent_t) const;
-extern template class composed_loss<sum<dual_clip, detail::kl_term, detail::entropy_term>, any_aggregation>;
-extern template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::kl_term, detail::entropy_term>::on_device(
-    any_device&, const global_counts&, extent_t) const;
-#endif
 
 }  // namespace trainer
 RLCORE_END
