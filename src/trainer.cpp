@@ -36,19 +36,10 @@
 
 RLCORE_BEGIN
 namespace trainer {
+// trainer/policy/algorithm/any_algorithm.hpp
 template class composed_loss<sum<dual_clip>, any_aggregation>;
-template std::unique_ptr<loss_on_device> detail::clipped_loss<>::on_device(any_device&, const global_counts&,
-                                                                           extent_t) const;
-template class composed_loss<sum<dual_clip, detail::kl_term>, any_aggregation>;
-template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::kl_term>::on_device(any_device&,
-                                                                                          const global_counts&,
-                                                                                          extent_t) const;
-template class composed_loss<sum<dual_clip, detail::entropy_term>, any_aggregation>;
-template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::entropy_term>::on_device(any_device&,
-                                                                                               const global_counts&,
-                                                                                               extent_t) const;
-template class composed_loss<sum<dual_clip, detail::kl_term, detail::entropy_term>, any_aggregation>;
-template std::unique_ptr<loss_on_device> detail::clipped_loss<detail::kl_term, detail::entropy_term>::on_device(
-    any_device&, const global_counts&, extent_t) const;
+template class composed_loss<sum<dual_clip, scaled<any_divergence>>, any_aggregation>;
+template class composed_loss<sum<dual_clip, scaled<token_entropy>>, any_aggregation>;
+template class composed_loss<sum<dual_clip, scaled<any_divergence>, scaled<token_entropy>>, any_aggregation>;
 }  // namespace trainer
 RLCORE_END

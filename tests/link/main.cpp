@@ -16,14 +16,14 @@ void expect(bool condition, const char* side, const char* what) {
 /// GRPO (clip 0.2, 0.04 k3) as its paper writes it, in double and one token at a time.
 void check(const side_result& result, const char* side) {
   double loss = 0;
-  for (std::size_t r = 0; r < rows; ++r) {
-    for (std::size_t i = 0; i < tokens; ++i) {
+  for (std::size_t r = 0; r < result.rows; ++r) {
+    for (std::size_t i = 0; i < result.tokens; ++i) {
       const double ratio = std::exp(-static_cast<double>(old_distance(i))), a = static_cast<double>(advantage_of(r));
       const double d = static_cast<double>(ref_distance(i)), clipped = std::clamp(ratio, 0.8, 1.2);
-      const double weight = 1.0 / static_cast<double>(rows * tokens);
+      const double weight = 1.0 / static_cast<double>(result.rows * result.tokens);
       loss += weight * (-std::min(ratio * a, clipped * a) + 0.04 * (std::exp(d) - d - 1));
       const double slope = (ratio * a <= clipped * a ? -ratio * a : 0) + 0.04 * (1 - std::exp(d));
-      const double is = static_cast<double>(result.gradient[r * tokens + i]);
+      const double is = static_cast<double>(result.gradient[r * result.tokens + i]);
       expect(std::abs(is - weight * slope) <= 2e-6 * weight, side, "computes a wrong gradient");
     }
   }

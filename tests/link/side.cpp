@@ -12,8 +12,8 @@ side_result RLCORE_LINK_SIDE() {
   side_result result{.lanes = rlcore::pack<float>::lanes};
   std::vector<float> logp, old_logp, ref_logp, advantage, reward{1, 0};
   std::vector<int> offsets{0};
-  for (std::size_t r = 0; r < rows; ++r) {
-    for (std::size_t i = 0; i < tokens; ++i) {
+  for (std::size_t r = 0; r < result.rows; ++r) {
+    for (std::size_t i = 0; i < result.tokens; ++i) {
       logp.push_back(-1 - static_cast<float>(i) / 64);
       old_logp.push_back(logp.back() + old_distance(i));
       ref_logp.push_back(logp.back() + ref_distance(i));

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-inline constexpr std::size_t rows = 2, tokens = 100;  // no multiple of any register
-
 struct side_result {
+  static constexpr std::size_t rows = 2, tokens = 100;  // no multiple of any register
+
   std::size_t lanes = 0;  // floats in one register of this side: tells whose loop ran
   double loss = 0;
   std::array<float, 2> advantage{};  // of rewards 1 and 0

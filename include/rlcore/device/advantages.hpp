@@ -4,7 +4,6 @@
 
 #include "rlcore/device/advantages/groups.hpp"
 #include "rlcore/device/advantages/in_order.hpp"
-#include "rlcore/device/advantages/on_host.hpp"
 #include "rlcore/device/advantages/other_estimators.hpp"
 #include "rlcore/device/advantages/returns.hpp"
 #include "rlcore/device/advantages/token_rewards.hpp"

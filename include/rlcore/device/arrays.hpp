@@ -22,16 +22,20 @@ auto to_device(Device& device, const Host& host) {
   const auto v = as_view(host);
   using view_type = std::remove_cv_t<decltype(v)>;
   using element = typename view_type::value_type;
-  std::vector<element> rows;
-  rows.reserve(static_cast<std::size_t>(v.size()));
-  if constexpr (view_type::rank == 1) {
-    for (extent_t i = 0; i < v.shape[0]; ++i) rows.push_back(v(i));
-  } else {
-    static_assert(view_type::rank == 2, "rlcore: to_device takes a vector or a matrix [rows, tokens]");
-    for (extent_t i = 0; i < v.shape[0]; ++i)
-      for (extent_t j = 0; j < v.shape[1]; ++j) rows.push_back(v(i, j));
-  }
+  static_assert(view_type::rank <= 2, "rlcore: to_device takes a vector or a matrix [rows, tokens]");
   tensor<element, view_type::rank, Device> copy(device, v.shape);
+  const auto size = static_cast<std::size_t>(v.size());
+  if (v.stride == view_type(v.data, v.shape).stride) {
+    copy.memory().upload(std::span<const element>(v.data, size));
+    return copy;
+  }
+  std::vector<element> rows;
+  rows.reserve(size);
+  for (extent_t i = 0; i < v.shape[0]; ++i)
+    if constexpr (view_type::rank == 1)
+      rows.push_back(v(i));
+    else
+      for (extent_t j = 0; j < v.shape[1]; ++j) rows.push_back(v(i, j));
   copy.memory().upload(rows);
   return copy;
 }

@@ -10,7 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "rlcore/device/advantages/on_host.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/device/npu/abi/feature.hpp"
 #include "rlcore/device/npu/kernels/attention.hpp"

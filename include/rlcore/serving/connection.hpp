@@ -170,7 +170,7 @@ inline int listen_at(const std::string& host, int& port) {
                                            : "; choose another with --port, or --port 0 for a free one"));
 }
 
-/// Whether there is a socket's file that nobody listens to.
+/// Whether the path is a socket without a listening process.
 inline bool is_left_behind(const sockaddr_un& address) {
   struct stat file{};
   if (::stat(address.sun_path, &file) != 0 || !S_ISSOCK(file.st_mode)) return false;

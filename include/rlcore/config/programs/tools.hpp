@@ -261,7 +261,7 @@ RLCORE_INLINE registry random_model_registry() {
   };
   registry r;
   r.program = "random_model";
-  r.summary = "a small model with random weights around somebody's tokenizer, to try a trainer on";
+  r.summary = "a small model with random weights and the tokenizer of another model, to try a trainer on";
   r.details =
       "Writes a Hugging Face folder: the tokenizer's files, the config of a model of that family and random weights.\n"
       "  random_model --tokenizer DIR --output DIR --hidden_size 128 --layers 4\n";

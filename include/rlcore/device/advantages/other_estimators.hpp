@@ -1,12 +1,32 @@
-// Compile-time error for estimators without a device implementation.
+// Estimators without a device implementation: the host's where it reads the memory, a compile-time error elsewhere.
 #pragma once
+
+#include <utility>
 
 #include "rlcore/device/advantages/in_order.hpp"
 #include "rlcore/device/advantages/returns.hpp"
+#include "rlcore/device/losses/evaluate.hpp"
+#include "rlcore/objective/advantage/token_rewards.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
+/// estimator(arguments...), so that cpu and npu share one program. Takes every estimator.
+template <host_device Device, class Estimator, class... Arguments>
+void compute_advantages(Device&, const Estimator& estimator, Arguments&&... arguments) {
+  estimator(std::forward<Arguments>(arguments)...);
+}
+/// The same for rewards.
+template <host_device Device, class... Arguments>
+void compute_rewards(Device&, const token_rewards& estimator, Arguments&&... arguments) {
+  estimator(std::forward<Arguments>(arguments)...);
+}
+/// The same for the rewards of rows.
+template <host_device Device, class Rewards, class Totals>
+void row_totals(Device&, const Rewards& rewards, const token_mask& mask, Totals&& totals) {
+  row_totals(rewards, mask, totals);
+}
+
 namespace device_advantages {
 
 /// Whether compute_advantages() supports the estimator on a device.

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "rlcore/device/advantages/on_host.hpp"
+#include "rlcore/device/losses/evaluate.hpp"
 #include "rlcore/device/losses/weights.hpp"
 #include "rlcore/objective/advantage/detail/tokens.hpp"
 #include "rlcore/objective/loop/device_batch.hpp"

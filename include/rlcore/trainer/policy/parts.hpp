@@ -11,7 +11,6 @@
 #include "rlcore/objective/advantage/whitening.hpp"
 #include "rlcore/objective/piece/surrogate/clipped.hpp"
 #include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/clipped_loss.hpp"
 #include "rlcore/trainer/policy/open.hpp"
 #include "rlcore/trainer/policy/run.hpp"
 #include "rlcore/trainer/trainer_main.hpp"
@@ -21,6 +20,6 @@
 #include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
 #include "rlcore/trainer/policy/inputs.hpp"
 #include "rlcore/trainer/policy/models.hpp"
-#include "rlcore/trainer/policy/run_of.hpp"
+#include "rlcore/trainer/policy/run_impl.hpp"
 #include "rlcore/trainer/trainer_main_on_ranks.hpp"
 #endif

@@ -105,7 +105,7 @@ class policy_run {
 };
 
 /// Loads the models, or resumes from the checkpoint set by `opt`; opens metrics.jsonl. All arguments must outlive the
-/// run. Throws rlcore::error. run_of.hpp defines it.
+/// run. Throws rlcore::error. run_impl.hpp defines it.
 template <class Device>
 std::unique_ptr<policy_run> open_policy_run(const options& opt, policy_inputs& in, policy_models<Device>& models,
                                             const team& ranks);

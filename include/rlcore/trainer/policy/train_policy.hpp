@@ -9,7 +9,7 @@
 #include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
 #include "rlcore/trainer/policy/inputs.hpp"
 #include "rlcore/trainer/policy/models.hpp"
-#include "rlcore/trainer/policy/run_of.hpp"
+#include "rlcore/trainer/policy/run_impl.hpp"
 #include "rlcore/trainer/trainers.hpp"
 #include "rlcore/training/ranks/team.hpp"
 

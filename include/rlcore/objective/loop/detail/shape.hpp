@@ -68,33 +68,44 @@ std::pair<std::uintptr_t, std::uintptr_t> address_range(const row_source<T>& x, 
   return {address(low), address(high + 1)};
 }
 
-/// Whether an element of `a` is an element of `b`; both have per-token elements of the same shape, or b one per row.
-/// Arrays that lie between each other (two fields of an array of structs) share none.
+/// Addresses i outer + j inner, 0 <= i < outer_count and 0 <= j < inner_count, the larger stride outside.
+struct address_grid {
+  extent_t outer = 0, inner = 0, outer_count = 1, inner_count = 1;
+
+  address_grid(extent_t row_stride, extent_t rows, extent_t token_stride, extent_t width) noexcept
+      : outer(row_stride), inner(token_stride), outer_count(rows), inner_count(width) {
+    if ((outer < 0 ? -outer : outer) < (inner < 0 ? -inner : inner))
+      std::swap(outer, inner), std::swap(outer_count, inner_count);
+  }
+  /// Whether `at` is an address; with `differences`, the difference of two of them.
+  bool contains(extent_t at, bool differences) const noexcept {
+    const extent_t guess = outer == 0 ? 0 : at / outer;
+    for (const extent_t i : {guess - 1, guess, guess + 1}) {
+      const extent_t left = at - i * outer, j = inner == 0 ? 0 : left / inner;
+      if (j * inner != left || i >= outer_count || j >= inner_count) continue;
+      if (differences ? i > -outer_count && j > -inner_count : i >= 0 && j >= 0) return true;
+    }
+    return false;
+  }
+};
+
+/// Whether an element of `a` is an element of `b`; `a` has one per token, `b` may have one per row. Arrays that lie
+/// between each other (two fields of an array of structs) share none.
 template <class A, class B>
 bool share_elements(const row_source<A>& a, const row_source<B>& b, const row_shape& s) noexcept {
   const extent_t rows = s.packed ? 1 : s.rows;  // packed tokens are one row of all
   if (rows == 0 || s.width == 0 || a.data == nullptr || b.data == nullptr) return false;
+  const extent_t b_rows = b.per_token ? rows : s.rows, b_width = b.per_token ? s.width : 1;
   const auto [a_first, a_end] = address_range(a, rows, s.width);
-  const auto [b_first, b_end] = address_range(b, b.per_token ? rows : s.rows, s.width);
+  const auto [b_first, b_end] = address_range(b, b_rows, b_width);
   if (a_end <= b_first || b_end <= a_first) return false;
-  // Element (i, j) of b is at i * outer + j * inner, the larger stride outside.
-  extent_t outer = b.row_stride, inner = b.per_token ? b.token_stride : 0;
-  extent_t outer_count = b.per_token ? rows : s.rows, inner_count = b.per_token ? s.width : 1;
-  if ((outer < 0 ? -outer : outer) < (inner < 0 ? -inner : inner))
-    std::swap(outer, inner), std::swap(outer_count, inner_count);
-  const auto holds = [&](const A* element) {
-    const extent_t at = static_cast<const B*>(element) - b.data;
-    const extent_t guess = outer == 0 ? 0 : at / outer;
-    for (const extent_t i : {guess - 1, guess, guess + 1}) {
-      const extent_t left = at - i * outer;
-      if (i < 0 || i >= outer_count) continue;
-      if (inner == 0 ? left == 0 : left % inner == 0 && left / inner >= 0 && left / inner < inner_count) return true;
-    }
-    return false;
-  };
+  const address_grid grid(b.row_stride, b_rows, b.per_token ? b.token_stride : 0, b_width);
+  const extent_t apart = static_cast<const B*>(a.data) - b.data;
+  if (b.per_token && a.row_stride == b.row_stride && a.token_stride == b.token_stride)
+    return grid.contains(-apart, true);
   for (extent_t i = 0; i < rows; ++i)
     for (extent_t t = 0; t < s.width; ++t)
-      if (holds(a.data + i * a.row_stride + t * a.token_stride)) return true;
+      if (grid.contains(apart + i * a.row_stride + t * a.token_stride, false)) return true;
   return false;
 }
 

@@ -8,8 +8,12 @@
 #include <utility>
 
 #include "rlcore/device/any_device.hpp"
+#include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/divergence/any_divergence.hpp"
+#include "rlcore/objective/piece/entropy.hpp"
+#include "rlcore/objective/piece/surrogate/clipped.hpp"
 #include "rlcore/trainer/policy/algorithm/composed_loss.hpp"
 #include "rlcore/trainer/policy/algorithm/estimate_advantages.hpp"
 #include "rlcore/trainer/policy/algorithm/policy_algorithm.hpp"
@@ -150,6 +154,14 @@ class any_algorithm {
   std::shared_ptr<const advantage_half> advantage_;
   std::shared_ptr<const loss_half> loss_;
 };
+
+#if defined(RLCORE_COMPILED)
+// The losses of the policy recipes: the clipped ratio with the terms that are present. In src/trainer.cpp.
+extern template class composed_loss<sum<dual_clip>, any_aggregation>;
+extern template class composed_loss<sum<dual_clip, scaled<any_divergence>>, any_aggregation>;
+extern template class composed_loss<sum<dual_clip, scaled<token_entropy>>, any_aggregation>;
+extern template class composed_loss<sum<dual_clip, scaled<any_divergence>, scaled<token_entropy>>, any_aggregation>;
+#endif
 
 }  // namespace trainer
 RLCORE_END

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "rlcore/core/random.hpp"
-#include "rlcore/device/device.hpp"
+#include "rlcore/device/any_device.hpp"
 #include "rlcore/device/losses/step_loss.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/loop/batch.hpp"
@@ -107,16 +107,14 @@ class composed_loss {
                      std::span<float> dentropy) const;
 
   /// The same in the memory of a device, micro-batch by micro-batch.
-  template <loss_device Device>
-  std::unique_ptr<loss_on_device> on_device(Device& device, const global_counts& step, extent_t rows) const;
+  std::unique_ptr<loss_on_device> on_device(any_device& device, const global_counts& step, extent_t rows) const;
 
  private:
   using measured = decltype(detail::with_ppo_kl(std::declval<const Objective&>()));
 
-  template <class Device>
-  class step_of final : public loss_on_device {
+  class step_on_device final : public loss_on_device {
    public:
-    step_of(Device& device, const composed_loss& loss, const global_counts& step, extent_t rows)
+    step_on_device(any_device& device, const composed_loss& loss, const global_counts& step, extent_t rows)
         : sums_(device, detail::with_ppo_kl(loss.objective_), loss.aggregation_, step, rows) {}
     bool needs_advantage() const override { return sums_.slopes_vanish_with(field::advantage); }
     void add(const policy_rows& rows, std::span<float> dlogp, std::span<float> dentropy) override {
@@ -125,7 +123,7 @@ class composed_loss {
     policy_report report() override { return read(sums_.report()); }
 
    private:
-    step_loss<Device, measured, Aggregation> sums_;
+    step_loss<any_device, measured, Aggregation> sums_;
   };
 
   static policy_report read(const report_of<measured>& r) {
@@ -184,11 +182,10 @@ policy_report composed_loss<Objective, Aggregation, Selection>::loss(const polic
 }
 
 template <class Objective, class Aggregation, class Selection>
-template <loss_device Device>
-std::unique_ptr<loss_on_device> composed_loss<Objective, Aggregation, Selection>::on_device(Device& device,
+std::unique_ptr<loss_on_device> composed_loss<Objective, Aggregation, Selection>::on_device(any_device& device,
                                                                                             const global_counts& step,
                                                                                             extent_t rows) const {
-  return std::make_unique<step_of<Device>>(device, *this, step, rows);
+  return std::make_unique<step_on_device>(device, *this, step, rows);
 }
 
 }  // namespace trainer

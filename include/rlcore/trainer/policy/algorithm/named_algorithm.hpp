@@ -23,7 +23,6 @@
 #include "rlcore/objective/piece/divergence/any_divergence.hpp"
 #include "rlcore/objective/piece/entropy.hpp"
 #include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
-#include "rlcore/trainer/policy/algorithm/clipped_loss.hpp"
 #include "rlcore/trainer/policy/algorithm/composed_loss.hpp"
 #include "rlcore/trainer/policy/algorithm/estimate_advantages.hpp"
 #include "rlcore/trainer/policy/algorithm/policy_algorithm.hpp"
@@ -223,31 +222,34 @@ RLCORE_INLINE any_algorithm algorithm_of(const policy_loss_settings& s) {
       });
 }
 
-RLCORE_INLINE void replace_named_parts(any_algorithm& recipe, const options& opt, const recipe_words& own) {
-  const policy_loss_settings loss = read_policy_loss(opt);
-  if (loss.mode != own.loss_mode) recipe.replace_loss_by(algorithm_of(loss));
-
+namespace detail {
+/// Puts the estimator that `opt` names into the place of a's.
+inline void replace_estimator(any_algorithm& a, const options& opt) {
   const std::string key = "algorithm.adv_estimator", word = opt.get<std::string>(key);
   const estimator_settings settings = read_estimator_settings(opt);
-  if (opt.get<std::string>("rlcore.advantages") != "openrlhf") {
-    if (word != own.adv_estimator)
-      estimator_words::visit(key, word, [&](auto row) { recipe.replace_advantage(row.compose(settings)); });
-    return;
-  }
+  if (opt.get<std::string>("rlcore.advantages") != "openrlhf")
+    return estimator_words::visit(key, word, [&](auto row) { a.replace_advantage(row.compose(settings)); });
   const auto range = read_pair(opt, "rlcore.reward_clip_range", "two numbers in order, e.g. [-10,10]",
                                [](double low, double high) { return low <= high; });
   openrlhf_estimator_words::visit(key, word, [&](auto row) {
     const auto steps = row.compose(settings);
-    recipe.replace_advantage(openrlhf_advantage<std::remove_const_t<decltype(steps)>>{
+    a.replace_advantage(openrlhf_advantage<std::remove_const_t<decltype(steps)>>{
         steps, {range.first, range.second}, opt.get<bool>("rlcore.scale_advantages")});
   });
+}
+}  // namespace detail
+
+RLCORE_INLINE void replace_named_parts(any_algorithm& recipe, const options& opt, const recipe_words& own) {
+  const policy_loss_settings loss = read_policy_loss(opt);
+  if (loss.mode != own.loss_mode) recipe.replace_loss_by(algorithm_of(loss));
+  if (opt.get<std::string>("algorithm.adv_estimator") != own.adv_estimator ||
+      opt.get<std::string>("rlcore.advantages") == "openrlhf")
+    detail::replace_estimator(recipe, opt);
 }
 
 RLCORE_INLINE any_algorithm read_algorithm(const options& opt) {
   any_algorithm named = algorithm_of(read_policy_loss(opt));
-  replace_named_parts(
-      named, opt,
-      {.adv_estimator = "", .loss_mode = opt.get<std::string>("actor_rollout_ref.actor.policy_loss.loss_mode")});
+  detail::replace_estimator(named, opt);
   return named;
 }
 
