@@ -23,9 +23,9 @@
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/telemetry/comparison/comparison.hpp"
 #include "rlcore/telemetry/logger.hpp"
-#include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
-#include "rlcore/trainer/trainers.hpp"
-#include "rlcore/training/read_device.hpp"
+#include "rlcore/train/policy/algorithm/any_algorithm.hpp"
+#include "rlcore/train/run/trainers.hpp"
+#include "rlcore/train/run/read_device.hpp"
 
 namespace comparison_program {
 
@@ -66,7 +66,7 @@ std::string text_of(const T& x) {
     if constexpr (holds_numbers_only<T>(std::make_index_sequence<count>{})) {
       out += "{";
       for (const double setting : std::bit_cast<std::array<double, count>>(x))
-        out += (out.ends_with('{') ? "" : ", ") + trainer::html::brief(setting);
+        out += (out.ends_with('{') ? "" : ", ") + train::html::brief(setting);
       out += "}";
     }
   }
@@ -82,7 +82,7 @@ std::string objective_text(const Objective& objective) {
       const auto add = [&](const std::string& name, double coefficient) {
         if (!out.empty()) out += coefficient < 0 ? " - " : " + ";
         const double size = std::abs(coefficient);
-        out += (size == 1 ? "" : trainer::html::brief(size) + " ") + name;
+        out += (size == 1 ? "" : train::html::brief(size) + " ") + name;
       };
       (add(text_of(piece_at<Index>(objective)), coefficient_at<Index>(objective)), ...);
       return out;
@@ -95,10 +95,10 @@ std::string objective_text(const Objective& objective) {
 /// An algorithm under a name; the three texts describe its parts.
 struct variant {
   std::string name, advantage, objective, aggregation, remark;
-  trainer::any_algorithm algorithm;
+  train::any_algorithm algorithm;
 
   /// A selection, if any, chooses tokens before the first update of a step.
-  template <class Advantage, class Objective, class Aggregation, class Selection = trainer::no_selection>
+  template <class Advantage, class Objective, class Aggregation, class Selection = train::no_selection>
   variant(std::string name_, const rlcore::algorithm<Advantage, Objective, Aggregation>& a, std::string remark_,
           Selection selection = {})
       : name(std::move(name_)),
@@ -106,8 +106,8 @@ struct variant {
         objective(objective_text(a.objective)),
         aggregation(text_of(a.aggregation)),
         remark(std::move(remark_)),
-        algorithm(trainer::any_algorithm(a, selection)) {
-    if constexpr (!std::is_same_v<Selection, trainer::no_selection>) objective += ", selected by " + text_of(selection);
+        algorithm(train::any_algorithm(a, selection)) {
+    if constexpr (!std::is_same_v<Selection, train::no_selection>) objective += ", selected by " + text_of(selection);
   }
 };
 
@@ -124,7 +124,7 @@ struct request {
 };
 
 /// The parts of `--flag a,b,c`, or of flag=[a,b,c].
-inline arguments parts_of(const trainer::options& o, const std::string& flag) {
+inline arguments parts_of(const train::options& o, const std::string& flag) {
   arguments parts;
   for (const std::string& text : o.list(flag)) {
     const auto refuse = [&](const std::string& why) { throw config_error("--" + flag + " '" + text + "': " + why); };
@@ -150,7 +150,7 @@ inline std::uint64_t read_seed(const std::string& text) {
   return x;
 }
 
-inline request read_request(const trainer::options& o) {
+inline request read_request(const train::options& o) {
   request r{.algorithms = parts_of(o, "algorithms"),
             .seeds = {},
             .steps = o.get<std::int64_t>("steps"),
@@ -165,7 +165,7 @@ inline request read_request(const trainer::options& o) {
 }
 
 /// Settings of grpo_trainer that belong to the variant or to an option of this program.
-inline void refuse_settings_of_our_own(const trainer::options& opt) {
+inline void refuse_settings_of_our_own(const train::options& opt) {
   static constexpr std::pair<const char*, const char*> options[] = {{"trainer.total_training_steps", "--steps"},
                                                                     {"trainer.total_epochs", "--steps"},
                                                                     {"trainer.default_local_dir", "--output"},
@@ -230,15 +230,15 @@ class program {
     arguments all = embedded_task::settings(request_.output);
     all.insert(all.end(), {"trainer.logger=file", "trainer.project_name=variants"});
     all.insert(all.end(), request_.settings.begin(), request_.settings.end());
-    refuse_settings_of_our_own(trainer::options::parse(all, trainer::main_ppo_registry()));
+    refuse_settings_of_our_own(train::options::parse(all, train::main_ppo_registry()));
     base_ = std::move(all);
     options_for(chosen_.front(), request_.seeds.front());  // reports invalid settings now
   }
 
   void run() {
-    const trainer::options opt = options_for(chosen_.front(), request_.seeds.front());
+    const train::options opt = options_for(chosen_.front(), request_.seeds.front());
     for (const std::string& note : opt.notes()) std::printf("note: %s\n", note.c_str());
-    const auto opened = trainer::open_device(opt);
+    const auto opened = train::open_device(opt);
     any_device& device = *opened;
     make_task(device, opt);
     const std::size_t total = chosen_.size() * request_.seeds.size();
@@ -253,37 +253,37 @@ class program {
         const bool fresh = one_run(device, v, seed);
         if (fresh) spent += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), ++made;
         ++number;
-        const auto of_this = trainer::summarize(std::span(&runs_.back(), 1)).front();
+        const auto of_this = train::summarize(std::span(&runs_.back(), 1)).front();
         std::string tail = fresh ? "" : "  taken over";
         if (made > 0 && number < total)
           tail += "  " +
-                  trainer::duration_text(spent / static_cast<double>(made) * static_cast<double>(total - number)) +
+                  train::duration_text(spent / static_cast<double>(made) * static_cast<double>(total - number)) +
                   " left";
         std::printf("[%*zu/%zu] %-*s  seed %llu  validation %.3f -> %.3f  %6.1f s%s\n",
                     static_cast<int>(std::to_string(total).size()), number, total, static_cast<int>(width),
                     v.name.c_str(), static_cast<unsigned long long>(seed), of_this.first_reward, of_this.last_reward,
                     of_this.seconds, tail.c_str());
         std::fflush(stdout);
-        trainer::write_comparison(report(), info_, runs_);
+        train::write_comparison(report(), info_, runs_);
       }
-    std::printf("\n%s\nreport  %s\n", trainer::comparison_table(trainer::summarize(runs_)).c_str(), report().c_str());
+    std::printf("\n%s\nreport  %s\n", train::comparison_table(train::summarize(runs_)).c_str(), report().c_str());
   }
 
  private:
   fs::path report() const { return request_.output / "report.html"; }
   static std::string run_name(const variant& v, std::uint64_t seed) { return v.name + "-seed" + std::to_string(seed); }
 
-  trainer::options options_for(const variant& v, std::uint64_t seed) const {
+  train::options options_for(const variant& v, std::uint64_t seed) const {
     arguments all = base_;
     all.insert(all.end(), {"algorithm.adv_estimator=grpo", "trainer.resume_mode=disable",
                            "trainer.total_training_steps=" + std::to_string(request_.steps),
                            "trainer.experiment_name=" + run_name(v, seed), "rlcore.seed=" + std::to_string(seed),
                            "trainer.default_local_dir=" + (request_.output / run_name(v, seed)).string()});
-    return trainer::options::parse(all, trainer::main_ppo_registry());
+    return train::options::parse(all, train::main_ppo_registry());
   }
 
   /// Problems and warm start are made once, with seed 1, for all runs; skipped if the settings name their own.
-  void make_task(any_device& device, const trainer::options& opt) {
+  void make_task(any_device& device, const train::options& opt) {
     const auto model = opt.get<std::string>("actor_rollout_ref.model.path");
     std::vector<std::string> read{model};
     for (const char* key : {"data.train_files", "data.val_files"})
@@ -299,7 +299,7 @@ class program {
     mark.set();
   }
 
-  void describe(const any_device& device, const trainer::options& opt) {
+  void describe(const any_device& device, const train::options& opt) {
     const auto count = [](std::size_t n, const char* what) {
       return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
     };
@@ -322,7 +322,7 @@ class program {
   /// Executes the run and appends its rows to runs_. If a run of the same variant, settings, initial weights and
   /// program has finished here before, reuses its rows and returns false.
   bool one_run(any_device& device, const variant& v, std::uint64_t seed) {
-    const trainer::options opt = options_for(v, seed);
+    const train::options opt = options_for(v, seed);
     const fs::path folder = request_.output / run_name(v, seed);
     const fs::path weights = fs::path(opt.get<std::string>("actor_rollout_ref.model.path")) / "model.safetensors";
     const done_mark mark(folder / "done.json",
@@ -333,18 +333,18 @@ class program {
     const bool fresh = !mark.is_set();
     if (fresh) {
       mark.clear();
-      trainer::train_policy(device, opt, v.algorithm, true);
+      train::train_policy(device, opt, v.algorithm, true);
       mark.set();
     }
-    runs_.push_back({v.name, seed, trainer::read_metric_rows(folder / "metrics.jsonl")});
+    runs_.push_back({v.name, seed, train::read_metric_rows(folder / "metrics.jsonl")});
     return fresh;
   }
 
   request request_;
   std::vector<variant> chosen_;
   arguments base_;
-  trainer::comparison_info info_;
-  std::vector<trainer::compared_run> runs_;
+  train::comparison_info info_;
+  std::vector<train::compared_run> runs_;
 };
 
 /// The table of --list: one line for the description of an algorithm, one for its parts.

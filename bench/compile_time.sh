@@ -103,13 +103,13 @@ void f(rlcore::matrix_view<const float> r, rlcore::matrix_view<const float> v, c
   rlcore::gae{}(r, v, m, a, t);
   rlcore::whitening{}(a, m, a);
 }'
-unit "every policy loss" - '#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
-auto f(const rlcore::trainer::policy_loss_settings& s) { return rlcore::trainer::algorithm_of(s); }'
+unit "every policy loss" - '#include "rlcore/train/policy/algorithm/named_algorithm.hpp"
+auto f(const rlcore::train::policy_loss_settings& s) { return rlcore::train::algorithm_of(s); }'
 unit "kernels of the cpu" - '#include "rlcore/device/cpu.hpp"
 const void* f(const char* set) { return &rlcore::cpu_kernels::choose(set); }'
 unit "options of main_ppo" - '#include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
-auto f(int n, char** words) { return rlcore::trainer::options::parse(n, words, rlcore::trainer::main_ppo_registry()); }'
+auto f(int n, char** words) { return rlcore::train::options::parse(n, words, rlcore::train::main_ppo_registry()); }'
 linked='#define RLCORE_COMPILED
 '
 for trainer in grpo dapo ppo reinforce_plus_plus dpo kto rm prm sft; do

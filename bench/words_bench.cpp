@@ -16,7 +16,7 @@
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/algorithm/verl.hpp"
-#include "rlcore/trainer/policy/algorithm/named_algorithm.hpp"
+#include "rlcore/train/policy/algorithm/named_algorithm.hpp"
 
 namespace {
 
@@ -75,11 +75,11 @@ void line(step& s, const char* word, const Algorithm& algorithm, bool reads_sele
   if (reads_selected) plain.selected = s.selected;
   policy_rows full = plain;
   full.ref_logp = s.ref_logp, full.entropy = s.entropy;
-  trainer::policy_loss_settings settings;
+  train::policy_loss_settings settings;
   settings.mode = word, settings.dro_beta = 0.1;
-  const auto alone = trainer::algorithm_of(settings);
+  const auto alone = train::algorithm_of(settings);
   settings.use_kl = true, settings.entropy_coeff = 0.01;
-  const auto all = trainer::algorithm_of(settings);
+  const auto all = train::algorithm_of(settings);
   const auto best = best_of(
       [&] {
         return evaluate(serial{}, algorithm.objective, algorithm.aggregation, batch_of(plain), s.counts,

@@ -5,31 +5,31 @@
 #include <cstdio>
 
 #include "rlcore/config/programs/evaluate.hpp"
-#include "rlcore/trainer/program.hpp"
-#include "rlcore/trainer/trainers.hpp"
-#include "rlcore/training/ranks/ranks.hpp"
+#include "rlcore/train/run/program.hpp"
+#include "rlcore/train/run/trainers.hpp"
+#include "rlcore/train/ranks/ranks.hpp"
 
 int main(int argc, char** argv) {
   using namespace rlcore;
-  return trainer::run_program("evaluate", [&] {
-    const auto options = trainer::options::parse(argc, argv, trainer::evaluate_registry());
+  return train::run_program("evaluate", [&] {
+    const auto options = train::options::parse(argc, argv, train::evaluate_registry());
     if (options.answer()) {
       std::fputs(options.answer()->c_str(), stdout);
       return;
     }
     if (!options.list("responses").empty()) {
-      trainer::evaluate<any_device>(nullptr, options);
+      train::evaluate<any_device>(nullptr, options);
       return;
     }
     if (options.is_set("server")) {
 #if RLCORE_HAS_SERVER
-      return trainer::evaluate_by_server(options);
+      return train::evaluate_by_server(options);
 #else
       throw config_error("server= needs a build with cpp-httplib (Debian package libcpp-httplib-dev)");
 #endif
     }
-    trainer::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
-      trainer::evaluate(&device, options, &all);
+    train::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
+      train::evaluate(&device, options, &all);
     });
   });
 }

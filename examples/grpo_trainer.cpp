@@ -2,7 +2,7 @@
 // OpenRLHF's train_ppo_ray:
 //   build/bin/grpo_trainer data.train_files=train.parquet data.val_files=test.parquet actor_rollout_ref.model.path=...
 //   build/bin/grpo_trainer --pretrain ... --prompt_data ... --advantage_estimator group_norm ...
-#include "rlcore/trainer/policy/parts.hpp"
+#include "rlcore/train/policy/parts.hpp"
 
 namespace {
 
@@ -11,24 +11,24 @@ using namespace rlcore;
 /// Advantage: (reward - mean) / deviation of a prompt's answers. Loss: the ratio to the policy that sampled, clipped to
 /// 1 +- clip_ratio and bounded by clip_ratio_c where the advantage is negative, + kl_loss_coef KL to the reference
 /// (use_kl_loss), - entropy_coeff entropy; averaged by loss_agg_mode, over all tokens by default.
-trainer::any_algorithm make_grpo(const trainer::options& options) {
-  const trainer::policy_loss_settings s = trainer::read_policy_loss(options);
-  trainer::any_algorithm grpo =
+train::any_algorithm make_grpo(const train::options& options) {
+  const train::policy_loss_settings s = train::read_policy_loss(options);
+  train::any_algorithm grpo =
       algorithm{group_relative{.normalize_by_std = options.get<bool>("algorithm.norm_adv_by_std_in_grpo")},
                 sum{dual_clip{.low = s.clip.clip_low, .high = s.clip.clip_high, .bound = s.clip.clip_c},
                     when{s.use_kl, scaled{s.kl_coef, s.kl_divergence()}},
                     when{s.entropy_coeff != 0, entropy_bonus(s.entropy_coeff)}},
                 s.aggregation};
   // Another algorithm.adv_estimator or policy_loss.loss_mode takes the place of the advantage or the loss above.
-  trainer::replace_named_parts(grpo, options, {.adv_estimator = "grpo", .loss_mode = "vanilla"});
+  train::replace_named_parts(grpo, options, {.adv_estimator = "grpo", .loss_mode = "vanilla"});
   return grpo;
 }
 
-void train(any_device& device, const trainer::options& options, const trainer::team& ranks) {
-  const trainer::any_algorithm grpo = make_grpo(options);
-  const auto inputs = trainer::open_policy_inputs(device, options, ranks);  // prompts, tokenizer, rewards
-  const auto models = trainer::open_policy_models(device, options, *inputs, grpo, ranks);  // policy, reference
-  const auto run = trainer::open_policy_run(options, *inputs, *models, ranks);             // position, checkpoints, log
+void train(any_device& device, const train::options& options, const train::team& ranks) {
+  const train::any_algorithm grpo = make_grpo(options);
+  const auto inputs = train::open_policy_inputs(device, options, ranks);  // prompts, tokenizer, rewards
+  const auto models = train::open_policy_models(device, options, *inputs, grpo, ranks);  // policy, reference
+  const auto run = train::open_policy_run(options, *inputs, *models, ranks);             // position, checkpoints, log
 
   while (run->next_step()) {
     if (!run->sample()) break;    // rollout.n answers to each prompt, scored by the reward
@@ -45,5 +45,5 @@ void train(any_device& device, const trainer::options& options, const trainer::t
 }  // namespace
 
 int main(int argc, char** argv) {
-  return rlcore::trainer::trainer_main(argc, argv, rlcore::trainer::grpo_trainer_registry(), train);
+  return rlcore::train::trainer_main(argc, argv, rlcore::train::grpo_trainer_registry(), train);
 }

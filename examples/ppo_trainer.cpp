@@ -2,7 +2,7 @@
 // verl's main_ppo or of OpenRLHF's train_ppo_ray:
 //   build/bin/ppo_trainer data.train_files=... actor_rollout_ref.model.path=... critic.model.path=...
 //   build/bin/ppo_trainer --pretrain ... --prompt_data ... --advantage_estimator gae
-#include "rlcore/trainer/policy/parts.hpp"
+#include "rlcore/train/policy/parts.hpp"
 
 namespace {
 
@@ -12,24 +12,24 @@ using namespace rlcore;
 /// tokens of the step. Loss: the ratio to the policy that sampled, clipped to 1 +- clip_ratio and bounded by
 /// clip_ratio_c, - entropy_coeff entropy; averaged by loss_agg_mode. The critic's loss is a clipped squared error
 /// (critic.cliprange_value).
-trainer::any_algorithm make_ppo(const trainer::options& options) {
-  const trainer::policy_loss_settings s = trainer::read_policy_loss(options);
-  trainer::any_algorithm ppo = algorithm{
+train::any_algorithm make_ppo(const train::options& options) {
+  const train::policy_loss_settings s = train::read_policy_loss(options);
+  train::any_algorithm ppo = algorithm{
       whitened{gae{.gamma = options.get<double>("algorithm.gamma"), .lambda = options.get<double>("algorithm.lam")}},
       sum{dual_clip{.low = s.clip.clip_low, .high = s.clip.clip_high, .bound = s.clip.clip_c},
           when{s.use_kl, scaled{s.kl_coef, s.kl_divergence()}},
           when{s.entropy_coeff != 0, entropy_bonus(s.entropy_coeff)}},
       s.aggregation};
   // Another algorithm.adv_estimator or policy_loss.loss_mode takes the place of the advantage or the loss above.
-  trainer::replace_named_parts(ppo, options, {.adv_estimator = "gae", .loss_mode = "vanilla"});
+  train::replace_named_parts(ppo, options, {.adv_estimator = "gae", .loss_mode = "vanilla"});
   return ppo;
 }
 
-void train(any_device& device, const trainer::options& options, const trainer::team& ranks) {
-  const trainer::any_algorithm ppo = make_ppo(options);
-  const auto inputs = trainer::open_policy_inputs(device, options, ranks);                // prompts, tokenizer, rewards
-  const auto models = trainer::open_policy_models(device, options, *inputs, ppo, ranks);  // policy, critic, reference
-  const auto run = trainer::open_policy_run(options, *inputs, *models, ranks);            // position, checkpoints, log
+void train(any_device& device, const train::options& options, const train::team& ranks) {
+  const train::any_algorithm ppo = make_ppo(options);
+  const auto inputs = train::open_policy_inputs(device, options, ranks);                // prompts, tokenizer, rewards
+  const auto models = train::open_policy_models(device, options, *inputs, ppo, ranks);  // policy, critic, reference
+  const auto run = train::open_policy_run(options, *inputs, *models, ranks);            // position, checkpoints, log
 
   while (run->next_step()) {
     if (!run->sample()) break;   // an answer to each prompt, scored by the reward
@@ -46,5 +46,5 @@ void train(any_device& device, const trainer::options& options, const trainer::t
 }  // namespace
 
 int main(int argc, char** argv) {
-  return rlcore::trainer::trainer_main(argc, argv, rlcore::trainer::ppo_trainer_registry(), train);
+  return rlcore::train::trainer_main(argc, argv, rlcore::train::ppo_trainer_registry(), train);
 }

@@ -4,12 +4,12 @@
 #include <string>
 #include <utility>
 
-#include "rlcore/trainer/preference/parts.hpp"
+#include "rlcore/train/preference/parts.hpp"
 
 namespace {
 
 using namespace rlcore;
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 
 void train(any_device& device, const options& opt, const team& ranks) {
   // Data: answers whose steps are judged, at placeholder tokens.

@@ -12,9 +12,9 @@
 
 #include "embedded_task.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
-#include "rlcore/trainer/program.hpp"
-#include "rlcore/trainer/trainers.hpp"
-#include "rlcore/training/ranks/ranks.hpp"
+#include "rlcore/train/run/program.hpp"
+#include "rlcore/train/run/trainers.hpp"
+#include "rlcore/train/ranks/ranks.hpp"
 
 namespace {
 
@@ -43,17 +43,17 @@ std::vector<std::string> settings(bool shows_pictures) {
   return all;
 }
 
-trainer::registry known() {
-  using namespace trainer::keys;
-  constexpr trainer::key own[] = {
+train::registry known() {
+  using namespace train::keys;
+  constexpr train::key own[] = {
       {"quickstart.task_only", boolean, "False", honoured, "write data/ and model/ and stop (also --task_only)"},
       {"quickstart.pictures", boolean, "False", honoured,
        "pictures of digits are read instead of word problems (also --pictures)"},
       {"quickstart.warm_start_steps", integer, "480", honoured,
        "supervised steps before, with pictures at most; fewer leave a worse model", between(1, 100'000)}};
-  constexpr trainer::flag flags[] = {{"task_only", "quickstart.task_only", trainer::flag::switch_only},
-                                     {"pictures", "quickstart.pictures", trainer::flag::switch_only}};
-  trainer::registry all = trainer::main_ppo_registry();
+  constexpr train::flag flags[] = {{"task_only", "quickstart.task_only", train::flag::switch_only},
+                                     {"pictures", "quickstart.pictures", train::flag::switch_only}};
+  train::registry all = train::main_ppo_registry();
   all.program = "quickstart";
   all.add(own).add_flags(flags);
   return all;
@@ -64,7 +64,7 @@ void run(int argc, char** argv) {
   const auto parse = [&](bool with_pictures) {
     std::vector<std::string> arguments = settings(with_pictures);
     arguments.insert(arguments.end(), given.begin(), given.end());
-    return trainer::options::parse(arguments, known());
+    return train::options::parse(arguments, known());
   };
   const auto usual = parse(false);
   if (usual.answer()) {
@@ -76,7 +76,7 @@ void run(int argc, char** argv) {
   const bool task_only = options.get<bool>("quickstart.task_only");
   if (task_only)  // otherwise the trainer prints them
     for (const std::string& note : options.notes()) std::printf("note: %s\n", note.c_str());
-  trainer::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
+  train::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
     const auto seed = static_cast<std::uint64_t>(options.get<std::int64_t>("rlcore.seed"));
     const auto steps = static_cast<std::uint32_t>(options.get<std::int64_t>("quickstart.warm_start_steps"));
     if (all.rank() == 0) {
@@ -86,12 +86,12 @@ void run(int argc, char** argv) {
         embedded_task::make(device, words.root, seed, steps);
     }
     all.barrier();
-    if (!task_only) trainer::train_policy(device, options, &all);
+    if (!task_only) train::train_policy(device, options, &all);
   });
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return rlcore::trainer::run_program("quickstart", [&] { run(argc, argv); });
+  return rlcore::train::run_program("quickstart", [&] { run(argc, argv); });
 }

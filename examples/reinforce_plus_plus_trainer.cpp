@@ -1,7 +1,7 @@
 // REINFORCE++ (Hu 2025): policy gradients without a critic, normalised over the batch, with the command line of verl's
 // main_ppo or of OpenRLHF's train_ppo_ray:
 //   build/bin/reinforce_plus_plus_trainer data.train_files=... actor_rollout_ref.model.path=... ...
-#include "rlcore/trainer/policy/parts.hpp"
+#include "rlcore/train/policy/parts.hpp"
 
 namespace {
 
@@ -10,24 +10,24 @@ using namespace rlcore;
 /// Advantage: the rewards from each token on, discounted by algorithm.gamma, whitened over all tokens of the step; the
 /// KL to the reference is in these rewards (algorithm.use_kl_in_reward). Loss: the ratio to the policy that sampled,
 /// clipped to 1 +- clip_ratio and bounded by clip_ratio_c, - entropy_coeff entropy; averaged by loss_agg_mode.
-trainer::any_algorithm make_reinforce_plus_plus(const trainer::options& options) {
-  const trainer::policy_loss_settings s = trainer::read_policy_loss(options);
-  trainer::any_algorithm reinforce = algorithm{
+train::any_algorithm make_reinforce_plus_plus(const train::options& options) {
+  const train::policy_loss_settings s = train::read_policy_loss(options);
+  train::any_algorithm reinforce = algorithm{
       reinforce_plus_plus{.gamma = options.get<double>("algorithm.gamma"), .turns = verl::turns_of_returns(s.version)},
       sum{dual_clip{.low = s.clip.clip_low, .high = s.clip.clip_high, .bound = s.clip.clip_c},
           when{s.use_kl, scaled{s.kl_coef, s.kl_divergence()}},
           when{s.entropy_coeff != 0, entropy_bonus(s.entropy_coeff)}},
       s.aggregation};
   // Another algorithm.adv_estimator or policy_loss.loss_mode takes the place of the advantage or the loss above.
-  trainer::replace_named_parts(reinforce, options, {.adv_estimator = "reinforce_plus_plus", .loss_mode = "vanilla"});
+  train::replace_named_parts(reinforce, options, {.adv_estimator = "reinforce_plus_plus", .loss_mode = "vanilla"});
   return reinforce;
 }
 
-void train(any_device& device, const trainer::options& options, const trainer::team& ranks) {
-  const trainer::any_algorithm reinforce = make_reinforce_plus_plus(options);
-  const auto inputs = trainer::open_policy_inputs(device, options, ranks);  // prompts, tokenizer, rewards
-  const auto models = trainer::open_policy_models(device, options, *inputs, reinforce, ranks);  // policy, reference
-  const auto run = trainer::open_policy_run(options, *inputs, *models, ranks);  // position, checkpoints, log
+void train(any_device& device, const train::options& options, const train::team& ranks) {
+  const train::any_algorithm reinforce = make_reinforce_plus_plus(options);
+  const auto inputs = train::open_policy_inputs(device, options, ranks);  // prompts, tokenizer, rewards
+  const auto models = train::open_policy_models(device, options, *inputs, reinforce, ranks);  // policy, reference
+  const auto run = train::open_policy_run(options, *inputs, *models, ranks);  // position, checkpoints, log
 
   while (run->next_step()) {
     if (!run->sample()) break;         // answers to each prompt, scored by the reward
@@ -44,5 +44,5 @@ void train(any_device& device, const trainer::options& options, const trainer::t
 }  // namespace
 
 int main(int argc, char** argv) {
-  return rlcore::trainer::trainer_main(argc, argv, rlcore::trainer::reinforce_plus_plus_trainer_registry(), train);
+  return rlcore::train::trainer_main(argc, argv, rlcore::train::reinforce_plus_plus_trainer_registry(), train);
 }

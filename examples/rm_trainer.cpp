@@ -4,12 +4,12 @@
 #include <string>
 #include <utility>
 
-#include "rlcore/trainer/preference/parts.hpp"
+#include "rlcore/train/preference/parts.hpp"
 
 namespace {
 
 using namespace rlcore;
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 
 void train(any_device& device, const options& opt, const team& ranks) {
   // Data: pairs of a chosen and a rejected answer to one prompt. The model has one number per token for a head.

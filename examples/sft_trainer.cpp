@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <string>
 
-#include "rlcore/trainer/supervised/parts.hpp"
+#include "rlcore/train/supervised/parts.hpp"
 
 namespace {
 
 using namespace rlcore;
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 
 void train(any_device& device, const options& opt, const team& ranks) {
   // Data: conversations, or questions with answers; the answers are learnt.

@@ -18,7 +18,7 @@
 #include "rlcore/objective/algorithm/rloo.hpp"
 #include "rlcore/objective/piece/combine/reweighted.hpp"
 #include "rlcore/objective/selection/tokens.hpp"
-#include "rlcore/trainer/program.hpp"
+#include "rlcore/train/run/program.hpp"
 
 namespace {
 
@@ -56,7 +56,7 @@ std::vector<comparison_program::variant> variants() {
 }
 
 void run(int argc, char** argv) {
-  const auto options = trainer::options::parse(argc, argv, trainer::variants_registry());
+  const auto options = train::options::parse(argc, argv, train::variants_registry());
   if (options.answer()) return void(std::fputs(options.answer()->c_str(), stdout));
   const auto known = variants();
   if (options.get<bool>("list")) return void(std::fputs(comparison_program::list_text(known).c_str(), stdout));
@@ -71,5 +71,5 @@ void run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return rlcore::trainer::run_program("variants", [&] { run(argc, argv); });
+  return rlcore::train::run_program("variants", [&] { run(argc, argv); });
 }

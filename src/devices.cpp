@@ -1,2 +1,2 @@
 // The devices that programs open by name (the target rlcore::devices).
-#include "rlcore/training/every_device.hpp"
+#include "rlcore/train/run/every_device.hpp"

@@ -10,11 +10,11 @@
 
 #include "rlcore/parallel/environment.hpp"
 #include "rlcore/serving/http_client.hpp"
-#include "rlcore/trainer/evaluation/sampled_problems.hpp"
-#include "rlcore/trainer/trainers.hpp"
+#include "rlcore/train/evaluation/sampled_problems.hpp"
+#include "rlcore/train/run/trainers.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -146,5 +146,5 @@ void evaluate_by_server(const options& opt) {
   });
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END

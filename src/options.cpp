@@ -1,4 +1,4 @@
-// What rlcore/config declares: the grammar of command lines and all keys (the target rlcore::trainer).
+// What rlcore/config declares: the grammar of command lines and all keys (the target rlcore::train).
 #define RLCORE_SOURCE_CONFIG
 #include "rlcore/config/check_value.hpp"
 #include "rlcore/config/checks/policy_checks.hpp"

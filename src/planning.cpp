@@ -1,4 +1,4 @@
-// What rlcore/planning declares (the target rlcore::trainer).
+// What rlcore/planning declares (the target rlcore::train).
 #define RLCORE_SOURCE_PLANNING
 #include "rlcore/planning/check_host.hpp"
 #include "rlcore/planning/cluster.hpp"

@@ -1,7 +1,7 @@
 // A whole server on a device chosen at run time, compiled once (the target rlcore::server).
 #include "rlcore/serving/serve.hpp"
 
-#include "rlcore/training/devices.hpp"
+#include "rlcore/train/run/devices.hpp"
 
 RLCORE_BEGIN
 namespace serving {

@@ -2,18 +2,18 @@
 // rlcore::trainers and rlcore::supervised_trainers).
 #include "rlcore/config/programs/preference_keys.hpp"
 #include "rlcore/config/programs/sft.hpp"
-#include "rlcore/trainer/preference/dpo_task.hpp"
-#include "rlcore/trainer/preference/kto_task.hpp"
-#include "rlcore/trainer/preference/prm_task.hpp"
-#include "rlcore/trainer/preference/reference.hpp"
-#include "rlcore/trainer/preference/rm_task.hpp"
-#include "rlcore/trainer/preference/run.hpp"
-#include "rlcore/trainer/supervised/run.hpp"
-#include "rlcore/trainer/supervised/sft_work.hpp"
-#include "rlcore/trainer/trainer_main_on_ranks.hpp"
+#include "rlcore/train/preference/dpo_task.hpp"
+#include "rlcore/train/preference/kto_task.hpp"
+#include "rlcore/train/preference/prm_task.hpp"
+#include "rlcore/train/preference/reference.hpp"
+#include "rlcore/train/preference/rm_task.hpp"
+#include "rlcore/train/preference/run.hpp"
+#include "rlcore/train/supervised/run.hpp"
+#include "rlcore/train/supervised/sft_work.hpp"
+#include "rlcore/train/run/trainer_main_on_ranks.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 using texts = std::vector<std::string>;
 using pairs = preference_rows<preference_pair>;
 using answers = preference_rows<unpaired_row>;
@@ -21,7 +21,7 @@ using judged = preference_rows<judged_row>;
 template <class Task>
 using made = std::shared_ptr<Task>;
 
-// trainer/preference/parts.hpp
+// train/preference/parts.hpp
 template void announce_rows(const options&, const pairs&, const pairs&);
 template void announce_rows(const options&, const answers&, const answers&);
 template void announce_rows(const options&, const judged&, const judged&);
@@ -41,7 +41,7 @@ template void train_supervised(any_device&, const options&, const base_model&, r
 template void train_supervised(any_device&, const options&, const base_model&, prm_task<any_device>&, const team&,
                                const texts&);
 
-// trainer/supervised/parts.hpp
+// train/supervised/parts.hpp
 using likelihood_task = sft_task<any_device, negative_log_likelihood>;
 using dft_task = sft_task<any_device, dft>;
 template made<likelihood_task> make_sft_task(any_device&, sft_work&, negative_log_likelihood);
@@ -49,5 +49,5 @@ template made<dft_task> make_sft_task(any_device&, sft_work&, dft);
 template void train_supervised(any_device&, const options&, const base_model&, likelihood_task&, const team&,
                                const texts&);
 template void train_supervised(any_device&, const options&, const base_model&, dft_task&, const team&, const texts&);
-}  // namespace trainer
+}  // namespace train
 RLCORE_END

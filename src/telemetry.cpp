@@ -1,4 +1,4 @@
-// What rlcore/telemetry declares (the target rlcore::trainer).
+// What rlcore/telemetry declares (the target rlcore::train).
 #define RLCORE_SOURCE_TELEMETRY
 #include "rlcore/telemetry/comparison/comparison.hpp"
 #include "rlcore/telemetry/comparison/run_comparison.hpp"

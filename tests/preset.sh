@@ -1,6 +1,6 @@
 #!/bin/bash
 # preset.sh PRESET SUITES [FILTER [OPTION...]]: configures a preset of CMakePresets.json, builds the test programs of
-# SUITES ("nn trainer", names of tests/CMakeLists.txt) and runs their tests; FILTER is a part of the names of tests, OPTION
+# SUITES ("nn train", names of tests/CMakeLists.txt) and runs their tests; FILTER is a part of the names of tests, OPTION
 # goes to cmake. Sanitized units are large: one job for each 3 GiB.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -14,7 +14,7 @@
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
 #include "rlcore/tensor/ragged.hpp"
-#include "rlcore/training/files/model_files.hpp"
+#include "rlcore/train/files/model_files.hpp"
 
 namespace embedded_task {
 
@@ -65,7 +65,7 @@ inline std::vector<float> supervised_step(learner& l, const rlcore::nn::input& s
 inline void save(const rlcore::nn::causal_lm<rlcore::any_device>& model, const std::filesystem::path& folder) {
   rlcore::checkpoint::write_config(folder, model.settings());
   rlcore::checkpoint::save_weights(folder, model.parameters(),
-                                   rlcore::trainer::to_host(model.device(), model.weights()));
+                                   rlcore::train::to_host(model.device(), model.weights()));
 }
 
 }  // namespace embedded_task

@@ -17,8 +17,8 @@
 #include "rlcore/objective/reward_shaping.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/rollout/engine.hpp"
-#include "rlcore/trainer/preference/packed_answers.hpp"
-#include "rlcore/training/trainable_model.hpp"
+#include "rlcore/train/preference/packed_answers.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #include "shape.hpp"
 
 using device = rlcore::cpu;
@@ -39,7 +39,7 @@ double reward_of(std::span<const std::int32_t> answer, std::int32_t wanted) {
 
 template <class Device, class Strategy>
 void run(Device& here, const Strategy& ranks) {
-  rl::trainer::trainable_model<Device, Strategy> policy(here, shape(vocabulary), {}, ranks);
+  rl::train::trainable_model<Device, Strategy> policy(here, shape(vocabulary), {}, ranks);
   {
     const auto whole = policy.gather_full_params();
     policy.model.initialize(1);
@@ -92,7 +92,7 @@ void run(Device& here, const Strategy& ranks) {
     policy.for_micro_batches(
         {.rows = text.size(), .max_rows = 1}, tokens_of, [&](std::span<const std::uint32_t> micro) {
           const std::size_t i = micro[0];
-          rl::trainer::packed_answers packed;
+          rl::train::packed_answers packed;
           packed.push_back(text[i], prompt_length);
           policy.forward_backward(packed.inputs, packed.targets, 1, [&](auto logp, auto, auto dlogp, auto) {
             rl::token_batch<float> batch{.logp = logp, .old_logp = old_logp[i]};

@@ -12,8 +12,8 @@
 #include "rlcore/objective/algorithm/dpo.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/tensor/span.hpp"
-#include "rlcore/trainer/preference/packed_answers.hpp"
-#include "rlcore/training/trainable_model.hpp"
+#include "rlcore/train/preference/packed_answers.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #include "shape.hpp"
 
 using device = rlcore::cpu;
@@ -41,7 +41,7 @@ std::vector<std::int32_t> make_pairs(rl::random_key key) {
 template <class Device, class Strategy>
 void run(Device& here, const Strategy& ranks) {
   // The policy is trained. The reference, which stays as it is, has the same random weights.
-  rl::trainer::trainable_model<Device, Strategy> policy(here, shape(vocabulary), {}, ranks);
+  rl::train::trainable_model<Device, Strategy> policy(here, shape(vocabulary), {}, ranks);
   rl::nn::causal_lm<Device> reference(here, shape(vocabulary));
   rl::nn::workspace<Device> reference_space(here);
   reference.initialize(1);
@@ -60,7 +60,7 @@ void run(Device& here, const Strategy& ranks) {
     policy.for_micro_batches(
         {.rows = pairs, .max_rows = 16}, [](std::uint32_t) { return 2 * length; },
         [&](std::span<const std::uint32_t> micro) {
-          rl::trainer::packed_answers packed;
+          rl::train::packed_answers packed;
           for (const std::uint32_t p : micro)
             for (const std::size_t row : {2 * std::size_t{p}, 2 * std::size_t{p} + 1})
               packed.push_back(std::span(text).subspan(row * length, length), prompt_length);

@@ -15,8 +15,8 @@
 #include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/rollout/engine.hpp"
-#include "rlcore/trainer/preference/packed_answers.hpp"
-#include "rlcore/training/trainable_model.hpp"
+#include "rlcore/train/preference/packed_answers.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #include "shape.hpp"
 
 using device = rlcore::cpu;
@@ -35,7 +35,7 @@ struct sample {
 template <class Device, class Strategy>
 void run(Device& here, const Strategy& ranks) {
   // The policy is trained. The reference, with the same random weights, anchors the KL term.
-  rl::trainer::trainable_model<Device, Strategy> policy(here, shape(vocabulary), {}, ranks);
+  rl::train::trainable_model<Device, Strategy> policy(here, shape(vocabulary), {}, ranks);
   rl::nn::causal_lm<Device> reference(here, shape(vocabulary));
   rl::nn::workspace<Device> reference_space(here);
   reference.initialize(1);
@@ -86,7 +86,7 @@ void run(Device& here, const Strategy& ranks) {
     for (std::size_t i = 0; i < rows; ++i) counts.add_row(answer_length);
     policy.begin_update();
     policy.for_micro_batches({.rows = rows, .max_rows = 32}, tokens_of, [&](std::span<const std::uint32_t> micro) {
-      rl::trainer::packed_answers packed;
+      rl::train::packed_answers packed;
       for (const std::uint32_t i : micro) packed.push_back(batch[i].text, prompt_length);
       const auto old = rows_at(here, old_logp, micro, answer_length), better = rows_at(here, advantage, micro);
       rl::tensor<float, 1, Device> ref(here, old.shape());

@@ -15,8 +15,8 @@
 #include "rlcore/objective/algorithm/ppo.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/rollout/engine.hpp"
-#include "rlcore/trainer/preference/packed_answers.hpp"
-#include "rlcore/training/trainable_model.hpp"
+#include "rlcore/train/preference/packed_answers.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #include "shape.hpp"
 
 using device = rlcore::cpu;
@@ -29,8 +29,8 @@ constexpr std::size_t prompt_length = 3, answer_length = 6, length = prompt_leng
 template <class Device, class Strategy>
 void run(Device& here, const Strategy& ranks) {
   // The critic predicts the reward of an answer before each of its tokens.
-  rl::trainer::trainable_model<Device, Strategy> policy(here, shape(vocabulary), {}, ranks);
-  rl::trainer::trainable_model<Device, Strategy> critic(here, shape(vocabulary, rl::nn::model_output::score), {},
+  rl::train::trainable_model<Device, Strategy> policy(here, shape(vocabulary), {}, ranks);
+  rl::train::trainable_model<Device, Strategy> critic(here, shape(vocabulary, rl::nn::model_output::score), {},
                                                         ranks);
   {
     const auto whole = policy.gather_full_params(), whole_critic = critic.gather_full_params();
@@ -58,7 +58,7 @@ void run(Device& here, const Strategy& ranks) {
       requests.push_back({.prompt = prompts[i], .prompt_number = i});
     }
     std::vector<rl::rollout::response> answers;
-    std::vector<rl::trainer::packed_answers> texts(rows);
+    std::vector<rl::train::packed_answers> texts(rows);
     std::vector<float> value(rows * answer_length), reward(value), advantage(value), target(value);
     double mean = 0;
     {

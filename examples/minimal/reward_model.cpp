@@ -13,8 +13,8 @@
 #include "rlcore/objective/algorithm/reward_model.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/tensor/span.hpp"
-#include "rlcore/trainer/preference/packed_answers.hpp"
-#include "rlcore/training/trainable_model.hpp"
+#include "rlcore/train/preference/packed_answers.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #include "shape.hpp"
 
 using device = rlcore::cpu;
@@ -46,7 +46,7 @@ struct packed_pairs {
 
 template <class Device, class Strategy>
 void run(Device& here, const Strategy& ranks) {
-  rl::trainer::trainable_model<Device, Strategy> model(here, shape(vocabulary, rl::nn::model_output::score), {}, ranks);
+  rl::train::trainable_model<Device, Strategy> model(here, shape(vocabulary, rl::nn::model_output::score), {}, ranks);
   {
     const auto whole = model.gather_full_params();
     model.model.initialize(1);

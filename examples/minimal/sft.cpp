@@ -11,8 +11,8 @@
 #include "rlcore/objective/algorithm/sft.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/tensor/span.hpp"
-#include "rlcore/trainer/preference/packed_answers.hpp"
-#include "rlcore/training/trainable_model.hpp"
+#include "rlcore/train/preference/packed_answers.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #include "shape.hpp"
 
 using device = rlcore::cpu;
@@ -24,7 +24,7 @@ constexpr std::size_t prompt_length = 4, answer_length = prompt_length, length =
 
 template <class Device, class Strategy>
 void run(Device& here, const Strategy& ranks) {
-  rl::trainer::trainable_model<Device, Strategy> model(here, shape(vocabulary), {}, ranks);
+  rl::train::trainable_model<Device, Strategy> model(here, shape(vocabulary), {}, ranks);
   {
     const auto whole = model.gather_full_params();
     model.model.initialize(1);

@@ -9,7 +9,7 @@
 
 #include "rlcore/core/dtype.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/device/npu/event.hpp"
+#include "rlcore/device/npu/stream.hpp"
 #include "rlcore/device/npu/queue.hpp"
 
 /// Each returns "pass, ..." or throws what is wrong.

@@ -30,7 +30,7 @@
 #include "rlcore/device/npu/soc.hpp"
 #include "rlcore/emulator/emulator.hpp"
 #include "rlcore/emulator/rules/rules.hpp"
-#include "rlcore/training/devices.hpp"
+#include "rlcore/train/run/devices.hpp"
 #include "timings.hpp"
 
 namespace {
@@ -82,7 +82,7 @@ struct request {
   std::string json, report;
 };
 
-request read_request(const trainer::options& o) {
+request read_request(const train::options& o) {
   ascend::emulated::settings machine;
   machine.cann_version = ascend::emulated::cann_version_of(o.get<std::string>("cann"));
   return {.emulator = o.get<bool>("emulator"),
@@ -406,7 +406,7 @@ int diagnose(const request& f) {
 
 int main(int argc, char** argv) {
   try {
-    const auto options = trainer::options::parse(argc, argv, trainer::npu_doctor_registry());
+    const auto options = train::options::parse(argc, argv, train::npu_doctor_registry());
     if (options.answer()) {
       std::fputs(options.answer()->c_str(), stdout);
       return 0;

@@ -46,7 +46,7 @@ struct settings {
   ascend::emulated::settings machine;
 };
 
-settings read_settings(const rlcore::trainer::options& o) {
+settings read_settings(const rlcore::train::options& o) {
   settings s;
   s.command = o.get<std::string>("operation");
   s.provider = o.find<std::string>("provider").value_or(s.command == "record" ? "emulator" : "cann");
@@ -271,7 +271,7 @@ int replay(const settings& s, const P& provider) {
 
 int main(int argc, char** argv) {
   try {
-    const auto options = rlcore::trainer::options::parse(argc, argv, rlcore::trainer::npu_golden_registry());
+    const auto options = rlcore::train::options::parse(argc, argv, rlcore::train::npu_golden_registry());
     if (options.answer()) {
       std::fputs(options.answer()->c_str(), stdout);
       return 0;

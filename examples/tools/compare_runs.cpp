@@ -13,7 +13,7 @@
 #include "rlcore/config/programs/tools.hpp"
 #include "rlcore/telemetry/comparison/run_comparison.hpp"
 #include "rlcore/telemetry/comparison/run_log.hpp"
-#include "rlcore/trainer/program.hpp"
+#include "rlcore/train/run/program.hpp"
 
 namespace {
 
@@ -28,7 +28,7 @@ struct request {
   std::filesystem::path out;
 };
 
-request read_request(const trainer::options& o) {
+request read_request(const train::options& o) {
   return {.a = o.get<std::string>("run_a"),
           .b = o.get<std::string>("run_b"),
           .keys = o.list("key"),
@@ -40,11 +40,11 @@ request read_request(const trainer::options& o) {
 
 /// 0 within the thresholds, 2 above or where a curve that was named is 0 throughout.
 int compare(const request& r) {
-  trainer::run_pair pair{r.a, r.b, {}, {}};
-  const auto a = trainer::read_run(r.a), b = trainer::read_run(r.b);
+  train::run_pair pair{r.a, r.b, {}, {}};
+  const auto a = train::read_run(r.a), b = train::read_run(r.b);
   std::vector<std::string> keys = r.keys;
   if (keys.empty()) {
-    const auto in_a = trainer::names_of(a), in_b = trainer::names_of(b);
+    const auto in_a = train::names_of(a), in_b = train::names_of(b);
     for (const char* name : {"critic/rewards/mean", "train/loss"})
       if (std::count(in_a.begin(), in_a.end(), name) + std::count(in_b.begin(), in_b.end(), name) > 0)
         keys.emplace_back(name);
@@ -53,13 +53,13 @@ int compare(const request& r) {
                          (in_a.size() > 1 ? " and " + std::to_string(in_a.size() - 1) + " more" : ""));
   }
   for (const std::string& asked : keys)
-    for (const std::string& key : trainer::expand_key(asked, a, b)) {
-      pair.curves.push_back(trainer::compare_curve(a, b, key, r.steps, r.threshold, r.relative));
+    for (const std::string& key : train::expand_key(asked, a, b)) {
+      pair.curves.push_back(train::compare_curve(a, b, key, r.steps, r.threshold, r.relative));
       pair.curves.back().needs_signal = key == asked;
     }
-  pair.speed = trainer::compare_speed(a, b);
-  if (!r.out.empty()) rlcore::checkpoint::write_file_atomically(r.out, trainer::run_comparison_html(pair));
-  std::fputs(trainer::run_comparison_table(pair).c_str(), stdout);
+  pair.speed = train::compare_speed(a, b);
+  if (!r.out.empty()) rlcore::checkpoint::write_file_atomically(r.out, train::run_comparison_html(pair));
+  std::fputs(train::run_comparison_table(pair).c_str(), stdout);
   if (!r.out.empty()) std::printf("page  %s\n", r.out.c_str());
   return pair.within() ? 0 : 2;
 }
@@ -68,8 +68,8 @@ int compare(const request& r) {
 
 int main(int argc, char** argv) {
   int code = 0;
-  const int failed = trainer::run_program("compare_runs", [&] {
-    const auto options = trainer::options::parse(argc, argv, trainer::compare_runs_registry());
+  const int failed = train::run_program("compare_runs", [&] {
+    const auto options = train::options::parse(argc, argv, train::compare_runs_registry());
     if (options.answer()) return void(std::fputs(options.answer()->c_str(), stdout));
     code = compare(read_request(options));
   });

@@ -11,7 +11,7 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/tools.hpp"
 #include "rlcore/data/table.hpp"
-#include "rlcore/trainer/program.hpp"
+#include "rlcore/train/run/program.hpp"
 #include "rlcore/verify/dataset_rows.hpp"
 
 namespace {
@@ -24,7 +24,7 @@ struct settings {
   std::string input, output, format;
 };
 
-settings read_settings(const rlcore::trainer::options& o) {
+settings read_settings(const rlcore::train::options& o) {
   if (o.find<std::string>("hdfs_dir"))
     throw config_error("--hdfs_dir is not supported; copy the files after the conversion");
   const auto input = o.find<std::string>("input_dir");
@@ -102,8 +102,8 @@ void run(const settings& s) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return rlcore::trainer::run_program("gsm8k_preprocess", [&] {
-    const auto options = rlcore::trainer::options::parse(argc, argv, rlcore::trainer::gsm8k_preprocess_registry());
+  return rlcore::train::run_program("gsm8k_preprocess", [&] {
+    const auto options = rlcore::train::options::parse(argc, argv, rlcore::train::gsm8k_preprocess_registry());
     if (options.answer()) return void(std::fputs(options.answer()->c_str(), stdout));
     run(read_settings(options));
   });

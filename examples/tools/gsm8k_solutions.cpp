@@ -13,7 +13,7 @@
 #include "rlcore/config/programs/tools.hpp"
 #include "rlcore/data/blend.hpp"
 #include "rlcore/data/jsonl.hpp"
-#include "rlcore/trainer/program.hpp"
+#include "rlcore/train/run/program.hpp"
 #include "rlcore/verify/dataset_rows.hpp"
 
 namespace {
@@ -29,7 +29,7 @@ struct settings {
   bool messages, mixed;
 };
 
-settings read_settings(const rlcore::trainer::options& o) {
+settings read_settings(const rlcore::train::options& o) {
   const auto input = o.find<std::string>("input");
   if (!input) throw config_error("no --input; expected example_model_solutions.jsonl (see --help)");
   return {.input = *input,
@@ -109,8 +109,8 @@ void run(const settings& s) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return rlcore::trainer::run_program("gsm8k_solutions", [&] {
-    const auto options = rlcore::trainer::options::parse(argc, argv, rlcore::trainer::gsm8k_solutions_registry());
+  return rlcore::train::run_program("gsm8k_solutions", [&] {
+    const auto options = rlcore::train::options::parse(argc, argv, rlcore::train::gsm8k_solutions_registry());
     if (options.answer()) return void(std::fputs(options.answer()->c_str(), stdout));
     run(read_settings(options));
   });

@@ -6,24 +6,24 @@
 #include <vector>
 
 #include "rlcore/config/programs/tools.hpp"
-#include "rlcore/trainer/model_merger.hpp"
-#include "rlcore/trainer/program.hpp"
+#include "rlcore/train/files/model_merger.hpp"
+#include "rlcore/train/run/program.hpp"
 
 int main(int argc, char** argv) {
   using namespace rlcore;
-  return trainer::run_program("model_merger", [&] {
+  return train::run_program("model_merger", [&] {
     std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
     std::string operation;
     if (!arguments.empty() && !arguments.front().starts_with('-')) {
       operation = arguments.front();
       arguments.erase(arguments.begin());
     }
-    const auto options = trainer::options::parse(arguments, trainer::model_merger_registry());
+    const auto options = train::options::parse(arguments, train::model_merger_registry());
     if (options.answer()) {
       std::fputs(options.answer()->c_str(), stdout);
       return;
     }
     for (const std::string& note : options.notes()) std::puts(note.c_str());
-    trainer::merge_model(trainer::read_merger_settings(operation, options));
+    train::merge_model(train::read_merger_settings(operation, options));
   });
 }

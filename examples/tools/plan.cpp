@@ -8,17 +8,17 @@
 
 #include "rlcore/planning/check_host.hpp"
 #include "rlcore/planning/read_plan.hpp"
-#include "rlcore/trainer/program.hpp"
+#include "rlcore/train/run/program.hpp"
 
 int main(int argc, char** argv) {
   using namespace rlcore;
-  return trainer::run_program("plan", [&] {
+  return train::run_program("plan", [&] {
     const bool measures = argc > 1 && std::string_view(argv[1]) == "calibrate";
-    const auto options = trainer::options::parse(argc - measures, argv + measures,
-                                                 measures ? trainer::calibrate_registry() : trainer::plan_registry());
+    const auto options = train::options::parse(argc - measures, argv + measures,
+                                                 measures ? train::calibrate_registry() : train::plan_registry());
     const std::string text = options.answer() ? *options.answer()
-                             : measures ? trainer::planning::calibrate(trainer::planning::read_calibration(options))
-                                        : trainer::planning::run_plan(options);
+                             : measures ? train::planning::calibrate(train::planning::read_calibration(options))
+                                        : train::planning::run_plan(options);
     std::fputs(text.c_str(), stdout);
   });
 }

@@ -14,7 +14,7 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/trainer/program.hpp"
+#include "rlcore/train/run/program.hpp"
 
 namespace {
 
@@ -26,7 +26,7 @@ struct settings {
       moe_intermediate;
 };
 
-settings read_settings(const rlcore::trainer::options& o) {
+settings read_settings(const rlcore::train::options& o) {
   const auto number = [&](const char* name) { return o.get<std::int64_t>(name); };
   const auto tokenizer = o.find<std::string>("tokenizer"), output = o.find<std::string>("output");
   if (!tokenizer || !output) throw config_error("needs --tokenizer and --output; see --help");
@@ -105,8 +105,8 @@ void run(const settings& s) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return rlcore::trainer::run_program("random_model", [&] {
-    const auto options = rlcore::trainer::options::parse(argc, argv, rlcore::trainer::random_model_registry());
+  return rlcore::train::run_program("random_model", [&] {
+    const auto options = rlcore::train::options::parse(argc, argv, rlcore::train::random_model_registry());
     if (options.answer()) return void(std::fputs(options.answer()->c_str(), stdout));
     run(read_settings(options));
   });

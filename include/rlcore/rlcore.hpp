@@ -75,7 +75,7 @@
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/gdpo.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/advantage/moments.hpp"
+#include "rlcore/objective/advantage/detail/whitening_loop.hpp"
 #include "rlcore/objective/advantage/optimal_token_baseline.hpp"
 #include "rlcore/objective/advantage/pf_ppo.hpp"
 #include "rlcore/objective/advantage/prime.hpp"

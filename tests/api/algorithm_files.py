@@ -23,17 +23,17 @@ def program_of(path):
     if parts[0] == "examples":
         return f"minimal/{path.stem}" if parts[1] == "minimal" else path.stem if len(parts) == 2 else None
     parts = path.relative_to(headers).parts
-    if parts[:2] in (("config", "algorithm"), ("trainer", "policy")):
+    if parts[:2] in (("config", "algorithm"), ("train", "policy")):
         return POLICY
-    if parts[:2] == ("trainer", "preference"):
+    if parts[:2] == ("train", "preference"):
         task = re.fullmatch(r"(\w+)_task", path.stem)
         return f"{task[1]}_trainer" if task else "preference trainers"
-    return "sft_trainer" if parts[:2] == ("trainer", "supervised") else None
+    return "sft_trainer" if parts[:2] == ("train", "supervised") else None
 
 
 def words_of_programs():
     words = {}
-    sources = [*(root / "examples").rglob("*.[ch]pp"), *(headers / "config").rglob("*.hpp"), *(headers / "trainer").rglob("*.hpp")]
+    sources = [*(root / "examples").rglob("*.[ch]pp"), *(headers / "config").rglob("*.hpp"), *(headers / "train").rglob("*.hpp")]
     for path in sorted(sources):
         program = program_of(path)
         if program and ("#include \"rlcore/objective/" in path.read_text() or path.stem.endswith("_trainer")):

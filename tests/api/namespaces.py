@@ -10,9 +10,9 @@ import sys
 # The agreed exceptions: namespaces of several folders.
 SHARED = {
     "detail": {"core", "objective"},
-    "trainer": {"config", "telemetry", "planning", "training", "trainer"},  # what a command line fills
+    "train": {"config", "telemetry", "planning", "train"},  # what a command line fills
     "ascend": {"device", "emulator"},  # one ABI, provided by CANN or by the emulator
-    "strategy": {"parallel", "training"},  # a strategy and its trainable model
+    "strategy": {"parallel", "train"},  # a strategy and its trainable model
 }
 
 

@@ -28,7 +28,7 @@ CPP
 cd "$work"
 # shellcheck disable=SC2046
 must "README's first snippet compiles" g++ -std=c++20 -O1 $(pkg-config --cflags rlcore eigen3) first.cpp -o first
-must 'a project finds the library' cmake -S "$project/tests/install/consumer" -B consumer -DEXPECTED_PARTS=threads,eigen,trainer
+must 'a project finds the library' cmake -S "$project/tests/install/consumer" -B consumer -DEXPECTED_PARTS=threads,eigen,train
 must 'it compiles' cmake --build consumer
 must 'its numbers are right' consumer/consumer
 

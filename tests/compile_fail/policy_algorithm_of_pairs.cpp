@@ -2,7 +2,7 @@
 // expected: rlcore: the policy loop minimises objectives of tokens
 #include "rlcore/objective/algorithm/dpo.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
-#include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
+#include "rlcore/train/policy/algorithm/any_algorithm.hpp"
 
 namespace RLCORE_TEST_ID {
 
@@ -12,7 +12,7 @@ auto in_the_loop() {
 #else
   const auto algorithm = rlcore::paper::dapo();
 #endif
-  return rlcore::trainer::any_algorithm(algorithm).reads();
+  return rlcore::train::any_algorithm(algorithm).reads();
 }
 
 }  // namespace RLCORE_TEST_ID

@@ -11,7 +11,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 using arguments = std::vector<std::string>;
 
 value doubled(const value& v) { return value(std::stod(scalar_text(v)) * 2); }

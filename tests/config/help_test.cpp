@@ -18,7 +18,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 using testing::HasSubstr;
 using testing::Not;
 

@@ -15,7 +15,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 using arguments = std::vector<std::string>;
 
 options parse(arguments args) { return options::parse(args, main_ppo_registry()); }

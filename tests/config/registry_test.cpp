@@ -14,7 +14,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 
 nlohmann::json reference(const std::string& name) {
   return nlohmann::json::parse(std::ifstream(std::string(RLCORE_REFERENCE_DIR "/") + name));

@@ -5,7 +5,7 @@
 namespace RLCORE_TEST_ID {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  namespace p = rlcore::trainer::planning;
+  namespace p = rlcore::train::planning;
   const auto path = fuzzing::write("cluster.json", fuzzing::text_of(data, size));
   p::cluster read;
   if (!fuzzing::accepts([&] { read = p::read_cluster(path); })) return 0;

@@ -4,12 +4,12 @@
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/config/programs/preference_keys.hpp"
 #include "rlcore/config/programs/sft.hpp"
-#include "rlcore/trainer/policy/settings.hpp"
+#include "rlcore/train/policy/settings.hpp"
 
 namespace RLCORE_TEST_ID {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  namespace t = rlcore::trainer;
+  namespace t = rlcore::train;
   std::string_view text = fuzzing::text_of(data, size);
   static const t::registry registries[] = {
       t::grpo_trainer_registry(), t::ppo_trainer_registry(),  t::dapo_registry(),

@@ -7,7 +7,7 @@
 namespace RLCORE_TEST_ID {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  namespace t = rlcore::trainer;
+  namespace t = rlcore::train;
   const auto parts = fuzzing::two_texts(fuzzing::text_of(data, size));
   const std::string_view first = parts.first, second = parts.second;
   std::vector<t::metric_row> a, b;

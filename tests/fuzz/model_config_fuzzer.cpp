@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto path = fuzzing::write("config.json", config);
   std::filesystem::remove(folder / "generation_config.json");
   if (!generation.empty()) fuzzing::write("generation_config.json", generation);
-  fuzzing::accepts([&] { rlcore::trainer::planning::read_model_shape(path); });
+  fuzzing::accepts([&] { rlcore::train::planning::read_model_shape(path); });
   rlcore::nn::config read;
   if (!fuzzing::accepts([&] { read = c::read_config(folder); })) return 0;
   const auto written = [&](const rlcore::nn::config& what) {

@@ -8,7 +8,7 @@
 namespace RLCORE_TEST_ID {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  namespace t = rlcore::trainer;
+  namespace t = rlcore::train;
   const std::string_view text = fuzzing::text_of(data, size);
   t::value root{t::value::map{{"a", t::value::map{{"b", 1}, {"c", t::value::list{1, "x"}}}}, {"d", t::value()}}};
   fuzzing::accepts([&] {

@@ -6,8 +6,8 @@
 #include "rlcore/data/jsonl.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/data/sft_rows.hpp"
-#include "rlcore/trainer/evaluation/stored_responses.hpp"
-#include "rlcore/trainer/preference/read_rows.hpp"
+#include "rlcore/train/evaluation/stored_responses.hpp"
+#include "rlcore/train/preference/read_rows.hpp"
 #include "rlcore/verify/dataset_rows.hpp"
 #include "rlcore/verify/dispatch.hpp"
 
@@ -15,7 +15,7 @@ namespace RLCORE_TEST_ID {
 namespace {
 
 namespace d = rlcore::data;
-namespace t = rlcore::trainer;
+namespace t = rlcore::train;
 
 const rlcore::text::chat_template& chat() {
   static const auto only = rlcore::text::chat_template::named("qwen2.5");

@@ -3,14 +3,14 @@
 #include "rlcore/checkpoint/folder_lock.hpp"
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/config/programs/tools.hpp"
-#include "rlcore/training/files/run_settings.hpp"
-#include "rlcore/training/files/saved_state.hpp"
+#include "rlcore/train/files/run_settings.hpp"
+#include "rlcore/train/files/saved_state.hpp"
 
 namespace RLCORE_TEST_ID {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace c = rlcore::checkpoint;
-  namespace t = rlcore::trainer;
+  namespace t = rlcore::train;
   std::string_view text = fuzzing::text_of(data, size);
   static const auto options = t::options::parse({"a", "b"}, t::compare_runs_registry());
   const auto& folder = fuzzing::folder();

@@ -5,7 +5,7 @@
 namespace RLCORE_TEST_ID {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  namespace t = rlcore::trainer;
+  namespace t = rlcore::train;
   const auto& folder = fuzzing::folder();
   fuzzing::write(t::sample_answers_path(folder).filename().string(), fuzzing::text_of(data, size));
   fuzzing::accepts([&] {

@@ -1,11 +1,11 @@
 // surplus.cbor of a checkpoint.
 #include "fuzz/fuzzing.hpp"
-#include "rlcore/trainer/policy/trajectory/surplus_file.hpp"
+#include "rlcore/train/policy/trajectory/surplus_file.hpp"
 
 namespace RLCORE_TEST_ID {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  namespace t = rlcore::trainer;
+  namespace t = rlcore::train;
   const auto path = fuzzing::write(t::surplus_file_name, fuzzing::text_of(data, size));
   std::vector<t::trajectory> read;
   if (!fuzzing::accepts([&] { read = t::read_surplus(fuzzing::folder()); }) || read.empty()) return 0;

@@ -38,7 +38,7 @@ class bad_tree : public testing::Test {
     write("tensor/view.hpp", "#pragma once\n#include <span>\n#include \"rlcore/core/error.hpp\"\n");
     write("tensor/eigen.hpp", "#include <Eigen/Core>\n#include \"rlcore/tensor/view.hpp\"\n");
     write("objective/loss.hpp", "#include \"rlcore/tensor/view.hpp\"\n");
-    write("trainer/loop.hpp", "#include <fmt/core.h>\n#include <unistd.h>\n#include \"rlcore/objective/loss.hpp\"\n");
+    write("train/loop.hpp", "#include <fmt/core.h>\n#include <unistd.h>\n#include \"rlcore/objective/loss.hpp\"\n");
   }
   void TearDown() override { layering::fs::remove_all(top_); }
 
@@ -83,10 +83,10 @@ TEST_F(bad_tree, adapters_are_leaves) {
 TEST_F(bad_tree, umbrella_takes_only_what_needs_no_third_party) {
   write("rlcore.hpp", "#include \"rlcore/objective/loss.hpp\"\n");
   EXPECT_THAT(faults(), IsEmpty());
-  write("rlcore.hpp", "#include \"rlcore/trainer/loop.hpp\"\n");
-  EXPECT_THAT(faults(), ElementsAre("rlcore.hpp:1: rlcore/trainer/loop.hpp lies in a later layer"));
+  write("rlcore.hpp", "#include \"rlcore/train/loop.hpp\"\n");
+  EXPECT_THAT(faults(), ElementsAre("rlcore.hpp:1: rlcore/train/loop.hpp lies in a later layer"));
   write("rlcore.hpp", "");
-  write("trainer/loop.hpp", "#include \"rlcore/rlcore.hpp\"\n");
+  write("train/loop.hpp", "#include \"rlcore/rlcore.hpp\"\n");
   EXPECT_THAT(faults(), ElementsAre(HasSubstr("is the umbrella header")));
 }
 

@@ -21,7 +21,7 @@ inline const strings& layers() {
   static const strings order = {"core",     "tensor",   "simd",       "exec",    "objective", "device",
                                 "emulator", "parallel", "nn",         "optim",   "image",     "text",
                                 "data",     "verify",   "checkpoint", "rollout", "config",    "telemetry",
-                                "training", "serving",  "trainer",    "planning"};
+                                "train",    "serving", "planning"};
   return order;
 }
 
@@ -29,8 +29,8 @@ inline const strings& layers() {
 inline const std::map<std::string, strings>& third_parties() {
   static const std::map<std::string, strings> allowed = {
       {"nlohmann/",
-       {"text/", "data/", "verify/", "checkpoint/", "rollout/", "config/", "telemetry/", "training/", "serving/",
-        "trainer/", "planning/"}},
+       {"text/", "data/", "verify/", "checkpoint/", "rollout/", "config/", "telemetry/", "train/", "serving/",
+        "planning/"}},
       {"png.h", {"image/decode_png", "image/encode"}},
       {"jpeglib.h", {"image/decode_jpeg"}},
       {"webp/decode.h", {"image/decode_webp"}},
@@ -40,7 +40,7 @@ inline const std::map<std::string, strings>& third_parties() {
       {"utf8proc.h", {"text/"}},
       {"arrow/", {"data/"}},
       {"parquet/", {"data/"}},
-      {"fmt/", {"config/", "telemetry/", "training/", "trainer/", "planning/"}},
+      {"fmt/", {"config/", "telemetry/", "train/", "planning/"}},
       {"Eigen/", {"tensor/eigen"}},
       {"xtensor/", {"tensor/xtensor"}},
       {"xtl/", {"tensor/xtensor"}},

@@ -13,9 +13,8 @@
 #if defined(ONLY_PASSES)
 #include "rlcore/nn/lora/lora_gradients.hpp"
 #else
-#include "rlcore/training/frozen_model.hpp"
-#include "rlcore/training/scored_groups.hpp"
-#include "rlcore/training/trainable_model.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
+#include "rlcore/train/model/scored_groups.hpp"
 #endif
 
 using namespace rlcore;
@@ -44,11 +43,11 @@ void all_passes(nn::causal_lm<cpu>& model, nn::gradients<cpu>& whole, nn::lora_g
 
 #else
 
-template class rlcore::trainer::trainable_model<cpu, strategy::alone>;
-template class rlcore::trainer::frozen_model<cpu, strategy::alone>;
+template class rlcore::train::trainable_model<cpu, strategy::alone>;
+template class rlcore::train::frozen_model<cpu, strategy::alone>;
 
 /// The member templates, and what trainers ask of the strategy.
-double all_of_a_step(trainer::trainable_model<cpu, strategy::alone>& model, const ragged<std::int32_t>& rows,
+double all_of_a_step(train::trainable_model<cpu, strategy::alone>& model, const ragged<std::int32_t>& rows,
                      const nn::targets& wanted) {
   model.begin_update();
   model.for_micro_batches(
@@ -60,10 +59,10 @@ double all_of_a_step(trainer::trainable_model<cpu, strategy::alone>& model, cons
   const auto whole = model.gather_full_params();
   model.with_base([] {});
   double report = model.apply({.lr = 1e-3, .grad_clip = 1}).gradient_norm;
-  std::vector<double> numbers(trainer::own_rows(model, 8, [](std::size_t) { return 3; }).size());
-  trainer::sum_over_ranks(model, report);
-  trainer::gather_rows(model, numbers);
-  return trainer::writes(model) ? report : numbers[0];
+  std::vector<double> numbers(train::own_rows(model, 8, [](std::size_t) { return 3; }).size());
+  train::sum_over_ranks(model, report);
+  train::gather_rows(model, numbers);
+  return train::writes(model) ? report : numbers[0];
 }
 
 #endif

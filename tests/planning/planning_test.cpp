@@ -20,7 +20,7 @@ namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
-using namespace rlcore::trainer::planning;
+using namespace rlcore::train::planning;
 
 // The numbers of parameters that the model hub counts in the published files.
 TEST(planning_models, have_the_published_numbers_of_parameters) {

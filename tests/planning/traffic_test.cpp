@@ -11,15 +11,14 @@
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/planning/read_plan.hpp"
 #include "rlcore/planning/traffic.hpp"
-#include "rlcore/training/frozen_model.hpp"
-#include "rlcore/training/scored_groups.hpp"
-#include "rlcore/training/trainable_model.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
+#include "rlcore/train/model/scored_groups.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
-using namespace rlcore::trainer::planning;
+using namespace rlcore::train::planning;
 
 constexpr std::int64_t rows = 16, length = 5;
 
@@ -43,7 +42,7 @@ bytes_sent counted(const nn::config& config, int ranks, const parallel::parallel
   parallel::launch(s, [&](parallel::any_communicator& all) {
     cpu device(1);
     parallel::world world(all, how);
-    trainer::trainable_model<cpu> model(device, config, {}, &world);
+    train::trainable_model<cpu> model(device, config, {}, &world);
     {
       const auto whole = model.gather_full_params();
       model.model.initialize(1);
@@ -73,9 +72,9 @@ bytes_sent counted(const nn::config& config, int ranks, const parallel::parallel
         });
     model.apply({.lr = 1e-3, .grad_clip = 1});
     const std::uint64_t after = bytes();
-    trainer::frozen_model<cpu> frozen(device, config, &world);
+    train::frozen_model<cpu> frozen(device, config, &world);
     const std::size_t own = rows / static_cast<std::size_t>(ranks);
-    trainer::for_each_scored_group(
+    train::for_each_scored_group(
         {frozen.model.units()}, own, micro_rows, 0, [](std::size_t) { return length; },
         [&](std::size_t first, std::size_t last) {
           const std::vector<std::uint32_t> mine(last - first, 1);

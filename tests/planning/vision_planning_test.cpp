@@ -15,7 +15,7 @@ namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
-using namespace rlcore::trainer::planning;
+using namespace rlcore::train::planning;
 using nlohmann::json;
 
 const json& golden() {
@@ -90,7 +90,7 @@ TEST(vision_planning, memory_of_the_tower) {
 
 TEST(vision_planning, the_command_line) {
   const auto plan = [](std::vector<std::string> arguments) {
-    return run_plan(trainer::options::parse(arguments, trainer::plan_registry()));
+    return run_plan(train::options::parse(arguments, train::plan_registry()));
   };
   const std::string text = plan({"model=Qwen2.5-VL-7B", "devices=16", "image_tokens=512"});
   EXPECT_THAT(text, testing::HasSubstr("676,550,144"));

@@ -44,7 +44,7 @@ TEST(embedded_task, ten_steps_of_each_policy_trainer_learn_it) {
     words.insert(words.end(), own.begin(), own.end());
     const auto run = program::run(name, words);
     ASSERT_EQ(run.code, 0) << name << ": " << run.err;
-    const auto rows = rlcore::trainer::read_metric_rows(root / "metrics.jsonl");
+    const auto rows = rlcore::train::read_metric_rows(root / "metrics.jsonl");
     ASSERT_EQ(rows.size(), 11u) << name;
     std::string reward;
     for (const auto& [metric, x] : rows.front().values)

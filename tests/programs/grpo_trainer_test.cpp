@@ -81,7 +81,7 @@ std::vector<std::string> check_console(const std::string& out, const std::string
     for (const auto& [name, text] : values) {
       char* end = nullptr;
       EXPECT_TRUE(std::isfinite(std::strtod(text.c_str(), &end)) && *end == '\0') << name << ":" << text;
-      EXPECT_TRUE(name == "step" || rlcore::trainer::is_defined_metric(name)) << name;
+      EXPECT_TRUE(name == "step" || rlcore::train::is_defined_metric(name)) << name;
     }
     if (steps.back() != "0") {
       for (const std::string& name : names_of_a_step()) EXPECT_TRUE(values.contains(name)) << name;
@@ -280,7 +280,7 @@ TEST_F(command_lines, the_trained_model_is_kept_or_a_note_says_that_it_is_not) {
 TEST_F(command_lines, the_report_shows_answers_of_validations) {
   const auto steps = [&] {
     std::string out;
-    for (const auto& a : rlcore::trainer::read_sample_answers(root("run"))) out += std::to_string(a.step) + " ";
+    for (const auto& a : rlcore::train::read_sample_answers(root("run"))) out += std::to_string(a.step) + " ";
     return out;
   };
   train("run", {"trainer.total_training_steps=2", "trainer.val_before_train=True"});
@@ -290,7 +290,7 @@ TEST_F(command_lines, the_report_shows_answers_of_validations) {
   const std::string report = scratch::read(root("run") / "report.html");
   for (const char* title : {"<h3>step 0<small>reward", "<h3>step 4<small>reward", "How many are left?"})
     EXPECT_NE(report.find(title), std::string::npos) << title;
-  const auto kept = rlcore::trainer::read_sample_answers(root("run"));
+  const auto kept = rlcore::train::read_sample_answers(root("run"));
   EXPECT_GE(kept[4].score, kept[7].score);
   train("run", {"trainer.total_training_steps=2", "trainer.resume_mode=disable"});  // anew: nothing of the earlier run
   EXPECT_EQ(steps(), "2 2 2 2 ");

@@ -65,7 +65,7 @@ TEST_F(policy_trainers, every_estimator_resumes_to_the_same_bits) {
     EXPECT_EQ(rows(root(estimator)).at(1), rows(root(half)).at(0));
     const nlohmann::json last = row(estimator, 1);
     for (const auto& [name, x] : last.items())
-      EXPECT_TRUE(name == "step" || rlcore::trainer::is_defined_metric(name)) << name;
+      EXPECT_TRUE(name == "step" || rlcore::train::is_defined_metric(name)) << name;
     if (estimator != "gae") continue;
     for (const char* file : {"critic/huggingface/model.safetensors", "critic/optim.safetensors"}) {
       EXPECT_FALSE(bytes(estimator, file).empty());

@@ -25,7 +25,7 @@ TEST_F(preference_trainers, learn_their_training_rows) {
       EXPECT_GT(last["eval/chosen_reward"], last["eval/reject_reward"].get<double>() + 1);
     for (const ordered_json& row : all)
       for (const auto& [metric, x] : row.items())
-        EXPECT_TRUE(metric == "step" || rlcore::trainer::is_defined_metric(metric)) << metric;
+        EXPECT_TRUE(metric == "step" || rlcore::train::is_defined_metric(metric)) << metric;
     EXPECT_TRUE(fs::exists(place / (name + "_model") / "tokenizer.json"));
     EXPECT_TRUE(fs::exists(place / name / "report.html"));
   }

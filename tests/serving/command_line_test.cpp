@@ -12,7 +12,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 using words = std::vector<std::string>;
 
 options parsed(const words& line) { return options::parse(vllm_arguments(line), openai_server_registry()); }

@@ -25,7 +25,7 @@
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/serving/served_ranks.hpp"
 #include "rlcore/serving/session_engine.hpp"
-#include "rlcore/training/files/model_files.hpp"
+#include "rlcore/train/files/model_files.hpp"
 #include "rollout/failing_group.hpp"
 #include "serving/adapter_folder.hpp"
 #include "serving/server_process.hpp"
@@ -81,7 +81,7 @@ TEST_F(ranks_of_a_server, end_all_jobs_with_one_line_when_one_of_them_fails) {
     serving::served_ranks<cpu> ranks(devices, 20s);
     serving::ranked_model<cpu> model(ranks, rlcore::checkpoint::read_config(at("model")));
     ranks.run([&](int rank) {
-      rlcore::trainer::load_packed(model.part(rank), at("model"), {}, [](std::size_t, std::span<const float>) {});
+      rlcore::train::load_packed(model.part(rank), at("model"), {}, [](std::size_t, std::span<const float>) {});
     });
     rollout::session_limits limits;
     limits.max_cache_bytes = std::size_t{1} << 20;

@@ -6,7 +6,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 
 TEST(say, prints_what_was_typed_in_the_place_of_keys) {
   testing::internal::CaptureStdout();

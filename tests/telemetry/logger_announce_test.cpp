@@ -7,7 +7,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 
 TEST(logger_announce, the_row_is_in_the_file_at_once_and_write_replaces_it) {
   const scratch::folder place;

@@ -15,7 +15,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 namespace fs = std::filesystem;
 
 struct folder {

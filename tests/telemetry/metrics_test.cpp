@@ -11,12 +11,12 @@
 
 #include "rlcore/telemetry/metric_names.hpp"
 #include "rlcore/telemetry/stages.hpp"
-#include "rlcore/trainer/evaluation/validation_metrics.hpp"
+#include "rlcore/train/evaluation/validation_metrics.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 
 const nlohmann::ordered_json& golden() {
   static const auto data = nlohmann::ordered_json::parse(std::ifstream(RLCORE_REFERENCE_DIR "/trainer_metrics.json"));

@@ -18,7 +18,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 namespace fs = std::filesystem;
 
 /// Chroots and small containers may have no /dev/ptmx.

@@ -12,7 +12,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> lines;

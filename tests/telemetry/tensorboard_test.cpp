@@ -16,7 +16,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 namespace fs = std::filesystem;
 using curve = std::vector<std::pair<std::int64_t, double>>;
 using curves = std::map<std::string, curve>;

@@ -8,7 +8,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 
 TEST(tracker_import, is_a_command_of_the_trackers_package) {
   for (const char* tracker : {"wandb", "trackio", "swanlab", "mlflow", "clearml"}) {

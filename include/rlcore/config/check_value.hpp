@@ -14,7 +14,7 @@
 #include "rlcore/core/suggest.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// Splits "a|b|c" into words; `between` is the separator.
 std::vector<std::string> split_words(std::string_view words, char between = '|');
@@ -44,12 +44,12 @@ void check_text(const key& k, const value& v, const std::string& text);
 /// Throws config_error.
 value check_value(const key& k, const value& v);
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::vector<std::string> split_words(std::string_view words, char between) {
   std::vector<std::string> out;
@@ -80,9 +80,9 @@ RLCORE_INLINE std::string_view type_words(key_type type) noexcept {
   return words[static_cast<int>(type)];
 }
 
-}  // namespace trainer
+}  // namespace train
 
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE void check_number(const key& k, const value& v, double x) {
   const auto bound = [](double b) {
@@ -132,9 +132,9 @@ RLCORE_INLINE void check_text(const key& k, const value& v, const std::string& t
   throw config_error(std::string(k.name) + "=" + text + ": expected " + list + did_you_mean(text, known));
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE value check_value(const key& k, const value& v) {
   if (v.is_null()) {
@@ -191,6 +191,6 @@ RLCORE_INLINE value check_value(const key& k, const value& v) {
   detail::wrong(k, v, std::string(type_words(k.type)));
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

@@ -14,7 +14,7 @@
 #include "rlcore/core/suggest.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// One flag as it was written, with the texts that belong to it.
 struct written_flag {
@@ -71,12 +71,12 @@ written_flag read_flag(const registry& known, const std::vector<std::string>& ar
 /// Converts a flag to an override of its key; the value has been checked. Throws config_error naming the flag.
 override_setting flag_setting(const registry& known, const written_flag& written);
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE bool is_number(std::string_view text) {
   try {
@@ -105,9 +105,9 @@ RLCORE_INLINE value typed_text(key_type type, const std::string& text) {
   }
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE const flag& find_flag(const registry& known, std::string_view name) {
   const flag* found = nullptr;
@@ -192,6 +192,6 @@ RLCORE_INLINE override_setting flag_setting(const registry& known, const written
   return out;
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

@@ -15,7 +15,7 @@
 #include "rlcore/core/suggest.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 namespace detail {
 
 /// ` FOLDER`, ` [FOLDER]` or ` FILE ...`: the words that set a key.
@@ -88,12 +88,12 @@ inline constexpr std::size_t help_lines = 60;
 /// unknown topic.
 std::string help_text(const registry& known, const std::string& topic = {}, std::size_t width = help_width());
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE std::string positional_usage(const positional& p) {
   std::string out;
@@ -213,9 +213,9 @@ RLCORE_INLINE std::string topic_name(std::string_view text) {
   return std::string(text);
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::string help_text(const registry& known, const std::string& topic, std::size_t width) {
   const std::string usage = detail::usage_text(known, width), name = detail::topic_name(topic);
@@ -236,6 +236,6 @@ RLCORE_INLINE std::string help_text(const registry& known, const std::string& to
   return out.substr(1) + detail::names_text(known, width, of_topic);
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

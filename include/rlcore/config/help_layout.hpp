@@ -19,7 +19,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// Columns that --help fills: $COLUMNS, else those of the terminal, else 80; from 60 to 120, as longer lines are hard
 /// to read.
@@ -84,12 +84,12 @@ help_entry entry_of(const registry& known, const key& k, std::string_view topic)
 
 }  // namespace detail
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::size_t help_width() {
   const char* given = std::getenv("COLUMNS");
@@ -99,9 +99,9 @@ RLCORE_INLINE std::size_t help_width() {
   return static_cast<std::size_t>(columns <= 0 ? 80 : std::clamp(columns, 60L, 120L));
 }
 
-}  // namespace trainer
+}  // namespace train
 
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE std::vector<std::string> blank_words(std::string_view text) {
   std::vector<std::string> words;
@@ -147,9 +147,9 @@ RLCORE_INLINE std::string entries_text(std::span<const help_entry> entries, std:
   return out;
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE help_group& group_of(std::vector<help_group>& groups, const registry& known, const key& k) {
   std::size_t best = groups.size();
@@ -218,6 +218,6 @@ RLCORE_INLINE help_entry entry_of(const registry& known, const key& k, std::stri
   return entry;
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 RLCORE_END
 #endif

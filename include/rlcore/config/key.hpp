@@ -8,7 +8,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// Value types.
 enum class key_type {
@@ -97,5 +97,5 @@ struct help_topic {
   bool takes_rest = false;      ///< takes the one-word keys that no topic lists
 };
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END

@@ -19,7 +19,7 @@
 #include "rlcore/core/compiler.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// parse() reads the settings; then programs ask for registered keys by type. Asking for an unregistered key or the
 /// wrong type is a programming error and throws std::invalid_argument. Every mistake on the command line throws
@@ -97,7 +97,7 @@ class options {
   friend class options_reader;
 };
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED)

@@ -23,7 +23,7 @@
 #include "rlcore/core/version.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// Fills options from a command line.
 class options_reader {
@@ -374,5 +374,5 @@ RLCORE_INLINE std::size_t options::require_index(std::string_view name) const {
   return i;
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END

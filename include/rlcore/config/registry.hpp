@@ -15,7 +15,7 @@
 #include "rlcore/core/suggest.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 class options;
 
@@ -141,12 +141,12 @@ registry prm_registry();
 /// The registry of the command line: verl's keys, or OpenRLHF's if it contains one of their flags.
 registry sft_registry(int argc, const char* const* argv);
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE registry& registry::add(std::span<const key> section) {
   for (const key& k : section) {
@@ -213,6 +213,6 @@ RLCORE_INLINE std::string unknown_key_text(const registry& known, const std::str
                             std::string(map));
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

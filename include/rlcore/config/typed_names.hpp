@@ -13,7 +13,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// A table from keys to the flags that set them. Messages are written with keys; in() replaces them by flags.
 class typed_names {
@@ -60,12 +60,12 @@ class typed_names {
   std::vector<row> rows_;
 };
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::string typed_names::in(std::string_view text) const {
   std::string out;
@@ -128,6 +128,6 @@ RLCORE_INLINE std::string typed_names::with_value(std::string_view word, std::st
   return r->flag + " ";
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

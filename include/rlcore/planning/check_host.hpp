@@ -21,11 +21,11 @@
 #include "rlcore/planning/plan.hpp"
 #include "rlcore/planning/read_plan.hpp"
 #include "rlcore/planning/stage_times.hpp"
-#include "rlcore/training/ranks/available_memory.hpp"
-#include "rlcore/training/trainable_model.hpp"
+#include "rlcore/train/ranks/available_memory.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 /// One quantity, measured and predicted.
 struct check_line {
@@ -125,12 +125,12 @@ inline std::string calibrate(const calibration& s) {
   return "wrote " + s.out + "\n" + (lines.empty() ? "" : "\n" + check_text(lines));
 }
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 RLCORE_INLINE std::vector<nn::config> check_models() {
   const auto model = [](std::int64_t vocabulary, std::int64_t hidden, std::int64_t intermediate, std::int64_t layers,
@@ -149,7 +149,7 @@ RLCORE_INLINE check_line check_step(cpu& device, parallel::any_communicator& c, 
   parallel::parallel_settings settings;
   settings.zero = zero;
   parallel::world world(c, settings);
-  trainer::trainable_model<cpu> model(device, config, {}, &world);
+  train::trainable_model<cpu> model(device, config, {}, &world);
   {
     const auto whole = model.gather_full_params();
     model.model.initialize(1);
@@ -239,6 +239,6 @@ RLCORE_INLINE std::string check_text(const std::vector<check_line>& lines) {
   return t.text();
 }
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 #endif

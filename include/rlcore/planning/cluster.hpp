@@ -13,7 +13,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 /// y over x through points, both > 0, x ascending: log-log linear interpolation, no fit.
 struct curve {
@@ -110,12 +110,12 @@ struct cluster {
 /// sheets; shares and floors are assumptions. A device of A3 is one of the two dies of a package.
 const std::vector<cluster>& known_clusters();
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 RLCORE_INLINE const measured_rank* cluster::table(std::int64_t ranks) const noexcept {
   const measured_rank* best = nullptr;
@@ -153,6 +153,6 @@ RLCORE_INLINE const std::vector<cluster>& known_clusters() {
   return clusters;
 }
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 #endif

@@ -15,7 +15,7 @@
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 namespace detail {
 
@@ -99,12 +99,12 @@ cluster read_cluster(const std::filesystem::path& path);
 /// `text` names a known cluster or is the path of a cluster.json.
 cluster find_cluster(const std::string& text);
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
 RLCORE_BEGIN
-namespace trainer::planning::detail {
+namespace train::planning::detail {
 
 RLCORE_INLINE nlohmann::ordered_json to_json(const curve& c) {
   auto out = nlohmann::ordered_json::array();
@@ -165,9 +165,9 @@ RLCORE_INLINE measured_rank read_measured(const nlohmann::json& item, const std:
   return m;
 }
 
-}  // namespace trainer::planning::detail
+}  // namespace train::planning::detail
 
-namespace trainer::planning {
+namespace train::planning {
 
 RLCORE_INLINE void write_cluster(const std::filesystem::path& path, const cluster& c) {
   nlohmann::ordered_json root{{"name", c.name}, {"source", c.source}, {"devices_per_node", c.devices_per_node}};
@@ -234,6 +234,6 @@ RLCORE_INLINE cluster find_cluster(const std::string& text) {
                      "; expected the path of a cluster.json, or one of " + list);
 }
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 #endif

@@ -11,7 +11,7 @@
 #include "rlcore/planning/model_shape.hpp"
 
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 /// The reference model: none, whole on each device, or sharded.
 enum class reference_form { none, whole, sharded };
@@ -99,12 +99,12 @@ struct batches {
   }
 };
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 RLCORE_INLINE std::string layout::text() const {
   std::string out = "zero" + std::to_string(zero) + " data " + std::to_string(data);
@@ -149,6 +149,6 @@ RLCORE_INLINE std::string check_layout(const layout& l, const model_shape& m, co
   return {};
 }
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 #endif

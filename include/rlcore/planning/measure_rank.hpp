@@ -20,7 +20,7 @@
 #include "rlcore/planning/cluster.hpp"
 
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 /// Collective: every rank of `c` creates one and makes the same calls. All times are those of the slowest rank.
 class rank_meter {
@@ -81,12 +81,12 @@ class rank_meter {
   double budget_;
 };
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 RLCORE_INLINE measured_rank rank_meter::measure() {
   measured_rank r;
@@ -352,6 +352,6 @@ RLCORE_INLINE void rank_meter::collectives(measured_rank& r) {
   }
 }
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 #endif

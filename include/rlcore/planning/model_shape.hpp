@@ -18,7 +18,7 @@
 #include "rlcore/parallel/balance.hpp"
 
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 /// Names as in config.json. experts 0: a dense model; otherwise every layer has `experts` of `intermediate_size`
 /// (moe_intermediate_size), `experts_per_token` active per token.
@@ -107,12 +107,12 @@ const std::vector<model_shape>& known_models();
 /// Finds a model by name, ignoring a hub organization prefix and suffixes such as "-Instruct".
 const model_shape* find_known_model(std::string_view name);
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 RLCORE_INLINE const std::vector<model_shape>& known_models() {
   const auto qwen25 = [](const char* name, std::int64_t vocabulary, std::int64_t h, std::int64_t i, std::int64_t layers,
@@ -173,6 +173,6 @@ RLCORE_INLINE const model_shape* find_known_model(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 #endif

@@ -14,7 +14,7 @@
 #include "rlcore/planning/search.hpp"
 
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 /// The first column is flush left, the others flush right; the first row is the heading.
 struct aligned_table {
@@ -65,12 +65,12 @@ std::string plan_text(const model_shape& m, const workload& w, const cluster& c,
 aligned_table plan_table(const std::vector<model_shape>& models, const workload& w, const cluster& c,
                          const std::vector<std::int64_t>& devices, const wishes& wanted);
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 RLCORE_INLINE std::string aligned_table::text() const {
   std::vector<std::size_t> width;
@@ -287,6 +287,6 @@ RLCORE_INLINE aligned_table plan_table(const std::vector<model_shape>& models, c
   return t;
 }
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 #endif

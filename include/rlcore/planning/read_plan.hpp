@@ -18,7 +18,7 @@
 #include "rlcore/planning/plan.hpp"
 
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 /// The shape of a model that the library can train.
 model_shape shape_of(const nn::config& c, std::string name = {});
@@ -39,12 +39,12 @@ wishes read_requests(const options& o);
 /// The output of the program for these options.
 std::string run_plan(const options& o);
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 RLCORE_INLINE model_shape shape_of(const nn::config& c, std::string name) {
   return {std::move(name),
@@ -179,6 +179,6 @@ RLCORE_INLINE std::string run_plan(const options& o) {
   return o.get<bool>("markdown") ? t.markdown() : t.text();
 }
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 #endif

@@ -14,7 +14,7 @@
 #include "rlcore/planning/stage_times.hpp"
 
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 /// The settings that the caller has fixed. The search covers the rest: the sizes of the mesh are powers of two.
 struct wishes {
@@ -58,12 +58,12 @@ std::vector<layout> open_layouts(const model_shape& m, const workload& w, const 
 search_result search_layouts(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
                              const wishes& wanted);
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 RLCORE_INLINE std::vector<layout> open_layouts(const model_shape& m, const workload& w, const cluster& c,
                                                std::int64_t devices, const wishes& wanted) {
@@ -142,6 +142,6 @@ RLCORE_INLINE search_result search_layouts(const model_shape& m, const workload&
   return result;
 }
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 #endif

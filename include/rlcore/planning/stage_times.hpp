@@ -13,7 +13,7 @@
 #include "rlcore/planning/traffic.hpp"
 
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 /// Bytes of one device. Training and sampling alternate: neither holds the other stage's memory.
 struct memory_need {
@@ -105,12 +105,12 @@ inline void sum_transfers(const cluster& c, const std::vector<transfer>& list, d
 stage_times times_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
                      const memory_need& need);
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 RLCORE_INLINE layer_values::layer_values(const model_shape& m) {
   const auto f = [](std::int64_t n) { return static_cast<double>(n); };
@@ -173,9 +173,9 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   return need;
 }
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 
-namespace trainer::planning::detail {
+namespace train::planning::detail {
 
 RLCORE_INLINE pass_seconds measured_pass(const measured_rank& t, const model_shape& m, const pass_shape& p) {
   const auto f = [](std::int64_t n) { return static_cast<double>(n); };
@@ -225,9 +225,9 @@ RLCORE_INLINE pass_seconds measured_pass(const measured_rank& t, const model_sha
   return s;
 }
 
-}  // namespace trainer::planning::detail
+}  // namespace train::planning::detail
 
-namespace trainer::planning {
+namespace train::planning {
 
 RLCORE_INLINE pass_seconds pass_time(const cluster& c, const model_shape& m, const pass_shape& p, std::int64_t ranks) {
   if (const measured_rank* t = c.table(ranks)) return detail::measured_pass(*t, m, p);
@@ -238,9 +238,9 @@ RLCORE_INLINE pass_seconds pass_time(const cluster& c, const model_shape& m, con
   return {forward / rate, 2 * forward / rate, layers / rate};
 }
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 
-namespace trainer::planning::detail {
+namespace train::planning::detail {
 
 RLCORE_INLINE double decode_pass(const model_shape& m, const layout& l, const cluster& c, double n, double past) {
   const auto f = [](std::int64_t x) { return static_cast<double>(x); };
@@ -265,9 +265,9 @@ RLCORE_INLINE double decode_pass(const model_shape& m, const layout& l, const cl
          f(m.layers) * c.layer_floor + exchange;
 }
 
-}  // namespace trainer::planning::detail
+}  // namespace train::planning::detail
 
-namespace trainer::planning {
+namespace train::planning {
 
 RLCORE_INLINE stage_times times_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
                                    const memory_need& need) {
@@ -323,6 +323,6 @@ RLCORE_INLINE stage_times times_of(const model_shape& m, const layout& l, const 
   return t;
 }
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 #endif

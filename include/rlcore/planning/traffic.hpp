@@ -14,7 +14,7 @@
 #include "rlcore/planning/model_shape.hpp"
 
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 /// n bytes are the whole result of an all_gather, and the data of each rank otherwise. reduce_scatter sums in the
 /// network; ordered_sum is an all_to_all and a local sum in a fixed order; shift sends to the next rank.
@@ -120,12 +120,12 @@ class traffic {
   local_sizes local_;
 };
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
 RLCORE_BEGIN
-namespace trainer::planning {
+namespace train::planning {
 
 RLCORE_INLINE double seconds(const cluster& c, collective kind, const rank_group& g, double n) {
   if (g.size <= 1 || n <= 0) return 0;
@@ -280,6 +280,6 @@ RLCORE_INLINE void traffic::passes(std::vector<transfer>& out, const std::string
               false});
 }
 
-}  // namespace trainer::planning
+}  // namespace train::planning
 RLCORE_END
 #endif

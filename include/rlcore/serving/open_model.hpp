@@ -29,8 +29,8 @@
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/training/files/named_files.hpp"
-#include "rlcore/training/images.hpp"
+#include "rlcore/train/files/named_files.hpp"
+#include "rlcore/train/model/images.hpp"
 
 RLCORE_BEGIN
 namespace serving {
@@ -48,17 +48,17 @@ lora_module read_lora_object(const std::string& text, const std::vector<std::str
 }  // namespace detail
 
 /// --lora-modules: name=path, or vLLM's JSON objects. `bases` are the names of the model itself. Throws config_error.
-std::vector<lora_module> read_lora_modules(const trainer::options& opt, const std::vector<std::string>& bases);
+std::vector<lora_module> read_lora_modules(const train::options& opt, const std::vector<std::string>& bases);
 
 /// How many adapters may be in memory together: --max-loras, or as many as --lora-modules names, at least one; 0
 /// without --enable-lora.
-inline std::size_t adapter_places(const trainer::options& opt) {
+inline std::size_t adapter_places(const train::options& opt) {
   if (!opt.get<bool>("enable-lora")) return 0;
   if (const auto most = opt.find<std::int64_t>("max-loras")) return static_cast<std::size_t>(*most);
   return std::max<std::size_t>(1, opt.list("lora-modules").size());
 }
 
-using trainer::options;
+using train::options;
 
 /// Sets defaults from a JSON object in the form of generation_config.json. `where` names it in messages; with `strict`
 /// unknown keys are refused. Throws format_error.
@@ -106,7 +106,7 @@ RLCORE_INLINE lora_module read_lora_object(const std::string& text, const std::v
 
 namespace serving {
 
-RLCORE_INLINE std::vector<lora_module> read_lora_modules(const trainer::options& opt,
+RLCORE_INLINE std::vector<lora_module> read_lora_modules(const train::options& opt,
                                                          const std::vector<std::string>& bases) {
   std::vector<lora_module> all;
   std::set<std::string> names(bases.begin(), bases.end());
@@ -196,9 +196,9 @@ RLCORE_INLINE std::optional<text::chat_template> read_chat_template(const option
 
 RLCORE_INLINE void read_pictures(const options& opt, const std::filesystem::path& folder, const nn::config& config,
                                  served_model& m) {
-  const trainer::media_options media = trainer::read_media_options(opt);
+  const train::media_options media = train::read_media_options(opt);
   checkpoint::check_image_tokens(folder, config, m.tokenizer);
-  m.images = trainer::model_images(media.images, config, folder);
+  m.images = train::model_images(media.images, config, folder);
   m.local_files = media.local_files;
   m.features.pictures = m.images.processor.has_value(), m.features.most_pictures = media.most_images;
   for (const char* flag : {"mm-processor-kwargs", "allowed-local-media-path"})
@@ -211,7 +211,7 @@ RLCORE_INLINE served_model open_served_model(const options& opt, const std::file
                                              const nn::config& config) {
   const std::string path = opt.get<std::string>("model");
   std::filesystem::path tokens = folder;
-  if (opt.find<std::string>("tokenizer")) tokens = trainer::named_model(opt, "tokenizer");
+  if (opt.find<std::string>("tokenizer")) tokens = train::named_model(opt, "tokenizer");
   served_model m{.names = opt.list("served-model-name"), .folder = folder, .tokenizer = text::tokenizer::load(tokens)};
   if (m.names.empty()) m.names = {path};
   m.chat = read_chat_template(opt, tokens, m.without_chat);

@@ -41,11 +41,11 @@
 #include "rlcore/serving/weight_keeper.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/parse_json.hpp"
-#include "rlcore/training/files/model_files.hpp"
-#include "rlcore/training/files/named_files.hpp"
-#include "rlcore/training/images.hpp"
-#include "rlcore/training/ranks/available_memory.hpp"
-#include "rlcore/training/ranks/cores.hpp"
+#include "rlcore/train/files/model_files.hpp"
+#include "rlcore/train/files/named_files.hpp"
+#include "rlcore/train/model/images.hpp"
+#include "rlcore/train/ranks/available_memory.hpp"
+#include "rlcore/train/ranks/cores.hpp"
 
 RLCORE_BEGIN
 namespace serving {
@@ -67,9 +67,9 @@ std::vector<std::string> read_api_keys(const options& opt);
 template <class Device>
 std::optional<std::size_t> memory_beside(const ranked_model<Device>& model, std::size_t adapters) {
   const int ranks = model.ranks().size();
-  auto memory = trainer::available_memory_of(model.ranks().device(0), ranks);
+  auto memory = train::available_memory_of(model.ranks().device(0), ranks);
   for (int rank = 1; rank < ranks; ++rank)
-    memory = std::min(memory, trainer::available_memory_of(model.ranks().device(rank), ranks));
+    memory = std::min(memory, train::available_memory_of(model.ranks().device(rank), ranks));
   const std::size_t each = model.bytes(), read = model.size() * sizeof(float) / static_cast<std::size_t>(ranks);
   const std::size_t taken = adapters == 0 ? 0 : adapters * each + read;  // while one is read
   if (!memory || *memory > taken) return memory ? std::optional(*memory - taken) : memory;
@@ -123,7 +123,7 @@ std::string load(ranked_model<Device>& model, const std::filesystem::path& folde
                  std::optional<weight_format> format) {
   weights_fingerprint fingerprint(model.size());
   model.ranks().run([&](int rank) {
-    trainer::load_packed(model.part(rank), folder, format,
+    train::load_packed(model.part(rank), folder, format,
                          [&, begin = model.begin(rank)](std::size_t first, std::span<const float> weights) {
                            fingerprint.see(begin + first, weights);
                          });
@@ -157,14 +157,14 @@ void finish_requests(http_server& server, const std::function<void()>& abort, co
 /// Declared in server.hpp.
 template <class Device>
 int serve(const std::vector<std::unique_ptr<Device>>& devices, const options& opt, const awaited_signals& signals) {
-  served_ranks<Device> ranks(devices, trainer::rank_deadline(opt));  // its threads hold signals back
+  served_ranks<Device> ranks(devices, train::rank_deadline(opt));  // its threads hold signals back
   detail::print_notes(opt, ranks.size());
   std::optional<awaited_signals::signal_mask_guard> loading(std::in_place, signals);
   const http_settings http = detail::read_http_settings(opt);
   std::optional<request_record> record;
   if (const auto file = opt.find<std::string>("rlcore-record")) record.emplace(*file, http.log);
   listening_sockets sockets(http);
-  const std::filesystem::path folder = trainer::named_model(opt, "model");
+  const std::filesystem::path folder = train::named_model(opt, "model");
   const nn::config config = detail::read_ranked_config(opt, folder, ranks.size());
   detail::check_model_length(opt, config);
   served_model served = open_served_model(opt, folder, config);
@@ -195,7 +195,7 @@ int serve(const std::vector<std::unique_ptr<Device>>& devices, const options& op
   loading.reset();
   server.start();
   detail::note_proxy();
-  trainer::say("ready    %s\n", sockets.url().c_str());
+  train::say("ready    %s\n", sockets.url().c_str());
   std::fflush(stdout);
 
   load_log log(shared, opt.get<double>("rlcore-log-interval"), [](const std::string& l) { detail::log_line(l); });
@@ -268,9 +268,9 @@ RLCORE_INLINE std::vector<std::string> read_api_keys(const options& opt) {
 
 RLCORE_INLINE void print_notes(const options& opt, int ranks) {
   std::vector<std::string> notes(opt.notes().begin(), opt.notes().end());
-  notes.push_back(trainer::core_counts::here().note(ranks, false));
+  notes.push_back(train::core_counts::here().note(ranks, false));
   for (const std::string& note : notes)
-    if (!note.empty()) trainer::say("note: %s\n", note.c_str());
+    if (!note.empty()) train::say("note: %s\n", note.c_str());
 }
 
 RLCORE_INLINE nn::config read_ranked_config(const options& opt, const std::filesystem::path& folder, int ranks) {
@@ -305,18 +305,18 @@ RLCORE_INLINE void check_model_length(const options& opt, const nn::config& conf
 RLCORE_INLINE void introduce(const served_model& m, double million_parameters, const std::string& device,
                              std::int64_t cached) {
   const request_defaults& d = m.defaults;
-  trainer::say("model    %s, %.3g M parameters, on %s\n", m.folder.c_str(), million_parameters, device.c_str());
-  trainer::say("names    ");
-  for (const std::string& name : m.names) trainer::say("%s%s", name == m.names.front() ? "" : ", ", name.c_str());
-  trainer::say("\nlength   %lld tokens at most, cache of %lld\n", static_cast<long long>(m.max_length),
+  train::say("model    %s, %.3g M parameters, on %s\n", m.folder.c_str(), million_parameters, device.c_str());
+  train::say("names    ");
+  for (const std::string& name : m.names) train::say("%s%s", name == m.names.front() ? "" : ", ", name.c_str());
+  train::say("\nlength   %lld tokens at most, cache of %lld\n", static_cast<long long>(m.max_length),
                static_cast<long long>(cached));
-  trainer::say(
+  train::say(
       "defaults temperature %g, top_p %g, top_k %lld, min_p %g, repetition_penalty %g, max_tokens %s\n", d.temperature,
       d.top_p, static_cast<long long>(d.top_k), d.min_p, d.repetition_penalty,
       (d.most_tokens < m.max_length ? "up to " + std::to_string(d.most_tokens) : "16 or what the length leaves")
           .c_str());
-  if (m.images.processor) trainer::say("%s\n", trainer::image_text(m.images).c_str());
-  if (!m.chat) trainer::say("note: /v1/chat/completions needs --chat-template: %s\n", one_line(m.without_chat).c_str());
+  if (m.images.processor) train::say("%s\n", train::image_text(m.images).c_str());
+  if (!m.chat) train::say("note: /v1/chat/completions needs --chat-template: %s\n", one_line(m.without_chat).c_str());
 }
 
 RLCORE_INLINE void note_proxy() {
@@ -327,13 +327,13 @@ RLCORE_INLINE void note_proxy() {
   };
   const std::string around = value_of("no_proxy", "NO_PROXY");
   if (!value_of("http_proxy", "HTTP_PROXY").empty() && around != "*" && around.find("localhost") == around.npos)
-    trainer::say("note: http_proxy is set: clients with it send even localhost to the proxy; set no_proxy=localhost\n");
+    train::say("note: http_proxy is set: clients with it send even localhost to the proxy; set no_proxy=localhost\n");
 }
 
 RLCORE_INLINE void load_adapters(weight_control& keeper, const std::vector<lora_module>& modules, std::size_t places,
                                  std::size_t bytes) {
   if (places == 0) return;
-  trainer::say(
+  train::say(
       "adapters %zu, at most %zu in memory, %.3g MB of merged weights each, and as much cache as the model itself\n",
       modules.size(), places, static_cast<double>(bytes) * 1e-6);
   for (const lora_module& m : modules) try {

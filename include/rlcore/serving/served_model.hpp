@@ -31,7 +31,7 @@
 #include "rlcore/serving/text_stream.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/training/read_device.hpp"
+#include "rlcore/train/run/read_device.hpp"
 
 RLCORE_BEGIN
 namespace serving {
@@ -179,18 +179,18 @@ class prompt_counter {
   std::unordered_map<std::uint64_t, std::uint32_t> asked_;
 };
 
-/// Opens one device per rank of --rlcore-ranks, like trainer::open_device(). With --dtype auto and no rlcore.compute,
+/// Opens one device per rank of --rlcore-ranks, like train::open_device(). With --dtype auto and no rlcore.compute,
 /// matrix products use the stored type of the model: bfloat16 if config.json says so, else the device's own format.
 /// Throws config_error, file_error, format_error too.
-inline std::vector<std::unique_ptr<any_device>> open_served_devices(const trainer::options& opt) {
-  device_settings s = trainer::read_device(opt);
+inline std::vector<std::unique_ptr<any_device>> open_served_devices(const train::options& opt) {
+  device_settings s = train::read_device(opt);
   if (!opt.find<std::string>("rlcore.compute") &&
       checkpoint::stored_dtype(checkpoint::resolve_model(opt.get<std::string>("model"))) == "bfloat16")
     s.type = compute::bfloat16;
   const auto ranks = static_cast<int>(opt.get<std::int64_t>("rlcore-ranks"));
   std::vector<std::unique_ptr<any_device>> devices;
   for (int rank = 0; rank < ranks; ++rank)
-    devices.push_back(trainer::open_device_or_explain(ranks == 1 ? s : trainer::place_device(s, {rank, ranks})));
+    devices.push_back(train::open_device_or_explain(ranks == 1 ? s : train::place_device(s, {rank, ranks})));
   return devices;
 }
 

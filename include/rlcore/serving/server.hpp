@@ -56,7 +56,7 @@ class awaited_signals {
 
 class any_device;
 
-namespace trainer {
+namespace train {
 class options;
 }
 
@@ -67,12 +67,12 @@ namespace serving {
 /// Create `signals` before the device, which starts threads. Throws config_error, file_error and format_error before
 /// the first request is accepted.
 template <class Device>
-int serve(const std::vector<std::unique_ptr<Device>>& devices, const trainer::options& opt,
+int serve(const std::vector<std::unique_ptr<Device>>& devices, const train::options& opt,
           const awaited_signals& signals);
 
 #if defined(RLCORE_COMPILED)
 /// In src/serve.cpp.
-extern template int serve(const std::vector<std::unique_ptr<any_device>>&, const trainer::options&,
+extern template int serve(const std::vector<std::unique_ptr<any_device>>&, const train::options&,
                           const awaited_signals&);
 #endif
 

@@ -17,7 +17,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 namespace detail {
 inline bool& speaks() noexcept {
@@ -110,12 +110,12 @@ std::string fitted(std::string_view text, std::size_t columns);
   std::fputs(fitted(text, terminal_columns(stdout)).c_str(), stdout);
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::string fitted(std::string_view text, std::size_t columns) {
   if (columns < 4) return std::string(text);
@@ -141,6 +141,6 @@ RLCORE_INLINE std::string fitted(std::string_view text, std::size_t columns) {
   return out;
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

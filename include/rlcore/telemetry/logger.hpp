@@ -28,7 +28,7 @@
 #include "rlcore/text/text_file.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// One line of metrics.jsonl: {"step": N, name: number, ...}; a number that is not finite is null.
 std::string json_line(std::int64_t step, const metrics& m);
@@ -106,12 +106,12 @@ class logger {
   std::vector<metric_row> rows_;
 };
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::string json_line(std::int64_t step, const metrics& m) {
   nlohmann::ordered_json row;
@@ -268,6 +268,6 @@ RLCORE_INLINE void logger::replace(std::string line) {
   announced_ = 0;
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

@@ -8,7 +8,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// In names, {a,b} matches one of the words, <x> any.
 struct metric_definition {
@@ -150,12 +150,12 @@ const metric_definition* definition_of(std::string_view name);
 /// True if a definition covers `name`.
 inline bool is_defined_metric(std::string_view name) { return definition_of(name) != nullptr; }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::string metrics_markdown() {
   std::string out =
@@ -195,9 +195,9 @@ RLCORE_INLINE std::string metrics_markdown() {
   return out;
 }
 
-}  // namespace trainer
+}  // namespace train
 
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE covering covers(std::string_view pattern, std::string_view text) {
   const std::size_t open = pattern.find_first_of("{<");
@@ -220,9 +220,9 @@ RLCORE_INLINE covering covers(std::string_view pattern, std::string_view text) {
   return covering::no;
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE const metric_definition* definition_of(std::string_view name) {
   if (name.size() > 1000) return nullptr;
@@ -231,6 +231,6 @@ RLCORE_INLINE const metric_definition* definition_of(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

@@ -17,7 +17,7 @@
 #include "rlcore/config/grammar/value.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// name -> integer or real. Setting a name again keeps its place.
 class metrics {
@@ -96,12 +96,12 @@ inline double throughput(double tokens, double seconds, double ranks = 1) { retu
 /// Milliseconds per token: timing_per_token_ms/*. For gen the tokens are those of the responses, else all.
 inline double milliseconds_per_token(double seconds, double tokens) { return 1000 * seconds / tokens; }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE void metrics::put(std::string_view name, number x) {
   for (auto& entry : entries_)
@@ -137,6 +137,6 @@ RLCORE_INLINE double reduce_metric(std::string_view name, std::span<const double
   return sum / static_cast<double>(xs.size());
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

@@ -15,7 +15,7 @@
 #include "rlcore/telemetry/step_table.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// 75 -> "1:15", 3675 -> "1:01:15"; 1e15 seconds at most.
 std::string duration_text(double seconds);
@@ -64,12 +64,12 @@ class progress {
   double seconds_per_step_ = 0;
 };
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::string duration_text(double seconds) {
   const auto whole = static_cast<long long>(std::min(std::max(0.0, seconds), 1e15) + 0.5);
@@ -134,6 +134,6 @@ RLCORE_INLINE void progress::draw(std::string line) {
   shown_ = true;
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

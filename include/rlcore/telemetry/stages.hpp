@@ -13,7 +13,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// The stages of one step and their wall seconds so far.
 class stages {
@@ -57,5 +57,5 @@ inline double resident_memory_gib() {
   return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1024.0 * 1024.0 * 1024.0);
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END

@@ -23,7 +23,7 @@
 #include "rlcore/telemetry/metrics.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// Progress of a run: its steps, and the seconds left (negative: not known yet).
 struct run_pace {
@@ -152,12 +152,12 @@ class step_console {
   step_table table_;
 };
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::string column_number(double x, int decimals, int width) {
   char text[64];
@@ -255,6 +255,6 @@ RLCORE_INLINE std::string step_table::validation_lines(const metrics& m) {
   return line.empty() ? out : out + line + "\n";
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

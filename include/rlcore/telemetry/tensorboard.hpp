@@ -27,7 +27,7 @@
 #include "rlcore/telemetry/metrics.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// Moves the files of `folder` whose name is_old(name) accepts into <folder>/earlier.1, or the next number that is
 /// free. Returns that folder; empty if there was nothing to move. Throws file_error.
@@ -175,12 +175,12 @@ inline std::filesystem::path tensorboard_folder(const std::filesystem::path& fol
   return environment != nullptr && *environment != '\0' ? std::filesystem::path(environment) : folder / "tensorboard";
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE message_writer& message_writer::bytes(std::uint32_t field, std::string_view content) {
   key(field, 2);
@@ -189,9 +189,9 @@ RLCORE_INLINE message_writer& message_writer::bytes(std::uint32_t field, std::st
   return *this;
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::string event_record(std::string_view data) {
   detail::message_writer frame;
@@ -224,9 +224,9 @@ RLCORE_INLINE std::string scalars_event(double wall_time, std::int64_t step, con
       .text();
 }
 
-}  // namespace trainer
+}  // namespace train
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE tensorboard::tensorboard(const std::filesystem::path& folder, std::int64_t resumed_step, bool own_folder,
                                        std::span<const metric_row> kept) {
@@ -277,6 +277,6 @@ RLCORE_INLINE void tensorboard::append(std::string_view bytes) {
   }
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

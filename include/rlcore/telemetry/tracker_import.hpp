@@ -7,7 +7,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 namespace detail {
 
@@ -21,12 +21,12 @@ std::string shell_word(std::string_view text);
 std::string tracker_import(std::string_view tracker, std::string_view metrics, std::string_view project,
                            std::string_view name);
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE std::string shell_word(std::string_view text) {
   constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+@%,:=";
@@ -36,9 +36,9 @@ RLCORE_INLINE std::string shell_word(std::string_view text) {
   return out + "'";
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::string tracker_import(std::string_view tracker, std::string_view metrics, std::string_view project,
                                          std::string_view name) {
@@ -69,6 +69,6 @@ RLCORE_INLINE std::string tracker_import(std::string_view tracker, std::string_v
          detail::shell_word(name);
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

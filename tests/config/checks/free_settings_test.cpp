@@ -10,9 +10,9 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using rlcore::trainer::free_settings;
-using rlcore::trainer::is_free_setting;
-using rlcore::trainer::model_settings;
+using rlcore::train::free_settings;
+using rlcore::train::is_free_setting;
+using rlcore::train::model_settings;
 
 TEST(free_settings, are_listed_in_the_documentation) {
   const std::string page = scratch::read(RLCORE_SOURCE_DIR "/docs/checkpoints.md");

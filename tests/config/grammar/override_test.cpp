@@ -11,7 +11,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 using json = nlohmann::json;
 
 const json& golden() {

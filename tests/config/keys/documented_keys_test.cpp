@@ -13,7 +13,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 
 /// The words between backquotes.
 std::vector<std::string> code_of(const std::string& page) {

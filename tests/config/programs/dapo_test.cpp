@@ -9,13 +9,13 @@
 #include <nlohmann/json.hpp>
 
 #include "rlcore/config/settings/batch_plan.hpp"
-#include "rlcore/trainer/policy/settings.hpp"
+#include "rlcore/train/policy/settings.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 using arguments = std::vector<std::string>;
 
 arguments command_line(const std::string& name) {

@@ -12,7 +12,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 using arguments = std::vector<std::string>;
 
 registry registry_of(const std::string& trainer) {

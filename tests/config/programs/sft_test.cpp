@@ -7,13 +7,13 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/config/check_value.hpp"
-#include "rlcore/trainer/supervised/sft_work.hpp"
+#include "rlcore/train/supervised/sft_work.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 
 options parse(const std::vector<std::string>& arguments) {
   std::vector<const char*> argv{"sft_trainer"};

@@ -11,7 +11,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 
 options parse(const char* name, std::vector<std::string> more = {}) {
   const auto data = nlohmann::json::parse(std::ifstream(RLCORE_REFERENCE_DIR "/trainer_command_lines.json"));

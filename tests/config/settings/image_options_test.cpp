@@ -14,7 +14,7 @@ namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 using testing::Contains;
 using testing::HasSubstr;
 using words = std::vector<std::string>;

@@ -9,13 +9,13 @@
 
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/config/programs/preference_keys.hpp"
-#include "rlcore/trainer/supervised/sft_work.hpp"
+#include "rlcore/train/supervised/sft_work.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 using parallel::context_kind;
 using parallel::parallel_settings;
 using testing::AllOf;

@@ -8,7 +8,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 
 const std::string validation = "val-core/openai/gsm8k/reward/mean@1";
 

@@ -12,7 +12,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 
 std::vector<metric_row> curve(const std::string& key, const std::vector<double>& values, std::int64_t first = 1) {
   std::vector<metric_row> rows;

@@ -10,7 +10,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 namespace fs = std::filesystem;
 
 std::vector<metric_row> rows(int steps) {

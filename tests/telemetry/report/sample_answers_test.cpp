@@ -13,7 +13,7 @@
 namespace RLCORE_TEST_ID {
 namespace {
 
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 
 std::vector<sample_answer> of_step(std::int64_t step) {
   return {{step, 1, "what?", "best of " + std::to_string(step), "4"}, {step, 0, "what?", "worst", "4"}};

@@ -15,7 +15,7 @@
 #include "rlcore/objective/algorithm/verl.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// algorithm.gamma, lam and norm_adv_by_std_in_grpo, and rlcore.verl.
 struct estimator_settings {
@@ -147,5 +147,5 @@ inline estimator_traits traits_of_estimator(std::string_view word) {
   });
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END

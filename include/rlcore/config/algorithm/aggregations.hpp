@@ -8,7 +8,7 @@
 #include "rlcore/objective/algorithm/verl.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// Settings of the aggregation modes.
 struct aggregation_settings {
@@ -62,5 +62,5 @@ struct seq_mean_token_sum_norm {
 using aggregation_words = word_table<named::token_mean, named::token_sum, named::seq_mean_token_sum,
                                      named::seq_mean_token_mean, named::seq_mean_token_sum_norm>;
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END

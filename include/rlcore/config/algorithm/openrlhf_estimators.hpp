@@ -8,7 +8,7 @@
 #include "rlcore/objective/advantage/gae.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// Leaves the scores as they are.
 struct no_baseline {
@@ -80,5 +80,5 @@ using openrlhf_estimator_words =
     word_table<named::openrlhf::gae, named::openrlhf::reinforce_plus_plus, named::openrlhf::rloo,
                named::openrlhf::reinforce_plus_plus_baseline, named::openrlhf::grpo>;
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END

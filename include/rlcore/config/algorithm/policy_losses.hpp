@@ -13,7 +13,7 @@
 #include "rlcore/objective/selection/tokens.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// Policy loss settings (actor.*): the loss, its KL and entropy terms.
 struct policy_loss_settings {
@@ -149,5 +149,5 @@ inline policy_loss_traits traits_of_policy_loss(std::string_view word) {
                                   [](auto row) { return policy_loss_traits{row.by_response}; });
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END

@@ -11,7 +11,7 @@
 #include "rlcore/objective/algorithm/verl.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// Values of rlcore.verl, in the order of verl::version.
 inline constexpr std::array<std::string_view, 4> verl_versions{"2025-08", "0.6.1", "0.8.0", "0.9.1"};
@@ -44,5 +44,5 @@ void check_word_since(const options& opt, const std::string& key) {
   });
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END

@@ -10,7 +10,7 @@
 #include "rlcore/core/suggest.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 namespace detail {
 
@@ -70,5 +70,5 @@ struct word_table {
   }
 };
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END

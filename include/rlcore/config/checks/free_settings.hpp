@@ -8,7 +8,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// Key names; `*` at one end is a wildcard. docs/checkpoints.md lists them. All other keys change the numbers of a run.
 inline constexpr std::string_view free_settings[] = {
@@ -53,5 +53,5 @@ constexpr bool is_free_setting(std::string_view key) noexcept {
   return names_setting(free_settings, key) || names_setting(model_settings, key);
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END

@@ -23,7 +23,7 @@
 #include "rlcore/parallel/environment.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 namespace detail {
 
@@ -75,12 +75,12 @@ void check_devices(options& opt);
 /// Throws config_error for impossible combinations; adds notes for those with surprising effects.
 void check_policy_options(options& opt);
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE void check_loggers(const options& opt) {
   const std::vector<std::string> here = {"console", "file", "tensorboard"};
@@ -335,9 +335,9 @@ RLCORE_INLINE void check_devices(options& opt) {
              " needs use_remove_padding=True");
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE void check_policy_options(options& opt) {
   detail::check_devices(opt);
@@ -368,6 +368,6 @@ RLCORE_INLINE void check_policy_options(options& opt) {
   detail::check_resumption(opt);
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

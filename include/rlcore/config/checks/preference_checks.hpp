@@ -11,7 +11,7 @@
 #include "rlcore/core/error.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// The two decay rates of --adam_betas. Throws config_error.
 std::pair<double, double> adam_betas(const options& opt);
@@ -33,12 +33,12 @@ inline void check_reward_options(options& opt) {
   detail::check_reward_source(opt);
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::pair<double, double> adam_betas(const options& opt) {
   const value& setting = opt.at("adam_betas");
@@ -83,9 +83,9 @@ RLCORE_INLINE void check_preference_options(options& opt) {
     opt.note("--micro_train_batch_size is larger than --train_batch_size: a step is one pass");
 }
 
-}  // namespace trainer
+}  // namespace train
 
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE void check_overlong(options& opt) {
   const std::string name = "reward_model.overlong_buffer.";
@@ -132,6 +132,6 @@ RLCORE_INLINE void check_reward_source(options& opt) {
         "both reward_model.micro_batch_size and reward_model.micro_batch_size_per_gpu are set; keep the latter");
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 RLCORE_END
 #endif

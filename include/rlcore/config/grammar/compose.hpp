@@ -17,7 +17,7 @@
 #include "rlcore/parallel/environment.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// The parts of a dotted path.
 std::vector<std::string_view> path_parts(std::string_view path);
@@ -86,12 +86,12 @@ inline std::string to_yaml(const value& root) {
   return out;
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::vector<std::string_view> path_parts(std::string_view path) {
   std::vector<std::string_view> parts;
@@ -290,9 +290,9 @@ RLCORE_INLINE value interpolation::now(const std::string& format, const std::str
   return value(std::string(text));
 }
 
-}  // namespace trainer
+}  // namespace train
 
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE std::string yaml_scalar(const value& v) {
   if (v.is_null()) return "null";
@@ -341,6 +341,6 @@ RLCORE_INLINE void write_yaml(std::string& out, const value& v, std::size_t dept
   }
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 RLCORE_END
 #endif

@@ -15,7 +15,7 @@
 #include "rlcore/core/error.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// The prefix of the key: none, +, ++ or ~.
 enum class override_kind { change, add, force_add, remove };
@@ -86,12 +86,12 @@ bool valid_key(std::string_view key);
 /// Reads one override. Throws config_error that shows the whole override.
 override_setting parse_override(std::string_view text);
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE value value_parser::run() {
   if (tokens_.empty()) return value("");
@@ -306,6 +306,6 @@ RLCORE_INLINE override_setting parse_override(std::string_view text) {
   return result;
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

@@ -15,7 +15,7 @@
 #include "rlcore/core/error.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// The tokens of Hydra's grammar of overrides. `other` is a character allowed in unquoted text, `escaped` are
 /// characters with a backslash before each.
@@ -178,12 +178,12 @@ inline std::string_view kind_of(const value& v) noexcept {
   return names[v.held.index()];
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::vector<override_token> override_lexer::run() {
   std::vector<override_token> tokens;
@@ -309,6 +309,6 @@ RLCORE_INLINE std::string scalar_text(const value& v) {
   return {};
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

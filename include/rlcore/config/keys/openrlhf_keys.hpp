@@ -5,7 +5,7 @@
 #include "rlcore/config/keys/rlcore_keys.hpp"
 
 RLCORE_BEGIN
-namespace trainer::keys {
+namespace train::keys {
 
 inline constexpr key openrlhf_data[] = {
     {"pretrain", text, "null", honoured, "model folder to start from"},
@@ -276,5 +276,5 @@ inline constexpr flag openrlhf_ppo_flags[] = {
     {"actor.freeze_visual_encoder", "freeze_visual_encoder", flag::switch_only},
     {"bf16", "rlcore.compute", flag::switch_only, "bfloat16"}};
 
-}  // namespace trainer::keys
+}  // namespace train::keys
 RLCORE_END

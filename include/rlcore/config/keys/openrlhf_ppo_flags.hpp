@@ -13,7 +13,7 @@
 #include "rlcore/core/error.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 namespace detail {
 
@@ -54,12 +54,12 @@ void map_openrlhf_run(openrlhf_mapping& map);
 /// written as key=value stay. Throws config_error for settings that one process or this build does not support.
 void apply_openrlhf_flags(options& opt);
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE bool any_openrlhf_flag(const options& opt) {
   for (const key& k : keys::openrlhf_ppo)
@@ -246,9 +246,9 @@ RLCORE_INLINE void map_openrlhf_run(openrlhf_mapping& map) {
   }
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE void apply_openrlhf_flags(options& opt) {
   if (opt.known().find("advantage_estimator") == nullptr || !detail::any_openrlhf_flag(opt)) return;
@@ -260,6 +260,6 @@ RLCORE_INLINE void apply_openrlhf_flags(options& opt) {
   detail::map_openrlhf_run(map);
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

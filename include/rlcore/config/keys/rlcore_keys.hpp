@@ -5,7 +5,7 @@
 #include "rlcore/config/key.hpp"
 
 RLCORE_BEGIN
-namespace trainer::keys {
+namespace train::keys {
 
 /// verl's trainers and evaluate.
 inline constexpr help_topic verl_topics[] = {
@@ -212,5 +212,5 @@ inline constexpr key verl_version_key = {
     "the version of verl whose numbers are computed where versions differ (docs/verl_versions.md)",
     words(verl_version_choices)};
 
-}  // namespace trainer::keys
+}  // namespace train::keys
 RLCORE_END

@@ -9,7 +9,7 @@
 #include "rlcore/config/settings/rank_options.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 namespace keys {
 
@@ -98,5 +98,5 @@ inline registry evaluate_registry() {
       .add_flags(keys::evaluation_flags);
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END

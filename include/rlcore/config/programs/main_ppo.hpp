@@ -18,7 +18,7 @@
 #include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// For the table of another trainer, copy this, change `program`, and add() sections that replace or extend keys.
 registry main_ppo_registry();
@@ -59,12 +59,12 @@ inline constexpr key dapo[] = {
 
 registry dapo_registry();
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE registry main_ppo_registry() {
   registry known;
@@ -152,6 +152,6 @@ RLCORE_INLINE registry dapo_registry() {
   return known.add(keys::dapo);
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

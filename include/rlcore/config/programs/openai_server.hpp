@@ -18,7 +18,7 @@
 #include "rlcore/core/error.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 namespace keys {
 
@@ -163,12 +163,12 @@ void check_server_ranks(const options& opt);
 /// vLLM's flags, and the keys of the device.
 registry openai_server_registry();
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE value human_integer(const char* flag, const value& written) {
   const std::string text = scalar_text(written);
@@ -262,6 +262,6 @@ RLCORE_INLINE registry openai_server_registry() {
   return known;
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

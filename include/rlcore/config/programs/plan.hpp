@@ -5,7 +5,7 @@
 #include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// The model, the devices, the parts of the layout that are fixed, and one step of the workload.
 registry plan_registry();
@@ -13,12 +13,12 @@ registry plan_registry();
 /// plan calibrate.
 registry calibrate_registry();
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE registry plan_registry() {
   using namespace keys;
@@ -94,6 +94,6 @@ RLCORE_INLINE registry calibrate_registry() {
   return r.add(table);
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

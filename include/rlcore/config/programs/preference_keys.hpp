@@ -8,7 +8,7 @@
 #include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 namespace keys {
 
 inline constexpr key pair_columns[] = {
@@ -119,12 +119,12 @@ registry kto_registry();
 registry rm_registry();
 registry prm_registry();
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE registry dpo_registry() {
   registry known = detail::openrlhf_registry("dpo_trainer",
@@ -155,6 +155,6 @@ RLCORE_INLINE registry prm_registry() {
   return detail::finish_openrlhf(known, keys::prm);
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

@@ -20,7 +20,7 @@
 #include "rlcore/core/suggest.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// Throws config_error for combinations that cannot work, adds notes for those that work differently than they look.
 void check_sft_options(options& opt);
@@ -36,12 +36,12 @@ registry openrlhf_sft_registry();
 
 registry sft_registry(int argc, const char* const* argv);
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE void check_sft_options(options& opt) {
   check_device_options(opt);
@@ -143,6 +143,6 @@ RLCORE_INLINE registry sft_registry(int argc, const char* const* argv) {
   return verl;
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

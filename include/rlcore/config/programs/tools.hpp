@@ -8,7 +8,7 @@
 #include "rlcore/nn/family/families.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// Input folder (raw files), output folder and format.
 inline registry gsm8k_preprocess_registry() {
@@ -73,12 +73,12 @@ registry random_model_registry();
 /// The algorithms and seeds to compare, steps and warm start of each run, and settings for all of them.
 registry variants_registry();
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE registry gsm8k_solutions_registry() {
   using namespace keys;
@@ -296,6 +296,6 @@ is taken over by the next call of the same program with the same settings.
   return r.add(settings).add_as_flags(table).add_flags(lists).add_positional({"setting", 0, positional::any_number});
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

@@ -14,7 +14,7 @@
 #include "rlcore/core/error.hpp"
 
 RLCORE_BEGIN
-namespace trainer::detail {
+namespace train::detail {
 
 /// a * b, both at least 0. Throws config_error, beginning with `name`, where 64 bits do not hold it.
 inline std::int64_t product(std::int64_t a, std::int64_t b, const std::string& name) {
@@ -24,9 +24,9 @@ inline std::int64_t product(std::int64_t a, std::int64_t b, const std::string& n
   return a * b;
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer {
+namespace train {
 
 /// Counts of one run. Trajectory: one sampled response with its prompt.
 struct batch_plan {
@@ -97,12 +97,12 @@ void warn_about_long_trajectories(batch_plan& plan, const options& opt);
 /// one step.
 batch_plan make_batch_plan(const options& opt, std::int64_t dataset_prompts, std::int64_t ranks_here = 1);
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE std::int64_t warmup_steps(const options& opt, const std::string& prefix, std::int64_t total) {
   const std::int64_t steps = opt.get<std::int64_t>(prefix + "lr_warmup_steps");
@@ -213,9 +213,9 @@ RLCORE_INLINE void warn_about_long_trajectories(batch_plan& plan, const options&
                             "; verl would refuse this, here a longer trajectory goes alone");
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE batch_plan make_batch_plan(const options& opt, std::int64_t dataset_prompts, std::int64_t ranks_here) {
   batch_plan plan;
@@ -267,6 +267,6 @@ RLCORE_INLINE std::string batch_plan::table() const {
   return out;
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

@@ -22,7 +22,7 @@
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// data.image_key, data.mm_processor_kwargs, rlcore.image_* and similar. Unset options keep the model's values.
 struct image_options {
@@ -92,12 +92,12 @@ void read_pixel_limits(const std::string& text, image_options& o);
 /// Reads the flags of keys::server_media, and keys::image_pixels. Throws config_error.
 media_options read_media_options(const options& opt);
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE image::processor_settings image_options::of(image::processor_settings model) const {
   if (min_pixels) model.min_pixels = *min_pixels;
@@ -110,9 +110,9 @@ RLCORE_INLINE image::processor_settings image_options::of(image::processor_setti
   return model;
 }
 
-}  // namespace trainer
+}  // namespace train
 
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE std::int64_t pixels_of(const member& m, const std::string& name) {
   const auto* number = m.item.as<std::int64_t>();
@@ -152,9 +152,9 @@ RLCORE_INLINE void read_processor_kwargs(image_options& o, const options& opt) {
   }
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE image_options read_image_options(const options& opt) {
   image_options o;
@@ -183,9 +183,9 @@ RLCORE_INLINE void check_image_options(options& opt) {
                "(rlcore.image_cache_mb)");
 }
 
-}  // namespace trainer
+}  // namespace train
 
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE nlohmann::ordered_json object_of(const std::string& flag, const std::string& text) {
   auto object = text::parse_json<config_error, nlohmann::ordered_json>(text, flag);
@@ -245,9 +245,9 @@ RLCORE_INLINE void read_pixel_limits(const std::string& text, image_options& o) 
   }
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE media_options read_media_options(const options& opt) {
   media_options o;
@@ -266,6 +266,6 @@ RLCORE_INLINE media_options read_media_options(const options& opt) {
   return o;
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

@@ -15,7 +15,7 @@
 #include "rlcore/text/pattern.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// exclude_modules: names of projections or ends of them, or one regular expression that has to match a whole name, as
 /// in PEFT. An entry with a character that names cannot contain is an expression. Throws config_error for an invalid
@@ -49,12 +49,12 @@ inline rollout::logit_rules read_penalties(const options& opt, const std::string
   return rules;
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE void read_excluded(const std::vector<std::string>& entries, nn::lora_settings& s) {
   constexpr std::string_view of_names = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
@@ -98,6 +98,6 @@ RLCORE_INLINE void note_unused_lora(options& opt, const std::string& section) {
       opt.note(section + name + " has no effect without " + section + "lora_rank > 0");
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

@@ -16,7 +16,7 @@
 #include "rlcore/parallel/settings.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// What the device of trainer.device can do. `cuda` is the CPU, with a note.
 inline const device_abilities& asked_device(const options& opt) {
@@ -125,12 +125,12 @@ inline void note_rollout_ranks(options& opt, int ranks) {
              ", where each rank samples with whole weights");
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
 RLCORE_BEGIN
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE asked_size asked(const options& opt, const std::string& rlcore_key, const std::string& strategy_key) {
   if (const auto size = opt.find<std::int64_t>(rlcore_key)) {
@@ -217,9 +217,9 @@ RLCORE_INLINE void check_other_models(const options& opt, const strategy_keys& a
   }
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::int64_t asked_ranks(const options& opt) {
   if (!opt.is_set("trainer.nnodes") && !opt.is_set("trainer.n_gpus_per_node")) return 0;
@@ -320,9 +320,9 @@ RLCORE_INLINE void check_rank_options(options& opt, int started) {
   if (!idle.empty()) opt.note(idle + ": no effect on one rank; trainer.n_gpus_per_node=N or mpirun -np N starts more");
 }
 
-}  // namespace trainer
+}  // namespace train
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE void check_device_options(options& opt) {
   check_rank_options(opt, parallel::ranks_of_environment());
@@ -356,6 +356,6 @@ RLCORE_INLINE void check_device_options(options& opt) {
   opt.set("rlcore.recompute_old_log_prob", value(true));
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

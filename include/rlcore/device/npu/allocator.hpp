@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/device/npu/event.hpp"
+#include "rlcore/device/npu/stream.hpp"
 
 RLCORE_BEGIN
 namespace ascend {

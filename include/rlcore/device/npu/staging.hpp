@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/device/npu/event.hpp"
+#include "rlcore/device/npu/stream.hpp"
 #include "rlcore/device/npu/pinned_buffer.hpp"
 
 RLCORE_BEGIN

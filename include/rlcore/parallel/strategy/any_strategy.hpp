@@ -116,9 +116,9 @@ class any_strategy {
   parallel::world* world() const noexcept { return world_.get(); }
 
   template <class Device>
-  class share;  // training/strategy/ranked.hpp
+  class share;  // train/model/strategy/ranked.hpp
   template <class Device>
-  class frozen;  // training/strategy/ranked.hpp
+  class frozen;  // train/model/strategy/ranked.hpp
 
  private:
   explicit any_strategy(std::shared_ptr<parallel::world> world) : world_(std::move(world)) {}

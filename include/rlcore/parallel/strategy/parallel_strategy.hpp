@@ -36,7 +36,7 @@ struct index_range {
 /// - barrier(): waits for all ranks.
 ///
 /// A strategy for training also has a class template share<Device>: this rank's shard of a model in training and its
-/// part of an optimizer step (training/strategy/training_strategy.hpp).
+/// part of an optimizer step (train/model/strategy/training_strategy.hpp).
 template <class S>
 concept parallel_strategy =
     std::copyable<S> && requires(const S& s, std::span<const std::int64_t> costs, double& report,
@@ -92,9 +92,9 @@ struct alone {
   static constexpr void barrier() noexcept {}
 
   template <class Device>
-  class share;  // training/strategy/alone.hpp
+  class share;  // train/model/strategy/alone.hpp
   template <class Device>
-  class frozen;  // training/strategy/alone.hpp
+  class frozen;  // train/model/strategy/alone.hpp
 };
 
 static_assert(parallel_strategy<alone>);

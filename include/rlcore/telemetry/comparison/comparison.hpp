@@ -21,7 +21,7 @@
 #include "rlcore/telemetry/report/report.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// One run and its logged metrics.
 struct compared_run {
@@ -108,12 +108,12 @@ inline void write_comparison(const std::filesystem::path& path, const comparison
 /// The summaries as an aligned text table.
 std::string comparison_table(std::span<const variant_summary> variants);
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE comparison::comparison(std::span<const compared_run> runs) {
   for (const compared_run& run : runs) {
@@ -261,9 +261,9 @@ RLCORE_INLINE std::string comparison::charts() const {
   return out + chart_of("Time of an update phase", "seconds", "timing_s/update_actor");
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::string comparison_table(std::span<const variant_summary> variants) {
   const bool several = std::any_of(variants.begin(), variants.end(), [](const auto& s) { return s.runs > 1; });
@@ -287,6 +287,6 @@ RLCORE_INLINE std::string comparison_table(std::span<const variant_summary> vari
   return out;
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

@@ -20,7 +20,7 @@
 #include "rlcore/telemetry/report/page.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// The distance of run A from the reference B in one metric, over the steps that both logged.
 struct curve_distance {
@@ -128,12 +128,12 @@ std::string run_comparison_table(const run_pair& runs);
 /// The comparison as a self-contained HTML page; the same runs give the same text.
 std::string run_comparison_html(const run_pair& runs);
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::vector<std::string> names_of(std::span<const metric_row> rows) {
   std::vector<std::string> names;
@@ -247,9 +247,9 @@ RLCORE_INLINE std::vector<std::string> expand_key(const std::string& asked, std:
   return out;
 }
 
-}  // namespace trainer
+}  // namespace train
 
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE std::vector<std::vector<std::string>> distance_rows(const run_pair& runs) {
   std::vector<std::vector<std::string>> rows;
@@ -290,9 +290,9 @@ RLCORE_INLINE std::vector<std::pair<std::string, std::string>> speed_lines(const
   return out;
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::string run_comparison_table(const run_pair& runs) {
   std::string out = "A  " + runs.a + "\nB  " + runs.b + "  (reference)\n\n";
@@ -323,18 +323,18 @@ RLCORE_INLINE std::string run_comparison_html(const run_pair& runs) {
   std::string tiles;
   for (const curve_distance& c : runs.curves)
     if (runs.curves.size() <= 4)
-      tiles += tile(c.key, c.steps > 0 ? trainer::detail::percent(c.gated()) : "\xE2\x80\x93",
-                    std::string(c.result()) + ", " + trainer::detail::percent(c.threshold));
+      tiles += tile(c.key, c.steps > 0 ? train::detail::percent(c.gated()) : "\xE2\x80\x93",
+                    std::string(c.result()) + ", " + train::detail::percent(c.threshold));
   if (std::isfinite(runs.speed.throughput()))
-    tiles += tile("Throughput, A / B", brief(runs.speed.throughput()), trainer::detail::averaged_steps(runs.speed));
+    tiles += tile("Throughput, A / B", brief(runs.speed.throughput()), train::detail::averaged_steps(runs.speed));
   if (std::isfinite(runs.speed.time())) tiles += tile("Time, B / A", brief(runs.speed.time()), "all common steps");
   if (!tiles.empty()) out += "<div class=\"tiles\">\n" + tiles + "</div>\n";
   out +=
       "<h2>Mean error</h2>\n<p class=\"about\">Mean over the steps of |A \xE2\x88\x92 B|, times 100; relative: of "
       "|A \xE2\x88\x92 B| / |B|.</p>\n" +
-      table(trainer::detail::distance_head(), trainer::detail::distance_rows(runs), 1);
+      table(train::detail::distance_head(), train::detail::distance_rows(runs), 1);
   std::string remarks;
-  for (const std::string& line : trainer::detail::distance_remarks(runs))
+  for (const std::string& line : train::detail::distance_remarks(runs))
     remarks += (remarks.empty() ? "" : "<br>\n") + escape(line);
   if (!remarks.empty()) out += "<p class=\"about\">" + remarks + "</p>\n";
   out += "<h2>Curves</h2>\n<div class=\"charts\">\n";
@@ -366,6 +366,6 @@ RLCORE_INLINE std::string run_comparison_html(const run_pair& runs) {
   return out + "</body>\n</html>\n";
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

@@ -19,7 +19,7 @@
 #include "rlcore/text/utf8.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 namespace detail {
 
@@ -38,12 +38,12 @@ std::optional<metric_row> parse_console_line(std::string_view line);
 /// format_error.
 std::vector<metric_row> read_run(std::filesystem::path path);
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE std::optional<metrics::number> logged_number(std::string_view text) {
   const auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
@@ -65,9 +65,9 @@ RLCORE_INLINE std::optional<metrics::number> logged_number(std::string_view text
   return std::nullopt;
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE std::optional<metric_row> parse_console_line(std::string_view line) {
   const std::size_t start = line.find("step:");
@@ -121,6 +121,6 @@ RLCORE_INLINE std::vector<metric_row> read_run(std::filesystem::path path) {
   return merged_rows(rows);
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 #endif

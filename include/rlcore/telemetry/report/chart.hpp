@@ -13,7 +13,7 @@
 #include "rlcore/telemetry/report/text.hpp"
 
 RLCORE_BEGIN
-namespace trainer::html {
+namespace train::html {
 
 /// Ticks at multiples of 1, 2 or 5 times a power of ten inside [low, high], which fits the data.
 struct axis {
@@ -112,12 +112,12 @@ std::string line_chart(const chart& c);
 std::string stacked_chart(const std::string& title, const std::vector<double>& steps,
                           const std::vector<std::string>& labels, const std::vector<std::vector<double>>& parts);
 
-}  // namespace trainer::html
+}  // namespace train::html
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
-namespace trainer::html {
+namespace train::html {
 
 RLCORE_INLINE axis axis::covering(double low, double high, int count, bool whole) {
   if (!(high > low)) {
@@ -154,9 +154,9 @@ RLCORE_INLINE std::string axis::label(double x) const {
   return decimal(x, std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9))));
 }
 
-}  // namespace trainer::html
+}  // namespace train::html
 
-namespace trainer::html {
+namespace train::html {
 
 RLCORE_INLINE std::string plot_area::frame() const {
   std::string out;
@@ -183,9 +183,9 @@ RLCORE_INLINE std::string plot_area::frame() const {
          coordinate(height - 5) + "\" text-anchor=\"middle\">step</text>\n";
 }
 
-}  // namespace trainer::html
+}  // namespace train::html
 
-namespace trainer::html::detail {
+namespace train::html::detail {
 
 RLCORE_INLINE std::vector<point> thinned(const std::vector<point>& points) {
   constexpr std::size_t stretches = 400;
@@ -279,9 +279,9 @@ RLCORE_INLINE std::string hover(const plot_area& area, const chart& c) {
   return out;
 }
 
-}  // namespace trainer::html::detail
+}  // namespace train::html::detail
 
-namespace trainer::html {
+namespace train::html {
 
 RLCORE_INLINE std::string line_chart(const chart& c) {
   double low = std::numeric_limits<double>::infinity(), high = -low, first = low, last = -low;
@@ -366,6 +366,6 @@ RLCORE_INLINE std::string stacked_chart(const std::string& title, const std::vec
   return out + "</svg>\n";
 }
 
-}  // namespace trainer::html
+}  // namespace train::html
 RLCORE_END
 #endif

@@ -10,7 +10,7 @@
 #include "rlcore/telemetry/report/text.hpp"
 
 RLCORE_BEGIN
-namespace trainer::html {
+namespace train::html {
 
 /// The CSS of the page, for light and dark screens.
 std::string style_sheet();
@@ -45,12 +45,12 @@ inline std::string tile(const std::string& name, const std::string& number, cons
          "</small></div>\n";
 }
 
-}  // namespace trainer::html
+}  // namespace train::html
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
-namespace trainer::html {
+namespace train::html {
 
 RLCORE_INLINE std::string style_sheet() {
   return R"css(
@@ -150,6 +150,6 @@ RLCORE_INLINE std::string table(const std::vector<std::string>& head, const std:
   return out + "</table></div>\n";
 }
 
-}  // namespace trainer::html
+}  // namespace train::html
 RLCORE_END
 #endif

@@ -22,7 +22,7 @@
 #include "rlcore/telemetry/report/text.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// The information about a run that a report shows besides its metrics. Pairs are rows of a table, in this order.
 struct run_info {
@@ -114,12 +114,12 @@ inline void write_report(const std::filesystem::path& path, run_info info, std::
   checkpoint::write_file_atomically(path, report_html(info, rows));
 }
 
-}  // namespace trainer
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
-namespace trainer::detail {
+namespace train::detail {
 
 RLCORE_INLINE std::string report_writer::run() const {
   using namespace html;
@@ -393,6 +393,6 @@ RLCORE_INLINE std::string report_writer::numbers() const {
   return rows.empty() ? "" : html::table({"metric", "first", "last", "smallest", "largest"}, rows, 1, links);
 }
 
-}  // namespace trainer::detail
+}  // namespace train::detail
 RLCORE_END
 #endif

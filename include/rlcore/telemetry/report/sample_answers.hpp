@@ -21,7 +21,7 @@
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 /// One validation response and its score.
 struct sample_answer {
@@ -54,9 +54,9 @@ std::vector<sample_answer> read_sample_answers(const std::filesystem::path& root
 /// this or a later step, which a resumed run repeats, are replaced. Throws file_error.
 void keep_sample_answers(const std::filesystem::path& root, std::vector<sample_answer> answers);
 
-}  // namespace trainer
+}  // namespace train
 
-namespace trainer::html {
+namespace train::html {
 
 /// The name of the row of metric_table() that defines metric `name`; empty if nothing defines it.
 inline std::string definition_anchor(std::string_view name) {
@@ -70,12 +70,12 @@ std::string metric_table(const std::vector<std::string>& names);
 /// A card for each answer, those of the first validation before those of the last. Empty without any.
 std::string answer_cards(const std::vector<sample_answer>& answers);
 
-}  // namespace trainer::html
+}  // namespace train::html
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
-namespace trainer {
+namespace train {
 
 RLCORE_INLINE bool is_png_uri(std::string_view text) {
   constexpr std::string_view begins = "data:image/png;base64,";
@@ -126,9 +126,9 @@ RLCORE_INLINE void keep_sample_answers(const std::filesystem::path& root, std::v
   checkpoint::write_file_atomically(sample_answers_path(root), lines);
 }
 
-}  // namespace trainer
+}  // namespace train
 
-namespace trainer::html {
+namespace train::html {
 
 RLCORE_INLINE std::string metric_table(const std::vector<std::string>& names) {
   std::vector<bool> used(std::size(metric_definitions), false);
@@ -163,6 +163,6 @@ RLCORE_INLINE std::string answer_cards(const std::vector<sample_answer>& answers
   return out.empty() ? out : "<div class=\"answers\">\n" + out + "</div>\n";
 }
 
-}  // namespace trainer::html
+}  // namespace train::html
 RLCORE_END
 #endif

@@ -11,7 +11,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
-namespace trainer::html {
+namespace train::html {
 
 /// The text with &, <, > and " as HTML's entities.
 std::string escape(std::string_view text);
@@ -117,12 +117,12 @@ inline bool is_further_curve(std::string_view name) {
   return true;
 }
 
-}  // namespace trainer::html
+}  // namespace train::html
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TELEMETRY)
 RLCORE_BEGIN
-namespace trainer::html {
+namespace train::html {
 
 RLCORE_INLINE std::string escape(std::string_view text) {
   std::string out;
@@ -174,6 +174,6 @@ RLCORE_INLINE std::string brief(double x) {
   return out + power;
 }
 
-}  // namespace trainer::html
+}  // namespace train::html
 RLCORE_END
 #endif

@@ -13,7 +13,7 @@ namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
-using namespace rlcore::trainer;
+using namespace rlcore::train;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;

@@ -9,7 +9,7 @@
 #include "rlcore/config/key.hpp"
 
 RLCORE_BEGIN
-namespace trainer::keys {
+namespace train::keys {
 
 /// algorithm.adv_estimator with a trainer-specific default.
 constexpr key estimator_by_default(std::string_view name) noexcept {
@@ -206,5 +206,5 @@ inline constexpr key reference[] = {
      "FSDP: smallest shard unit"},
 };
 
-}  // namespace trainer::keys
+}  // namespace train::keys
 RLCORE_END

@@ -11,7 +11,7 @@
 #include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN
-namespace trainer::keys {
+namespace train::keys {
 
 inline constexpr spelling spellings[] = {
     {"actor_rollout_ref.actor.optim.warmup_style", "actor_rollout_ref.actor.optim.lr_scheduler_type"},
@@ -293,5 +293,5 @@ inline constexpr key newer[] = {
     {"transfer_queue", dictionary, "{}", unused, "traffic between processes"},
 };
 
-}  // namespace trainer::keys
+}  // namespace train::keys
 RLCORE_END

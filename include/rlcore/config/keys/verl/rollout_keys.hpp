@@ -5,7 +5,7 @@
 #include "rlcore/config/key.hpp"
 
 RLCORE_BEGIN
-namespace trainer::keys {
+namespace train::keys {
 
 inline constexpr key data[] = {
     {"data.train_files", texts, "'~/data/rlhf/gsm8k/train.parquet'", honoured,
@@ -287,5 +287,5 @@ inline constexpr key own_reward[] = {
      "a reward model's score less mean, over std, as its config.json has them (rm_trainer)"},
 };
 
-}  // namespace trainer::keys
+}  // namespace train::keys
 RLCORE_END

@@ -6,7 +6,7 @@
 #include "rlcore/config/keys/rlcore_keys.hpp"
 
 RLCORE_BEGIN
-namespace trainer::keys {
+namespace train::keys {
 
 inline constexpr key trainer[] = {
     {"trainer.total_epochs", integer, "30", honoured, "passes over the training rows", at_least(0)},
@@ -300,5 +300,5 @@ inline constexpr key sft_own[] = {
      "print the tokens of the first so many training rows with marks of what is learnt, and stop", at_least(0)},
 };
 
-}  // namespace trainer::keys
+}  // namespace train::keys
 RLCORE_END

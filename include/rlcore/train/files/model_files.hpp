@@ -1,0 +1,166 @@
+// Model folders (Hugging Face format), optimizer moments, and fingerprints of weights and data.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/checkpoint/safetensors_reader.hpp"
+#include "rlcore/checkpoint/safetensors_writer.hpp"
+#include "rlcore/checkpoint/tensor_folder.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/parallel/host_window.hpp"
+#include "rlcore/text/text_file.hpp"
+
+RLCORE_BEGIN
+namespace train {
+
+/// A 64-bit hash of words in order. Guards against mistakes, not against forgery.
+class fingerprint {
+ public:
+  /// The next word.
+  void add(std::uint64_t word) noexcept {
+    hash_ = (hash_ ^ word) * 0xd6e8feb86659fd93u;
+    hash_ ^= hash_ >> 32;
+  }
+  /// The next text.
+  void add(std::string_view text) {
+    add(std::uint64_t{text.size()});
+    for (const char c : text) add(std::uint64_t{static_cast<unsigned char>(c)});
+  }
+  /// The next tokens.
+  void add(std::span<const std::int32_t> tokens) {
+    add(std::uint64_t{tokens.size()});
+    for (const std::int32_t token : tokens) add(std::uint64_t{static_cast<std::uint32_t>(token)});
+  }
+  /// Its 16 digits.
+  std::string text() const {
+    char digits[17];
+    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash_));
+    return digits;
+  }
+
+ private:
+  std::uint64_t hash_ = 0x9e3779b97f4a7c15u;
+};
+
+/// Fingerprint of all weights in order, except the head of a score model.
+template <class Device>
+std::string weights_fingerprint(const nn::causal_lm<Device>& model) {
+  constexpr std::size_t piece = std::size_t{1} << 20;
+  fingerprint hash;
+  std::vector<float> values;
+  for (const nn::parameter& p : model.parameters()) {
+    if (p.name.starts_with("score.")) continue;
+    hash.add(std::uint64_t{p.size});
+    for (std::size_t begin = 0; begin < p.size; begin += piece) {
+      const std::size_t n = std::min(piece, p.size - begin);
+      values.assign(n + n % 2, 0.0f);
+      model.device().download(values.data(), model.weights().data() + p.offset + begin, n * sizeof(float));
+      for (std::size_t i = 0; i < values.size(); i += 2) {
+        std::uint64_t word;
+        std::memcpy(&word, values.data() + i, sizeof word);
+        hash.add(word);
+      }
+    }
+  }
+  return hash.text();
+}
+
+/// Fingerprint of the weights in a folder from a sample, fast for any size: names, sizes, and the first numbers of each
+/// tensor. Throws format_error, file_error.
+inline std::string sampled_fingerprint(const std::filesystem::path& folder) {
+  constexpr std::size_t numbers = 256;
+  const checkpoint::tensor_folder weights(folder);
+  fingerprint hash;
+  for (const std::string& name : weights.names()) {
+    const std::size_t size = weights.info(name).size();
+    std::vector<float> values(std::min(numbers, size));
+    if (!values.empty()) weights.read_f32(name, values, 0);
+    hash.add(name);
+    hash.add(std::uint64_t{size});
+    for (const float x : values) hash.add(std::uint64_t{std::bit_cast<std::uint32_t>(x)});
+  }
+  return hash.text();
+}
+
+/// A copy of device memory.
+template <class Device>
+std::vector<float> to_host(Device& device, const buffer<float, Device>& values) {
+  std::vector<float> host(values.size());
+  device.download(host.data(), values.data(), host.size() * sizeof(float));
+  return host;
+}
+
+/// Loads the weights of `folder`, directly into place if the host can access the device's memory; a score model may be
+/// loaded from a causal one, its head is then initialised from `seed`.
+template <class Device>
+void load_model(nn::causal_lm<Device>& model, const std::filesystem::path& folder, std::uint64_t seed = 1) {
+  const bool new_head = model.settings().output == nn::model_output::score &&
+                        checkpoint::read_config(folder).output == nn::model_output::logits;
+  std::vector<float> copy;
+  parallel::with_host_view(model.device(), model.weights().data(), model.size(), copy, false,
+                           [&](std::span<float> weights) {
+                             if (new_head)
+                               checkpoint::load_backbone(folder, model.parameters(), weights);
+                             else
+                               checkpoint::load_weights(folder, model.parameters(), weights);
+                           });
+  if (new_head) model.initialize_score(seed);
+}
+
+/// load_model() for a model of weights_in::packed that multiplies in `format`, by default the device's. Calls
+/// seen(first, values) for all values read, in any order and from several threads.
+template <class Device, class Seen>
+void load_packed(nn::causal_lm<Device>& model, const std::filesystem::path& folder, std::optional<weight_format> format,
+                 Seen&& seen) {
+  const checkpoint::stored_weights stored(folder, model.parameters());
+  model.fill(format.value_or(model.device().compute_format()), stored.bf16_embedding(),
+             [&](std::size_t first, std::span<float> values) {
+               stored.read(first, values);
+               seen(first, std::span<const float>(values));
+             });
+}
+
+/// Saves the files of a model's folder besides weights: config, and the tokenizer files of `tokenizer_folder`.
+template <class Device>
+void save_config(const std::filesystem::path& folder, const nn::causal_lm<Device>& model,
+                 const std::filesystem::path& tokenizer_folder) {
+  std::filesystem::create_directories(folder);
+  checkpoint::write_config(folder, model.settings());
+  text::copy_files(tokenizer_folder, folder);
+}
+
+/// Saves a folder that transformers can load: weights in F32, config, and the tokenizer files of `tokenizer_folder`.
+template <class Device>
+void save_model(const std::filesystem::path& folder, const nn::causal_lm<Device>& model,
+                const std::filesystem::path& tokenizer_folder) {
+  save_config(folder, model, tokenizer_folder);
+  checkpoint::save_weights(folder, model.parameters(), to_host(model.device(), model.weights()));
+}
+
+/// The moments as tensors named after their parameters.
+inline std::vector<checkpoint::tensor_source> moment_tensors(std::span<const nn::parameter> parameters,
+                                                             std::span<const float> m, std::span<const float> v) {
+  std::vector<checkpoint::tensor_source> tensors;
+  for (const nn::parameter& p : parameters) {
+    tensors.push_back({"exp_avg." + p.name, p.shape, m.subspan(p.offset, p.size)});
+    tensors.push_back({"exp_avg_sq." + p.name, p.shape, v.subspan(p.offset, p.size)});
+  }
+  return tensors;
+}
+
+}  // namespace train
+
+RLCORE_END

@@ -1,0 +1,301 @@
+// Sharded weights (ZeRO 3): a rank's shard, and layers gathered unit by unit in a pass.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/units.hpp"
+#include "rlcore/optim/adamw.hpp"
+#include "rlcore/parallel/communicator/any.hpp"
+#include "rlcore/parallel/host_window.hpp"
+#include "rlcore/parallel/layout/shard_layout.hpp"
+#include "rlcore/parallel/world.hpp"
+#include "rlcore/train/files/save_checkpoint.hpp"
+
+RLCORE_BEGIN
+namespace train {
+
+/// Like load_model() for a rank's shard: the `size` values that `runs` fill. Peak memory is the shard. Throws
+/// file_error or format_error naming the tensor.
+template <class Device>
+std::vector<float> read_own_weights(const nn::causal_lm<Device>& model, const std::filesystem::path& folder,
+                                    std::uint64_t seed, std::span<const owned_run> runs, std::size_t size) {
+  const auto is_score = [](const nn::parameter& p) { return nn::causal_lm<Device>::is_score(p); };
+  const bool new_head = model.settings().output == nn::model_output::score &&
+                        checkpoint::read_config(folder).output == nn::model_output::logits;
+  std::vector<nn::parameter> stored(model.parameters().begin(), model.parameters().end());
+  if (new_head) std::erase_if(stored, is_score);
+  const checkpoint::tensor_folder from(folder);
+  checkpoint::check_tensors(from, stored,
+                            [&](const std::string& name) { return new_head && name == checkpoint::output_name; });
+  const bool twice = model.settings().tied() && from.contains(checkpoint::output_name);
+  std::vector<float> shard(size);
+  for (const owned_run& r : runs) {
+    const std::span<float> values = std::span(shard).subspan(r.moments, r.piece.size());
+    const auto p = std::find_if(model.parameters().begin(), model.parameters().end(),
+                                [&](const nn::parameter& each) { return each.name == r.piece.tensor; });
+    if (new_head && is_score(*p)) {
+      const auto k = static_cast<std::size_t>(p - model.parameters().begin());
+      const std::vector<float> initial = model.initial_values(seed, k);
+      std::copy_n(initial.begin() + static_cast<std::ptrdiff_t>(r.piece.first), values.size(), values.begin());
+      continue;
+    }
+    from.read_f32(r.piece, values);
+    if (twice && r.piece.tensor == checkpoint::embedding_name) checkpoint::check_tied_output(from, r.piece);
+  }
+  return shard;
+}
+
+/// The pieces of a vector that rank `rank` owns. Its shard begins at `at` among the optimizer's values, the vector at
+/// `first` among the weights.
+inline std::vector<optim::adamw_piece> pieces_of(const parallel::shard_layout& layout, std::size_t rank,
+                                                 std::size_t at = 0, std::size_t first = 0) {
+  if (layout.ranks() == 1) return {{at, at + layout.size(), first}};
+  std::vector<optim::adamw_piece> pieces;
+  for (std::size_t u = 0; u < layout.units(); ++u) {
+    const std::size_t place = at + layout.place(u, rank);
+    const parallel::value_range part = layout.part(u, rank);
+    if (part.size() > 0) pieces.push_back({place, place + part.size(), first + part.first});
+  }
+  return pieces;
+}
+
+/// Gathers the shards of `ranks`.
+template <class Device>
+class shard_gather {
+ public:
+  /// For shards of this layout; device and ranks must outlive this object.
+  shard_gather(Device& device, parallel::any_communicator& ranks, parallel::shard_layout layout)
+      : device_(&device), ranks_(&ranks), layout_(std::move(layout)) {}
+
+  const parallel::shard_layout& layout() const noexcept { return layout_; }
+  parallel::any_communicator& ranks() const noexcept { return *ranks_; }
+  std::size_t rank() const { return static_cast<std::size_t>(ranks_->rank()); }
+  std::size_t shard_size() const { return layout_.shard_size(rank()); }
+
+  /// Gathers unit u, layout().unit(u), into `values` on every rank. `values` already holds this rank's part in its
+  /// place.
+  void unit(std::size_t u, float* values) {
+    if (layout_.ranks() == 1) return;
+    const parallel::value_range part = layout_.part(u, rank()), whole = layout_.unit(u);
+    parallel::with_host_view(*device_, values, whole.size(), stage_, true, [&](std::span<float> host) {
+      ranks_->all_gather_v(std::span<const float>(host.subspan(part.first - whole.first, part.size())), host,
+                           layout_.counts(u));
+    });
+  }
+  /// Gathers the whole vector.
+  void every_unit(float* values) {
+    for (std::size_t u = 0; u < layout_.units(); ++u) unit(u, values + layout_.unit(u).first);
+  }
+
+ private:
+  Device* device_;
+  parallel::any_communicator* ranks_;
+  parallel::shard_layout layout_;
+  std::vector<float> stage_;
+};
+
+/// Holds the currently gathered units of a model: at most two layers and the embedding, unless layers stay from forward
+/// to backward. A derived class holds the ranks' parts.
+template <class Device>
+class gathered_layers : public nn::unit_source {
+ public:
+  gathered_layers(const gathered_layers&) = delete;
+  gathered_layers& operator=(const gathered_layers&) = delete;
+
+  /// Gathers the unit from the ranks and packs its matrices, unless already done.
+  nn::unit_view enter(std::size_t u, bool packed) override {
+    place& p = places_[u];
+    Device& device = model_->device();
+    if (!p.whole) {
+      device.wait();
+      p.values = take(floats_, p.range.size());
+      collect(u, p.values.data());
+      p.whole = true;
+    }
+    const offset_pointer<const float> weights{std::as_const(p.values).data(), p.range.first};
+    const weight_format f = device.compute_format();
+    if (packed && !p.is_packed) {
+      p.packed = take(bytes_, p.packed_bytes);
+      const std::span<const nn::matrix> matrices = model_->matrices();
+      for (std::size_t n = 0; n < matrices.size(); ++n)
+        if (packed_of_[n] == u)
+          nn::pack_matrix(device, p.packed.data() + offsets_[n], f, matrices[n], weights, columns_);
+      p.is_packed = true;
+    }
+    return {weights, {f, p.packed.data(), offsets_.data()}};
+  }
+  /// Releases the unit; its memory is reused by later units.
+  void leave(std::size_t u) override {
+    place& p = places_[u];
+    if (std::exchange(p.whole, false)) floats_.push_back(std::move(p.values));
+    if (std::exchange(p.is_packed, false)) bytes_.push_back(std::move(p.packed));
+  }
+  /// Leaves the unit, unless layers stay from forward to backward.
+  void pause(std::size_t u) override {
+    if (!keep_) leave(u);
+  }
+  /// The maximum over the ranks of the gather group.
+  std::size_t most_passes(std::size_t passes) override {
+    std::vector<std::size_t> counts(static_cast<std::size_t>(ranks().size()));
+    ranks().all_gather(std::span<const std::size_t>(&passes, 1), std::span(counts));
+    return *std::max_element(counts.begin(), counts.end());
+  }
+  void rest() override {
+    if (floats_.empty() && bytes_.empty()) return;
+    model_->device().wait();
+    floats_.clear(), bytes_.clear(), columns_ = {};
+  }
+
+  bool gathered() const noexcept { return full_params_ > 0; }
+  /// The first begin gathers all weights into the model. After the last end this rank keeps only its
+  /// part.
+  void begin_full_params() {
+    if (full_params_++ > 0) return;
+    rest();
+    model_->allocate_weights();
+    float* weights = model_->weights().data();
+    for (std::size_t u = 0; u < places_.size(); ++u) collect(u, weights + places_[u].range.first);
+  }
+  void end_full_params() {
+    if (--full_params_ > 0) return;
+    const float* weights = std::as_const(*model_).weights().data();
+    for (std::size_t u = 0; u < places_.size(); ++u) keep(u, weights + places_[u].range.first);
+    model_->free_weights();
+  }
+
+ protected:
+  /// `keep`: units collected for a forward stay for the backward.
+  gathered_layers(nn::causal_lm<Device>& model, bool keep) : model_(&model), keep_(keep) {
+    for (const std::size_t end : nn::unit_ends(model.parameters())) {
+      places_.emplace_back();
+      places_.back().range = {places_.size() == 1 ? 0 : places_[places_.size() - 2].range.last, end};
+    }
+    for (const nn::matrix& m : model.matrices()) {
+      std::size_t u = 0;
+      while (places_[u].range.last <= m.offset) ++u;
+      packed_of_.push_back(u);
+      offsets_.push_back(places_[u].packed_bytes);
+      places_[u].packed_bytes += nn::packed_bytes_of(model.device(), model.device().compute_format(), m);
+    }
+    model.set_units(this);
+  }
+
+  /// The ranks of the gather group.
+  virtual parallel::any_communicator& ranks() = 0;
+  /// Fills the memory of a unit.
+  virtual void collect(std::size_t u, float* unit) = 0;
+  /// Stores this rank's part of a unit filled by collect().
+  virtual void keep(std::size_t u, const float* unit) = 0;
+
+  nn::causal_lm<Device>& model() const noexcept { return *model_; }
+  void copy(float* to, const float* from, std::size_t n) {
+    const auto width = static_cast<extent_t>(n);
+    if (n > 0)
+      model_->device().run(
+          op::copy_rows{.y = to, .y_row = width, .x = from, .x_row = width, .count = 1, .width = width});
+  }
+
+ private:
+  struct place {
+    parallel::value_range range;  // of the model's weights
+    buffer<float, Device> values;
+    buffer<std::byte, Device> packed;
+    std::size_t packed_bytes = 0;
+    bool whole = false, is_packed = false;
+  };
+
+  /// Memory for n values: the smallest idle buffer that holds them, unless it is more than twice too large.
+  template <class T>
+  buffer<T, Device> take(std::vector<buffer<T, Device>>& idle, std::size_t n) {
+    auto best = idle.end();
+    for (auto b = idle.begin(); b != idle.end(); ++b)
+      if (b->size() >= n && b->size() <= 2 * n && (best == idle.end() || b->size() < best->size())) best = b;
+    if (best == idle.end()) return buffer<T, Device>(model_->device(), n);
+    buffer<T, Device> found = std::move(*best);
+    idle.erase(best);
+    return found;
+  }
+
+  nn::causal_lm<Device>* model_;
+  bool keep_;
+  int full_params_ = 0;
+  std::vector<place> places_;
+  std::vector<std::size_t> packed_of_, offsets_;
+  std::vector<buffer<float, Device>> floats_;
+  std::vector<buffer<std::byte, Device>> bytes_;
+  buffer<float, Device> columns_;  // of a chunk of a matrix
+};
+
+/// While an object lives, the model of `units` has its full weights. Ranks may change them if all make the same change.
+/// Null: the model always has its weights.
+template <class Device>
+class full_params {
+ public:
+  /// Gathers all weights, unless a live object has already done so.
+  explicit full_params(gathered_layers<Device>* units) : units_(units) {
+    if (units_) units_->begin_full_params();
+  }
+  ~full_params() {
+    if (units_) units_->end_full_params();
+  }
+  full_params(const full_params&) = delete;
+  full_params& operator=(const full_params&) = delete;
+
+ private:
+  gathered_layers<Device>* units_;
+};
+
+/// This rank's shard, which its optimizer steps.
+template <class Device>
+class sharded_weights final : public gathered_layers<Device> {
+ public:
+  /// `model` is in units. `keep`: units collected for a forward stay for the backward.
+  sharded_weights(nn::causal_lm<Device>& model, parallel::world& w, bool keep)
+      : gathered_layers<Device>(model, keep),
+        gather_(model.device(), w.shards(),
+                {nn::unit_ends(model.parameters()), w.place().shard_size, nn::expert_begins(model.parameters())}),
+        shard_(model.device(), gather_.shard_size()) {}
+
+  buffer<float, Device>& shard() noexcept { return shard_; }
+  const buffer<float, Device>& shard() const noexcept { return shard_; }
+
+  /// Reads this rank's shard of the weights in a Hugging Face folder.
+  void load(const std::filesystem::path& folder, std::uint64_t seed) {
+    if (this->gathered()) throw std::logic_error("rlcore: load: weights are gathered");
+    const std::vector<owned_run> runs = owned_runs(this->model().parameters(), pieces_of(layout(), gather_.rank()));
+    shard_.upload(read_own_weights(this->model(), folder, seed, runs, shard_.size()));
+  }
+
+ private:
+  const parallel::shard_layout& layout() const noexcept { return gather_.layout(); }
+  parallel::any_communicator& ranks() override { return gather_.ranks(); }
+  void collect(std::size_t u, float* unit) override {
+    const parallel::value_range part = layout().part(u, gather_.rank());
+    this->copy(unit + (part.first - layout().unit(u).first), shard_.data() + layout().place(u, gather_.rank()),
+               part.size());
+    gather_.unit(u, unit);
+  }
+  void keep(std::size_t u, const float* unit) override {
+    const parallel::value_range part = layout().part(u, gather_.rank());
+    this->copy(shard_.data() + layout().place(u, gather_.rank()), unit + (part.first - layout().unit(u).first),
+               part.size());
+  }
+
+  shard_gather<Device> gather_;
+  buffer<float, Device> shard_;
+};
+
+}  // namespace train
+
+RLCORE_END

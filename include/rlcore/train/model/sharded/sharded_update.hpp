@@ -1,0 +1,137 @@
+// Sharded optimizer step, and passes in which ranks without rows take part in the collectives.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/gradients.hpp"
+#include "rlcore/nn/model/units.hpp"
+#include "rlcore/optim/adamw.hpp"
+#include "rlcore/parallel/reduction/gradient_sums.hpp"
+#include "rlcore/train/model/leaf_plan.hpp"
+#include "rlcore/train/model/sharded/gathered_layers.hpp"
+#include "rlcore/train/model/sharded/gradient_norm.hpp"
+
+RLCORE_BEGIN
+namespace train {
+
+/// Runs the collectives of a pass without rows; calls done(unit) where a unit's gradient would be complete.
+template <class Device, class Done>
+void idle_pass(const nn::causal_lm<Device>& model, Done&& done) {
+  const std::size_t layers = model.blocks().size();
+  const bool tied = model.settings().tied();
+  nn::idle_forward(*model.units(), layers, tied);
+  nn::idle_backward(*model.units(), layers, tied, model.trains_tower(), done);
+}
+
+/// A round in which no leaf has more than one pass: calls f(rows) for the pass of this rank's leaf, if it has rows.
+/// Gradients are sent to their owners unit by unit, so no rank ever holds a full gradient.
+template <class Device, class F>
+void unit_round(const nn::causal_lm<Device>& model, nn::gradients<Device>& gradient,
+                parallel::gradient_sums<Device>& sums, const leaf_plan& plan, std::size_t leaf, std::size_t round,
+                F&& f) {
+  if (leaf == parallel::leaf_schedule::none || plan.empty(leaf))
+    return idle_pass(model, [&](std::size_t unit) { sums.take_unit(round, unit, nullptr); });
+  struct to_owners final : nn::unit_sink {
+    parallel::gradient_sums<Device>& sums;
+    std::size_t round, taken = 0;
+    to_owners(parallel::gradient_sums<Device>& s, std::size_t r) : sums(s), round(r) {}
+    void take(std::size_t unit, const float* values) override {
+      sums.take_unit_of_device(round, unit, values);
+      ++taken;
+    }
+  } sink(sums, round);
+  const std::vector<std::size_t> ends = nn::unit_ends(model.parameters());
+  gradient.by_units(ends, &sink);
+  plan.for_each_pass(leaf, f);
+  gradient.by_units({}, nullptr);
+  if (sink.taken != ends.size())
+    throw std::logic_error("rlcore: for_micro_batches: f made no backward pass, expected one");
+}
+
+/// Operates on a flat vector of parameters. With ZeRO 1 or more this rank's optimizer holds only its shard.
+template <class Device>
+class sharded_update {
+ public:
+  /// `counted` holds the ranges that this rank adds to the norm when ranks share tensors (counted_ranges.hpp).
+  /// `restarts` lists the positions where the blocks of a unit restart.
+  sharded_update(Device& device, parallel::world& w, std::vector<std::size_t> unit_ends,
+                 std::vector<parallel::value_range> counted = {}, std::span<const std::size_t> restarts = {})
+      : device_(&device),
+        world_(&w),
+        sums_(device, w, std::move(unit_ends), restarts),
+        gather_(device, w.shards(), sums_.layout()),
+        counted_(std::move(counted)),
+        pieces_(pieces_of(layout(), rank())) {}
+
+  parallel::gradient_sums<Device>& sums() noexcept { return sums_; }
+  const parallel::shard_layout& layout() const noexcept { return sums_.layout(); }
+  std::size_t rank() const { return sums_.shard_rank(); }
+  /// The pieces of this rank: values of its shard, and where they lie in the vector.
+  std::span<const optim::adamw_piece> pieces() const noexcept { return pieces_; }
+  std::size_t shard_size() const { return sums_.shard_size(); }
+
+  /// The norm of the whole gradient; this rank holds `shard`. With tp_reduce_chunks the norm is rounded to float,
+  /// because tensor parallel ranks sum their squares in a different order than one rank.
+  double norm(const float* shard, expert_squares* experts = nullptr) {
+    const double exact = std::sqrt(sum_of_squares(shard, experts));
+    return world_->settings().tp_reduce_chunks > 0 ? static_cast<double>(static_cast<float>(exact)) : exact;
+  }
+  /// The sum of the squares of the whole gradient; this rank holds `shard`. Blocks are summed in double and added in
+  /// block order, independent of their owner. `experts` adds the squares of distributed experts.
+  double sum_of_squares(const float* shard, expert_squares* experts = nullptr) {
+    if (world_->tensor().size() > 1) return sum_of_squares_of_parts(shard, experts);
+    const std::vector<double> sums = gathered_squares(*device_, layout(), rank(), shard, world_->shards());
+    squares_in_order squares(layout(), sums);
+    double total = 0;
+    for (std::size_t u = 0; u < layout().units(); ++u) {
+      squares.add_unit(u, total);
+      if (experts) experts->add_unit(u, total);
+    }
+    return total;
+  }
+
+  /// Gathers all shards into `weights`, which already holds this rank's shard in its places.
+  void gather(float* weights) { gather_.every_unit(weights); }
+
+ private:
+  /// Sums the counted pieces of this rank in double, then the shards in order, then the tensor parallel ranks in order.
+  double sum_of_squares_of_parts(const float* shard, expert_squares* experts) {
+    double sum = 0;
+    for (const optim::adamw_piece& piece : pieces_)
+      for (const parallel::value_range& r : counted_) {
+        const std::size_t first = std::max(r.first, piece.weights),
+                          last = std::min(r.last, piece.weights + (piece.last - piece.first));
+        if (first < last)
+          sum += device_->run(op::sum_of_squares{.x = shard + piece.first + (first - piece.weights),
+                                                 .n = static_cast<extent_t>(last - first)});
+      }
+    for (parallel::any_communicator* group : {&world_->shards(), &world_->tensor()}) {
+      if (group == &world_->shards() && layout().ranks() == 1) continue;
+      std::vector<double> gathered(static_cast<std::size_t>(group->size()));
+      group->all_gather(std::span<const double>(&sum, 1), std::span<double>(gathered));
+      sum = std::accumulate(gathered.begin(), gathered.end(), 0.0);
+    }
+    if (experts) experts->add_all(sum);
+    return sum;
+  }
+
+  Device* device_;
+  parallel::world* world_;
+  parallel::gradient_sums<Device> sums_;
+  shard_gather<Device> gather_;
+  std::vector<parallel::value_range> counted_;
+  std::vector<optim::adamw_piece> pieces_;
+};
+
+}  // namespace train
+
+RLCORE_END

@@ -1,0 +1,237 @@
+// Multi-rank training strategy.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/nn/config.hpp"
+#include "rlcore/nn/lora/lora.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/units.hpp"
+#include "rlcore/nn/parallel/context_group.hpp"
+#include "rlcore/nn/parallel/partition.hpp"
+#include "rlcore/nn/parallel/tensor_group.hpp"
+#include "rlcore/parallel/strategy/any_strategy.hpp"
+#include "rlcore/parallel/world.hpp"
+#include "rlcore/train/files/model_files.hpp"
+#include "rlcore/train/files/save_checkpoint.hpp"
+#include "rlcore/train/model/sharded/expert_shards.hpp"
+#include "rlcore/train/model/sharded/gathered_layers.hpp"
+#include "rlcore/train/model/sharded/gradient_norm.hpp"
+#include "rlcore/train/model/sharded/sharded_update.hpp"
+#include "rlcore/train/model/strategy/training_strategy.hpp"
+#include "rlcore/train/model/strategy/values.hpp"
+
+RLCORE_BEGIN
+namespace train {
+
+/// The config with the tp_reduce_chunks of the run.
+inline nn::config config_of(nn::config config, const parallel::world* world) {
+  if (world && world->settings().tp_reduce_chunks > 0) config.tp_reduce_chunks = world->settings().tp_reduce_chunks;
+  return config;
+}
+
+/// This rank's tensors, including all experts.
+inline nn::partition part_of(parallel::world* world) {
+  if (!world) return {};
+  return {world->tensor().rank(), world->tensor().size(), 0, 1};
+}
+
+/// Whether ranks hold shards of weights (zero 3); passes then run unit by unit.
+inline bool has_shards(parallel::world* world) {
+  return world && world->settings().zero == 3 && world->place().shard_size > 1;
+}
+
+/// Whether each rank holds only its own experts. With sharded weights ranks hold shards of all experts.
+inline bool divides_experts(parallel::world* world) {
+  return world && world->expert().size() > 1 && !has_shards(world);
+}
+
+}  // namespace train
+
+/// One rank's share of a model in training under parallel_settings (training_strategy.hpp). The kind of held_values is
+/// chosen once; its virtual hooks implement the differences.
+template <class Device>
+class any_strategy::share {
+ public:
+  /// The rank's tensors. Weights that passes gather on demand have no memory; adapters have a whole base. Throws
+  /// config_error if the model cannot be partitioned for these ranks.
+  static nn::causal_lm<Device> make_model(const any_strategy& strategy, Device& device, const nn::config& config,
+                                          bool adapters) {
+    parallel::world* const w = strategy.world();
+    if (adapters && w->expert().size() > 1) {
+      nn::check_partition(config, {0, 1, w->expert().rank(), w->expert().size()});
+      throw config_error("expert parallel: adapters (LoRA) cannot be trained while ranks divide experts");
+    }
+    const bool in_units = (train::has_shards(w) || train::divides_experts(w)) && !adapters;
+    return nn::causal_lm<Device>(device, train::config_of(config, w), train::part_of(w),
+                                 in_units ? nn::weights_in::units : nn::weights_in::memory);
+  }
+
+  /// Null `adapter`: all weights are trained.
+  share(const any_strategy& strategy, nn::causal_lm<Device>& model, nn::lora<Device>* adapter)
+      : strategy_(strategy),
+        world_(strategy.world()),
+        model_(&model),
+        tensor_(world_->tensor(), settings().sequence_parallel),
+        values_(make_values(model, adapter)),
+        update_(model.device(), *world_,
+                adapter ? std::vector<std::size_t>{adapter->size()} : nn::unit_ends(values_->shared_parameters()),
+                train::counted_ranges(values_->shared_parameters(), model.part().tensor_rank),
+                nn::expert_begins(values_->shared_parameters())) {}
+  share(const share&) = delete;
+  share& operator=(const share&) = delete;
+
+  bool gathers_layers() const noexcept { return train::has_shards(world_) && model_->units() != nullptr; }
+  const nn::causal_lm<Device>& passing() const { return values_->passing(); }
+  std::span<const nn::parameter> parameters() const { return values_->parameters(); }
+  buffer<float, Device>& weights() { return values_->weights(); }
+  std::size_t optimizer_size() const { return update_.shard_size() + values_->further_size(); }
+  std::vector<optim::adamw_piece> pieces() const {
+    std::vector<optim::adamw_piece> pieces(update_.pieces().begin(), update_.pieces().end());
+    for (const optim::adamw_piece& p : values_->further_pieces(update_.shard_size())) pieces.push_back(p);
+    return pieces;
+  }
+  /// Throws config_error if the attention or the device does not support the context group.
+  void join(nn::workspace<Device>& space, train::step_gradient<Device>& gradient) {
+    space.context = {&world_->context(), settings().how_context};
+    nn::check_context(model_->device(), model_->blocks().front().self_attention.shape, space.context);
+    values_->set_tensor_group(tensor_);
+    values_->join(space, gradient, update_.sums().by_leaf());
+  }
+  /// A call for all ranks.
+  train::full_params<Device> gather_full_params() { return train::full_params<Device>(values_->gathered()); }
+  /// The trained weights in the places of pieces() if this rank holds only these (ZeRO 3), otherwise null.
+  const float* shard_of_weights() const {
+    return train::has_shards(world_) && values_->gathered() ? values_->place_of({}) : nullptr;
+  }
+
+  /// Loads this rank's part of the weights in the folder.
+  void load(const std::filesystem::path& folder, std::uint64_t seed) { values_->load(folder, seed); }
+  /// This rank's trained values, from a checkpoint of any number of ranks.
+  std::vector<float> read(const std::filesystem::path& folder) const { return values_->read(folder, runs()); }
+  /// Writes the checkpoint together with all ranks.
+  void save(const std::filesystem::path& folder, const train::trained_state<Device>& state) const {
+    if (strategy_.size() == 1) return train::save_by_one(folder, state);
+    train::save_by_ranks(world_->all(), folder, state, runs(),
+                           [&](const train::owned_run& run) { return values_->place_of(run); });
+  }
+
+  void begin_update() { dealt_ = false; }
+  /// The rank with the most passes sets their number in a round. Counts are summed over all ranks.
+  template <class F, class Idle>
+  void count_passes(const train::leaf_plan& plan, nn::router_counts& counts, F&& f, Idle&& idle) {
+    const parallel::leaf_schedule& schedule = update_.sums().schedule();
+    for (std::size_t n = 0; n < schedule.rounds(); ++n) {
+      std::size_t passes = round_of(plan, n, false).run(f);
+      for (const std::size_t most = plan.most_passes(schedule, n); passes < most; ++passes) idle();
+    }
+    parallel::any_communicator& ranks = world_->sums();
+    const std::size_t size = counts.values.size();
+    std::vector<std::int64_t> gathered(size * static_cast<std::size_t>(ranks.size()));
+    ranks.all_gather(std::span<const std::int64_t>(counts.values), std::span<std::int64_t>(gathered));
+    std::fill(counts.values.begin(), counts.values.end(), 0);
+    for (std::size_t i = 0; i < gathered.size(); ++i) counts.values[i % size] += gathered[i];
+  }
+  /// Runs the schedule of leaves round by round.
+  template <class F>
+  void micro_batches(const train::leaf_plan& plan, train::step_gradient<Device>& gradient, bool recompute, F&& f) {
+    if (std::exchange(dealt_, true)) throw std::logic_error("rlcore: for_micro_batches: once in an optimizer step");
+    parallel::gradient_sums<Device>& sums = update_.sums();
+    sums.begin(plan.present());
+    values_->begin(plan.present());
+    for (std::size_t n = 0; n < sums.schedule().rounds(); ++n)
+      values_->run(round_of(plan, n, recompute), gradient, sums, std::ref(f));
+  }
+  /// Sums the ranks' leaf sums over ranks. A single rank's sum stays in `gradient`.
+  double reduce(train::step_gradient<Device>& gradient) {
+    if (strategy_.size() == 1 && !update_.sums().by_leaf()) {
+      gradient.with([&](auto& g) { sum_ = g.data(); });
+      return values_->norm(update_, sum_);
+    }
+    if (dealt_) {
+      values_->end_rounds(gradient, update_.sums());
+    } else {
+      if (strategy_.size() > 1)
+        throw std::logic_error("rlcore: apply: rows have to be dealt to ranks by for_micro_batches");
+      update_.sums().begin(std::vector<bool>(update_.sums().schedule().leaves(), true));
+      gradient.hand_over(update_.sums(), 0);
+    }
+    sum_ = update_.sums().finish();
+    return values_->norm(update_, sum_);
+  }
+  /// Takes the step on the sum of the last reduce(). A call for all ranks.
+  void step(optim::adamw<Device>& optimizer, double lr, float scale) {
+    values_->step(optimizer, update_, sum_, lr, scale);
+  }
+
+ private:
+  const parallel::parallel_settings& settings() const noexcept { return world_->settings(); }
+  std::unique_ptr<train::held_values<Device>> make_values(nn::causal_lm<Device>& model, nn::lora<Device>* adapter) {
+    if (adapter) return std::make_unique<train::whole_values<Device>>(model, adapter);
+    if (train::has_shards(world_)) return std::make_unique<train::sharded_values<Device>>(model, *world_);
+    if (train::divides_experts(world_)) return std::make_unique<train::expert_values<Device>>(model, *world_);
+    return std::make_unique<train::whole_values<Device>>(model, nullptr);
+  }
+  train::leaf_round round_of(const train::leaf_plan& plan, std::size_t number, bool recompute) {
+    const auto rank = static_cast<std::size_t>(world_->data().rank());
+    return {plan, number, update_.sums().schedule().leaf(rank, number), recompute};
+  }
+  std::vector<train::owned_run> runs() const { return train::owned_runs(parameters(), pieces()); }
+
+  any_strategy strategy_;
+  parallel::world* world_;
+  nn::causal_lm<Device>* model_;
+  nn::tensor_group_of<parallel::any_communicator> tensor_;
+  std::unique_ptr<train::held_values<Device>> values_;
+  train::sharded_update<Device> update_;
+  const float* sum_ = nullptr;
+  bool dealt_ = false;
+};
+
+/// One rank's share of a frozen model under parallel_settings.
+template <class Device>
+class any_strategy::frozen {
+ public:
+  /// The rank's tensors, without memory for weights that passes gather on demand.
+  static nn::causal_lm<Device> make_model(const any_strategy& strategy, Device& device, const nn::config& config) {
+    parallel::world* const w = strategy.world();
+    return nn::causal_lm<Device>(
+        device, train::config_of(config, w), train::part_of(w),
+        train::has_shards(w) || train::divides_experts(w) ? nn::weights_in::units : nn::weights_in::memory);
+  }
+  /// `model` must outlive this object.
+  frozen(any_strategy strategy, nn::causal_lm<Device>& model)
+      : strategy_(std::move(strategy)),
+        model_(&model),
+        tensor_(strategy_.world()->tensor(), strategy_.settings().sequence_parallel) {
+    parallel::world* const w = strategy_.world();
+    if (train::has_shards(w)) layers_ = std::make_unique<train::sharded_weights<Device>>(model, *w, false);
+    if (train::divides_experts(w)) experts_ = std::make_unique<train::expert_shards<Device>>(model, *w);
+    model.set_tensor_group(&tensor_);
+  }
+  /// Loads this rank's part of the weights in the folder.
+  void load(const std::filesystem::path& folder, std::uint64_t seed) {
+    if (layers_) return layers_->load(folder, seed);
+    if (experts_) return experts_->load(folder, seed);
+    train::load_model(*model_, folder, seed);
+  }
+
+ private:
+  any_strategy strategy_;
+  nn::causal_lm<Device>* model_;
+  nn::tensor_group_of<parallel::any_communicator> tensor_;
+  std::unique_ptr<train::sharded_weights<Device>> layers_;
+  std::unique_ptr<train::expert_shards<Device>> experts_;
+};
+
+RLCORE_END

@@ -1,0 +1,285 @@
+// The parameter values that a rank holds: whole, sharded, or with some of the experts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "rlcore/nn/lora/lora.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/workspace.hpp"
+#include "rlcore/nn/parallel/tensor_group.hpp"
+#include "rlcore/optim/adamw.hpp"
+#include "rlcore/parallel/reduction/gradient_sums.hpp"
+#include "rlcore/parallel/world.hpp"
+#include "rlcore/train/files/model_files.hpp"
+#include "rlcore/train/files/save_checkpoint.hpp"
+#include "rlcore/train/files/saved_state.hpp"
+#include "rlcore/train/model/leaf_plan.hpp"
+#include "rlcore/train/model/sharded/expert_shards.hpp"
+#include "rlcore/train/model/sharded/gathered_layers.hpp"
+#include "rlcore/train/model/sharded/sharded_update.hpp"
+#include "rlcore/train/model/strategy/step_gradient.hpp"
+
+RLCORE_BEGIN
+namespace train {
+
+/// A round of an optimizer step: every data parallel rank has at most one leaf.
+struct leaf_round {
+  const leaf_plan& plan;
+  std::size_t number = 0;
+  std::size_t leaf = 0;    ///< of this rank, or leaf_schedule::none
+  bool recompute = false;  ///< in backward passes
+
+  /// Whether this rank has rows in the round.
+  bool has_rows() const { return leaf != parallel::leaf_schedule::none && !plan.empty(leaf); }
+  /// f(rows) for each pass of this rank; returns their number.
+  std::size_t run(const std::function<void(std::span<const std::uint32_t>)>& f) const {
+    std::size_t passes = 0;
+    if (has_rows()) plan.for_each_pass(leaf, [&](std::span<const std::uint32_t> rows) { f(rows), ++passes; });
+    return passes;
+  }
+};
+
+/// The three ways to hold a model in training: all of it (whole_values), a shard (sharded_values), or everything but
+/// remote experts (expert_values). Hooks are called by all ranks together, in the order of a step.
+template <class Device>
+class held_values {
+ public:
+  /// Callback of a leaf's pass.
+  using pass_function = std::function<void(std::span<const std::uint32_t>)>;
+
+  held_values() = default;
+  held_values(const held_values&) = delete;
+  held_values& operator=(const held_values&) = delete;
+  virtual ~held_values() = default;
+
+  /// The model that training passes use.
+  virtual const nn::causal_lm<Device>& passing() const = 0;
+  /// The parameters of this rank, whole or in part.
+  virtual std::span<const nn::parameter> parameters() const = 0;
+  /// Those of them whose gradients all ranks sum.
+  virtual std::span<const nn::parameter> shared_parameters() const { return parameters(); }
+  /// The memory of this rank's values.
+  virtual buffer<float, Device>& weights() = 0;
+  /// Address of the values of a run.
+  virtual const float* place_of(const owned_run& run) = 0;
+  /// The gatherer of full weights; null if this rank holds them.
+  virtual gathered_layers<Device>* gathered() { return nullptr; }
+  /// The number of values that the optimizer holds behind those of shared_parameters().
+  virtual std::size_t further_size() const { return 0; }
+  /// Their pieces, after `before` other values.
+  virtual std::vector<optim::adamw_piece> further_pieces(std::size_t before) const {
+    static_cast<void>(before);
+    return {};
+  }
+  /// For passes of a tensor parallel model.
+  virtual void set_tensor_group(nn::tensor_group& group) = 0;
+  /// Connects passes with other ranks. `by_leaf`: see parallel::gradient_sums.
+  virtual void join(nn::workspace<Device>& space, step_gradient<Device>& gradient, bool by_leaf) = 0;
+
+  /// The weights of a Hugging Face folder.
+  virtual void load(const std::filesystem::path& folder, std::uint64_t seed) = 0;
+  /// Values for weights(), from a checkpoint; `runs` are those of the optimizer.
+  virtual std::vector<float> read(const std::filesystem::path& folder, std::span<const owned_run> runs) = 0;
+
+  /// Begins sums besides those of shared parameters; present[i]: has leaf i rows?
+  virtual void begin(const std::vector<bool>& present) { static_cast<void>(present); }
+  /// Makes the passes of a round and sums their gradients.
+  virtual void run(const leaf_round& round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums,
+                   const pass_function& f) = 0;
+  /// Sums the remaining `gradient` of run().
+  virtual void end_rounds(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) = 0;
+  /// The norm of the whole gradient; this rank holds `sum` of the shared one.
+  virtual double norm(sharded_update<Device>& update, const float* sum) { return update.norm(sum); }
+  /// Takes the step, and shares the result with the ranks that need it.
+  virtual void step(optim::adamw<Device>& optimizer, sharded_update<Device>& update, const float* sum, double lr,
+                    float scale) = 0;
+};
+
+/// With ZeRO 1 or more a rank's optimizer updates its shard, and the ranks gather the updated values. Each tensor
+/// parallel rank holds its whole part.
+template <class Device>
+class whole_values final : public held_values<Device> {
+ public:
+  /// Null `adapter`: all weights are trained. Both must outlive this object.
+  whole_values(nn::causal_lm<Device>& model, nn::lora<Device>* adapter) : model_(&model), adapter_(adapter) {}
+
+  const nn::causal_lm<Device>& passing() const override { return *model_; }
+  std::span<const nn::parameter> parameters() const override {
+    return adapter_ ? adapter_->parameters() : model_->parameters();
+  }
+  buffer<float, Device>& weights() override { return adapter_ ? adapter_->values() : model_->weights(); }
+  /// By its place among the parameters.
+  const float* place_of(const owned_run& run) override {
+    return (adapter_ ? std::as_const(*adapter_).values() : std::as_const(*model_).weights()).data() + run.weights;
+  }
+  void set_tensor_group(nn::tensor_group& group) override { model_->set_tensor_group(&group); }
+  void join(nn::workspace<Device>&, step_gradient<Device>&, bool) override {}
+
+  void load(const std::filesystem::path& folder, std::uint64_t seed) override { load_model(*model_, folder, seed); }
+  std::vector<float> read(const std::filesystem::path& folder, std::span<const owned_run>) override {
+    std::vector<float> values(adapter_ ? adapter_->size() : model_->size());
+    if (adapter_)
+      read_adapter(folder, parameters(), values);
+    else
+      checkpoint::load_weights(folder / "huggingface", parameters(), values);
+    return values;
+  }
+
+  void run(const leaf_round& round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums,
+           const typename held_values<Device>::pass_function& f) override {
+    round.run(f);
+    if (!round.has_rows())
+      sums.skip(round.number);
+    else if (sums.by_leaf())
+      gradient.hand_over(sums, round.number);
+  }
+  void end_rounds(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) override {
+    if (!sums.by_leaf()) gradient.hand_over(sums, 0);
+  }
+  void step(optim::adamw<Device>& optimizer, sharded_update<Device>& update, const float* sum, double lr,
+            float scale) override {
+    float* const values = weights().data();
+    optimizer.step(update.pieces(), values, sum, lr, scale);
+    update.gather(values);
+  }
+
+ private:
+  nn::causal_lm<Device>* model_;
+  nn::lora<Device>* adapter_;
+};
+
+/// Passes gather the weights layer by layer, and send gradients to their owners as soon as a layer or a leaf is
+/// complete. Expert parallel ranks hold shards of all experts, and compute their own.
+template <class Device>
+class sharded_values final : public held_values<Device> {
+ public:
+  /// `model` is in units; both must outlive this object.
+  sharded_values(nn::causal_lm<Device>& model, parallel::world& w)
+      : model_(&model), world_(&w), layers_(model, w, !w.settings().reshard_after_forward) {}
+
+  const nn::causal_lm<Device>& passing() const override { return *model_; }
+  std::span<const nn::parameter> parameters() const override { return model_->parameters(); }
+  /// Throws std::logic_error while weights are gathered, since the shard would be overwritten at their end.
+  buffer<float, Device>& weights() override {
+    if (layers_.gathered()) throw std::logic_error("rlcore: weights are gathered: end that before a step or restore()");
+    return layers_.shard();
+  }
+  /// By its place among the moments.
+  const float* place_of(const owned_run& run) override { return layers_.shard().data() + run.moments; }
+  gathered_layers<Device>* gathered() override { return &layers_; }
+  void set_tensor_group(nn::tensor_group& group) override { model_->set_tensor_group(&group); }
+  void join(nn::workspace<Device>& space, step_gradient<Device>& gradient, bool) override {
+    if (world_->expert().size() > 1) experts_.emplace(*world_, *model_, space, gradient.of_weights(), false);
+  }
+
+  void load(const std::filesystem::path& folder, std::uint64_t seed) override { layers_.load(folder, seed); }
+  std::vector<float> read(const std::filesystem::path& folder, std::span<const owned_run> runs) override {
+    std::vector<float> values(layers_.shard().size());
+    read_weights(folder, model_->parameters(), runs, values);
+    return values;
+  }
+
+  /// With at most one pass in the round, gradients are sent to their owners layer by layer, otherwise per completed
+  /// leaf.
+  void run(const leaf_round& round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums,
+           const typename held_values<Device>::pass_function& f) override {
+    nn::gradients<Device>& g = gradient.of_weights();
+    const std::size_t most = model_->units() || experts_ ? round.plan.most_passes(sums.schedule(), round.number) : 0;
+    if (most == 1 && g.can_go_by_units()) return unit_round(*model_, g, sums, round.plan, round.leaf, round.number, f);
+    for (std::size_t passes = round.run(f); passes < most; ++passes)
+      experts_ ? experts_->idle(round.recompute) : idle_pass(*model_, [](std::size_t) {});
+    if (experts_) experts_->end_leaf(round.has_rows());
+    if (round.has_rows())
+      gradient.hand_over(sums, round.number);
+    else
+      sums.skip(round.number);
+  }
+  void end_rounds(step_gradient<Device>&, parallel::gradient_sums<Device>&) override {}
+  void step(optim::adamw<Device>& optimizer, sharded_update<Device>&, const float* sum, double lr,
+            float scale) override {
+    optimizer.step(weights(), std::span<const float>(sum, optimizer.size()), lr, scale);
+  }
+
+ private:
+  nn::causal_lm<Device>* model_;
+  parallel::world* world_;
+  sharded_weights<Device> layers_;
+  std::optional<expert_passes<Device>> experts_;
+};
+
+/// The gradients of experts are sums over the rows of all ranks, added up among the ranks with the same experts.
+template <class Device>
+class expert_values final : public held_values<Device> {
+ public:
+  /// `model` is in units; both must outlive this object.
+  expert_values(nn::causal_lm<Device>& model, parallel::world& w) : model_(&model), world_(&w), experts_(model, w) {}
+
+  const nn::causal_lm<Device>& passing() const override { return experts_.part; }
+  std::span<const nn::parameter> parameters() const override { return experts_.part.parameters(); }
+  std::span<const nn::parameter> shared_parameters() const override { return experts_.shared_parameters(); }
+  buffer<float, Device>& weights() override { return experts_.part.weights(); }
+  /// By its place among the parameters.
+  const float* place_of(const owned_run& run) override {
+    return std::as_const(experts_.part).weights().data() + run.weights;
+  }
+  gathered_layers<Device>* gathered() override { return &experts_; }
+  std::size_t further_size() const override { return experts_.shard_size(); }
+  std::vector<optim::adamw_piece> further_pieces(std::size_t before) const override { return experts_.pieces(before); }
+  void set_tensor_group(nn::tensor_group& group) override {
+    model_->set_tensor_group(&group);
+    experts_.part.set_tensor_group(&group);
+  }
+  /// Gradients of remote experts have memory only if leaves are taken one by one.
+  void join(nn::workspace<Device>& space, step_gradient<Device>& gradient, bool by_leaf) override {
+    passes_.emplace(*world_, experts_.part, space, gradient.of_weights(), !by_leaf);
+  }
+
+  void load(const std::filesystem::path& folder, std::uint64_t seed) override { experts_.load(folder, seed); }
+  std::vector<float> read(const std::filesystem::path& folder, std::span<const owned_run>) override {
+    std::vector<float> values(experts_.part.size());
+    read_weights(folder, model_->parameters(), experts_.runs(), values);
+    return values;
+  }
+
+  void begin(const std::vector<bool>& present) override { experts_.sums().begin(present); }
+  /// Ranks with fewer passes still compute their experts for remote rows.
+  void run(const leaf_round& round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums,
+           const typename held_values<Device>::pass_function& f) override {
+    const std::size_t most = round.plan.most_passes(sums.schedule(), round.number);
+    for (std::size_t passes = round.run(f); passes < most; ++passes) passes_->idle(round.recompute);
+    if (sums.by_leaf()) experts_.take(round.number, gradient.of_weights(), round.has_rows(), sums);
+  }
+  void end_rounds(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) override {
+    if (!sums.by_leaf()) experts_.take_sums(gradient.of_weights(), sums);
+  }
+  double norm(sharded_update<Device>& update, const float* sum) override {
+    expert_sum_ = experts_.sums().finish();
+    return update.norm(sum, &experts_.squares_of(expert_sum_));
+  }
+  void step(optim::adamw<Device>& optimizer, sharded_update<Device>& update, const float* sum, double lr,
+            float scale) override {
+    float* const values = weights().data();
+    optimizer.step(update.pieces(), values, sum, lr, scale);
+    update.gather(values);
+    experts_.step(optimizer, update.shard_size(), expert_sum_, lr, scale);
+  }
+
+ private:
+  nn::causal_lm<Device>* model_;
+  parallel::world* world_;
+  expert_shards<Device> experts_;
+  std::optional<expert_passes<Device>> passes_;
+  const float* expert_sum_ = nullptr;
+};
+
+}  // namespace train
+
+RLCORE_END

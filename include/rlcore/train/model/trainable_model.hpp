@@ -1,0 +1,343 @@
+// Trainable model: weights or LoRA adapters, gradient, AdamW, checkpoint save and restore.
+//
+//   huggingface/         full weights (F32), with adapters merged, config, tokenizer: loads in transformers
+//   lora_adapter/        with LoRA: the adapters, as PEFT writes them
+//   optim.safetensors    exp_avg.<parameter>, exp_avg_sq.<parameter> of what is trained
+//   extra_state.json     optimizer steps, with LoRA the fingerprint of the base, and the caller's entries
+//   fsdp_config.json     {"FSDP_version": 1, "world_size": 1}
+//
+// Several ranks write the folders of sharded_state.hpp instead of huggingface/*.safetensors and optim.safetensors. Any
+// number of ranks reads the files of any other number.
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/core/version.hpp"
+#include "rlcore/device/device.hpp"
+#include "rlcore/nn/config.hpp"
+#include "rlcore/nn/lora/lora.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/forward_backward.hpp"
+#include "rlcore/nn/model/value_forward_backward.hpp"
+#include "rlcore/nn/moe/count_routes.hpp"
+#include "rlcore/nn/vision/vision_cost.hpp"
+#include "rlcore/optim/adamw.hpp"
+#include "rlcore/optim/clip.hpp"
+#include "rlcore/train/files/model_files.hpp"
+#include "rlcore/train/files/save_checkpoint.hpp"
+#include "rlcore/train/files/saved_state.hpp"
+#include "rlcore/train/model/leaf_plan.hpp"
+#include "rlcore/train/model/strategy/alone.hpp"
+#include "rlcore/train/model/strategy/ranked.hpp"
+#include "rlcore/train/model/strategy/step_gradient.hpp"
+#include "rlcore/train/model/strategy/training_strategy.hpp"
+#include "rlcore/train/model/training_settings.hpp"
+
+RLCORE_BEGIN
+namespace train {
+
+/// `config`, with a load-balancing loss if the coefficient is above 0.
+inline nn::config with_router_loss(nn::config config, double coefficient) {
+  if (coefficient > 0) config.output_router_logits = true, config.router_aux_loss_coef = coefficient;
+  return config;
+}
+
+/// True if training adds a load-balancing loss: like transformers, with output_router_logits.
+inline bool balances(const nn::config& c) {
+  return c.output_router_logits && c.router_aux_loss_coef > 0 && c.sparse_layers() > 0;
+}
+/// The gradient of the step's load-balancing loss with respect to each expert's probability
+/// (nn::load_balancing_slopes).
+inline std::vector<float> balance_slopes(const nn::config& c, const nn::router_counts& step) {
+  return nn::load_balancing_slopes(step, c.router_aux_loss_coef);
+}
+
+/// One optimizer step is begin_update(), any number of forward_backward() or value_forward_backward(), apply(). LoRA
+/// trains only the adapters and the head of a score model; `model` has them merged at all times.
+///
+/// `Strategy` defines what this rank holds and the collectives. Every rank has a trainable_model and makes the same
+/// calls with the same rows; for_micro_batches() selects this rank's. strategy::alone compiles to single-rank code.
+template <class Device, class Strategy = any_strategy>
+class trainable_model {
+  static_assert(training_strategy<Strategy, Device>,
+                "rlcore: trainable_model: the second argument has to model training_strategy "
+                "(train/model/strategy/training_strategy.hpp), as strategy::alone or any_strategy");
+  using share_type = typename Strategy::template share<Device>;
+
+ public:
+  nn::causal_lm<Device> model;
+  nn::workspace<Device> space;
+  bool recompute;
+
+  /// Throws config_error for bad LoRA settings (nn::check_lora), or if the model cannot be partitioned for these ranks.
+  trainable_model(Device& device, const nn::config& config, const training_settings& s, Strategy strategy = {})
+      : model(
+            share_type::make_model(strategy, device, with_router_loss(config, s.router_aux_loss), s.lora.has_value())),
+        space(device, s.logits_bytes),
+        recompute(s.recompute),
+        strategy_(std::move(strategy)),
+        seed_(s.seed),
+        base_name_(s.base_name),
+        save_whole_(s.save_whole),
+        adapter_(s.lora ? std::optional<nn::lora<Device>>(std::in_place, model, adapters_of(s)) : std::nullopt),
+        share_(strategy_, model, adapter_ ? &*adapter_ : nullptr),
+        gradient_(share_.passing(), adapter(), share_.gathers_layers()),
+        optimizer_(device, share_.optimizer_size(), s.adamw) {
+    share_.join(space, gradient_);
+    freeze_tower(s.freeze_vision_tower);
+    if (!s.decay_norms_and_biases) exempt_norms_and_biases(optimizer_, held(), pieces());
+  }
+  trainable_model(const trainable_model&) = delete;
+  trainable_model& operator=(const trainable_model&) = delete;
+
+  /// The gradient of all weights; there is none with LoRA.
+  nn::gradients<Device>& gradient() { return gradient_.of_weights(); }
+  const nn::gradients<Device>& gradient() const { return gradient_.of_weights(); }
+  optim::adamw<Device>& optimizer() noexcept { return optimizer_; }
+  const optim::adamw<Device>& optimizer() const noexcept { return optimizer_; }
+  /// nullptr without LoRA.
+  const nn::lora<Device>* adapter() const noexcept { return adapter_ ? &*adapter_ : nullptr; }
+  /// The trained parameters, and the number of their values.
+  std::span<const nn::parameter> trained() const noexcept {
+    return adapter_ ? adapter_->parameters() : model.parameters();
+  }
+  std::size_t trained_size() const noexcept { return adapter_ ? adapter_->size() : model.size(); }
+  /// The model that training passes use: `model`, or this rank's part of it.
+  const nn::causal_lm<Device>& passing() const noexcept { return share_.passing(); }
+  /// The parameters of passing(), or of the adapters.
+  std::span<const nn::parameter> held() const noexcept { return share_.parameters(); }
+  /// The pieces of held() in this rank's optimizer: values [first, last) of optimizer(), and where they lie in the flat
+  /// parameters.
+  std::vector<optim::adamw_piece> pieces() const { return share_.pieces(); }
+
+  const Strategy& strategy() const noexcept { return strategy_; }
+  /// This rank's share.
+  const share_type& share() const noexcept { return share_; }
+  /// The process groups of a multi-rank strategy. (A template, since clang before 16 instantiates constrained
+  /// members of an explicitly instantiated class.)
+  template <std::derived_from<any_strategy> S = Strategy>
+  parallel::world* world() const noexcept {
+    return strategy_.world();
+  }
+  /// The experts of all tokens of the last optimizer step; empty without a load-balancing loss.
+  const nn::router_counts& routed() const noexcept { return routed_; }
+  /// A line to print after restore(), or empty.
+  const std::string& notice() const noexcept { return notice_; }
+
+  /// Loads the weights of a Hugging Face folder, with LoRA the base of the adapters. A score model may load a causal
+  /// one: the seed then initialises its head.
+  void load(const std::filesystem::path& folder) {
+    share_.load(folder, seed_);
+    if (!adapter_) return;
+    base_folder_ = folder;
+    if (base_name_.empty()) base_name_ = folder.string();
+    fingerprint_ = weights_fingerprint(model);
+    adapter_->attach(model);
+  }
+  /// While the returned object lives, model.weights() are whole on every rank. Ranks may change them if all make the
+  /// same change. Collective: all ranks call it. Passes do not need it: they gather the weights unit by unit, with the
+  /// same number of passes on every rank (scored_groups.hpp).
+  [[nodiscard]] auto gather_full_params() { return share_.gather_full_params(); }
+
+  /// Sets the gradient to 0.
+  void begin_update() {
+    gradient_.zero();
+    share_.begin_update();
+  }
+
+  /// Splits the rows 0 .. s.rows - 1 of an optimizer step into leaves and micro-batches; calls f(rows) for every
+  /// micro-batch of this rank. `rows` (std::span<const std::uint32_t>, ascending) belong to one leaf. Row i has
+  /// tokens_of(i) tokens. f calls forward_backward() or value_forward_backward() once. Every rank calls this with the
+  /// same numbers, once between begin_update() and apply(). With a load-balancing loss f runs twice for each
+  /// micro-batch; the first time forward_backward() only counts tokens per expert. The gradient does not depend on the
+  /// micro-batches, nor, with the corresponding settings, on the ranks.
+  template <class TokensOf, class F>
+  void for_micro_batches(const micro_batch_settings& s, TokensOf&& tokens_of, F&& f) {
+    for_micro_batches(s, tokens_of, [](std::uint32_t) { return std::span<const nn::picture>(); }, f);
+  }
+  /// The same for rows with images, pictures_of(row) each: row balancing includes the cost of the tower.
+  template <class TokensOf, class PicturesOf, class F>
+  void for_micro_batches(const micro_batch_settings& s, TokensOf&& tokens_of, PicturesOf&& pictures_of, F&& f) {
+    std::vector<std::int64_t> tokens(s.rows);
+    std::vector<double> further(model.settings().vision ? s.rows : 0);
+    for (std::size_t i = 0; i < s.rows; ++i) {
+      const auto row = static_cast<std::uint32_t>(i);
+      tokens[i] = static_cast<std::int64_t>(tokens_of(row));
+      if (!further.empty())
+        for (const nn::picture& each : pictures_of(row)) further[i] += nn::vision_cost(model.settings(), each.grid);
+    }
+    const parallel::parallel_settings sums = strategy_.settings();
+    const leaf_plan plan(model.settings(), std::move(tokens), static_cast<std::size_t>(sums.leaves), sums.balance,
+                         s.max_rows, s.max_tokens, further);
+    if (balances(model.settings())) balance_experts(plan, f);
+    share_.micro_batches(plan, gradient_, recompute, f);
+  }
+  /// As nn::forward_backward: slopes(logp, entropy, dlogp, dentropy). Sequences are text, or text and images.
+  template <class Slopes>
+  void forward_backward(const nn::input& sequences, const nn::targets& wanted, float temperature, Slopes&& slopes) {
+    if (counting_) return nn::count_routes(passing(), space, sequences, routed_);
+    gradient_.with(
+        [&](auto& g) { nn::forward_backward(passing(), space, g, sequences, wanted, temperature, recompute, slopes); });
+  }
+  /// As nn::value_forward_backward: slopes(value, dvalue).
+  template <class Slopes>
+  void value_forward_backward(const nn::input& sequences, std::span<const std::int32_t> rows, Slopes&& slopes) {
+    if (counting_) return nn::count_routes(passing(), space, sequences, routed_);
+    gradient_.with(
+        [&](auto& g) { nn::value_forward_backward(passing(), space, g, sequences, rows, recompute, slopes); });
+  }
+  /// Clips the accumulated gradient and takes the optimizer step. Skips the step, on all ranks, if the gradient is not
+  /// finite.
+  step_outcome apply(const step_settings& s) {
+    step_outcome outcome;
+    outcome.gradient_norm = share_.reduce(gradient_);
+    outcome.skipped = !std::isfinite(outcome.gradient_norm);
+    if (outcome.skipped) return outcome;
+    share_.step(optimizer_, s.lr, optim::clip_scale(outcome.gradient_norm, s.grad_clip));
+    if (adapter_) adapter_->merge(model);
+    return outcome;
+  }
+
+  /// Runs f() without the adapters: the reference model of LoRA. Throws std::logic_error without LoRA.
+  template <class F>
+  void with_base(F&& f) {
+    if (!adapter_) throw std::logic_error("rlcore: with_base: all weights are trained, there is no base");
+    adapter_->with_base(model, std::forward<F>(f));
+  }
+
+  /// Writes the files above into `folder`, all ranks together; rank 0's `extra` goes into extra_state.json.
+  void save(const std::filesystem::path& folder, const std::filesystem::path& tokenizer_folder,
+            const nlohmann::ordered_json& extra = nlohmann::ordered_json::object()) const {
+    nlohmann::ordered_json state{{"rlcore_version", RLCORE_VERSION_STRING}, {"optimizer_steps", optimizer_.steps()}};
+    state["sums"] = settings_of_sums(strategy_.settings(), static_cast<int>(model.settings().tp_reduce_chunks));
+    if (adapter_) state["base_fingerprint"] = fingerprint_;
+    for (const auto& [key, value] : extra.items()) state[key] = value;
+    share_.save(folder, {model, adapter(), optimizer_, base_name_, tokenizer_folder, state, save_whole_});
+  }
+
+  /// Restores what save() wrote, to the same bits; returns extra_state.json. With LoRA the base must be loaded before.
+  /// Throws format_error for a different model, config_error for different LoRA settings or a different base.
+  checkpoint::json_file restore(const std::filesystem::path& folder) {
+    checkpoint::json_file extra(folder / "extra_state.json");
+    const std::int64_t steps = extra.integer("optimizer_steps", 0);
+    notice_ = sums_notice(folder, extra,
+                          settings_of_sums(strategy_.settings(), static_cast<int>(model.settings().tp_reduce_chunks)));
+    check_adapter(folder, extra, adapter_ ? &adapter_->settings() : nullptr, {base_folder_, fingerprint_});
+    buffer<float, Device>& weights = share_.weights();
+    const std::vector<float> values = share_.read(folder);
+    std::vector<float> m(optimizer_.size()), v(m.size());
+    read_moments(folder, owned_runs(held(), pieces()), m, v);
+    weights.upload(values);
+    if (adapter_) adapter_->merge(model);
+    optimizer_.m().upload(m);
+    optimizer_.v().upload(v);
+    optimizer_.set_steps(steps);
+    return extra;
+  }
+
+ private:
+  /// A frozen tower has no adapters.
+  static nn::lora_settings adapters_of(const training_settings& s) {
+    nn::lora_settings lora = *s.lora;
+    if (s.freeze_vision_tower)
+      lora.excluded = [excluded = lora.excluded](const std::string& module) {
+        return module.starts_with("visual.") || (excluded && excluded(module));
+      };
+    return lora;
+  }
+  /// With adapters the tower is trained if it has adapters.
+  void freeze_tower(bool asked) {
+    if (asked && !model.settings().vision)
+      throw config_error("freeze_vision_tower: the model has no vision tower (no vision_config in config.json)");
+    model.freeze_tower(asked || (adapter_ && !adapter_->adapts_tower()));
+    if (asked && !adapter_) freeze_parameters(optimizer_, held(), pieces(), "visual.");
+  }
+  /// Calls f for all micro-batches to count their experts: a load-balancing loss needs the counts before its gradient.
+  template <class F>
+  void balance_experts(const leaf_plan& plan, F&& f) {
+    routed_.reset(static_cast<std::size_t>(model.settings().num_experts));
+    counting_ = true;
+    const ragged<std::int32_t> none;
+    share_.count_passes(plan, routed_, f, [&] { nn::count_routes(passing(), space, none, routed_); });
+    counting_ = false;
+    gradient_.balance(balance_slopes(model.settings(), routed_));
+  }
+
+  Strategy strategy_;
+  std::uint64_t seed_;
+  std::string base_name_, fingerprint_, notice_;
+  bool save_whole_;
+  bool counting_ = false;
+  std::filesystem::path base_folder_;
+  std::optional<nn::lora<Device>> adapter_;
+  share_type share_;
+  nn::router_counts routed_;
+  step_gradient<Device> gradient_;
+  optim::adamw<Device> optimizer_;
+};
+
+/// Distributed like a trained model: tensor parallel ranks hold their parts, with zero 3 a shard, expert parallel ranks
+/// their experts, and passes collect the rest unit by unit; otherwise each rank holds all of it.
+template <class Device, class Strategy = any_strategy>
+class frozen_model {
+  using held_type = typename Strategy::template frozen<Device>;
+
+ public:
+  nn::causal_lm<Device> model;
+
+  /// A model of the shape `config`; load its weights next.
+  frozen_model(Device& device, const nn::config& config, Strategy strategy = {})
+      : model(held_type::make_model(strategy, device, config)), held_(std::move(strategy), model) {}
+  frozen_model(const frozen_model&) = delete;
+  frozen_model& operator=(const frozen_model&) = delete;
+
+  /// The weights of a Hugging Face folder. A rank with a shard reads only the shard.
+  void load(const std::filesystem::path& folder, std::uint64_t seed = 1) { held_.load(folder, seed); }
+
+ private:
+  held_type held_;
+};
+
+/// Whether losses of `m` can be computed in device memory, without copying log-probs or slopes to the host: the device
+/// can run losses, its memory is not host memory, and this rank holds all log-probs of its rows (not the case under
+/// context parallelism).
+template <class Device>
+bool loss_stays_on_device(const trainable_model<Device>& m) {
+  if constexpr (loss_device<Device> && !Device::host_readable) {
+    if constexpr (requires { m.model.device().runs_losses(); })
+      if (!m.model.device().runs_losses()) return false;
+    return m.world() == nullptr || m.world()->context().size() == 1;
+  } else {
+    return false;
+  }
+}
+
+}  // namespace train
+
+RLCORE_END
+
+#if defined(RLCORE_MODELS)
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+
+RLCORE_BEGIN
+namespace train {
+
+extern template class trainable_model<cpu>;
+extern template class trainable_model<any_device>;
+
+}  // namespace train
+RLCORE_END
+#endif

@@ -1,0 +1,108 @@
+// Collects trajectories: rollout, KL in the reward, advantages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/objective/advantage/token_rewards.hpp"
+#include "rlcore/objective/controller/coefficient.hpp"
+#include "rlcore/rollout/engine.hpp"
+#include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/text/tokenizer.hpp"
+#include "rlcore/train/policy/settings.hpp"
+#include "rlcore/train/policy/trajectory/trajectory.hpp"
+#include "rlcore/train/model/answer_requests.hpp"
+#include "rlcore/train/model/scored_groups.hpp"
+
+RLCORE_BEGIN
+namespace train {
+
+/// The responses that rank `part` of `parts` samples, out of `samples` for each of `prompts` prompts. A rank gets whole
+/// groups if there is at least one for every rank.
+inline row_range share_of_responses(std::size_t prompts, std::size_t samples, std::size_t parts, std::size_t part) {
+  if (prompts < parts) return even_share(prompts * samples, parts, part);
+  const row_range shard = even_share(prompts, parts, part);
+  return {shard.first * samples, shard.last * samples};
+}
+
+/// Prompt and response in one row of tokens.
+trajectory make_trajectory(const rollout::request& asked, rollout::response&& answer);
+
+/// Samples `samples` responses for each listed row of the data set, prompt by prompt (p0 p0 ... p1 p1 ...). `share`
+/// restricts them to a range. The text of a response is a function of (key, row, sample, weights) alone.
+template <class Device, class Progress>
+std::vector<trajectory> sample(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model,
+                               nn::workspace<Device>& space, const data::prompt_dataset& prompts,
+                               std::span<const std::uint32_t> rows, std::int64_t samples,
+                               const rollout::generation& settings, random_key key, Progress&& progress,
+                               std::optional<row_range> share = {}) {
+  const auto group = static_cast<std::size_t>(samples);
+  const row_range shard = share.value_or(row_range{0, rows.size() * group});
+  std::vector<rollout::request> requests;
+  for (std::size_t i = shard.first; i < shard.last; ++i)
+    requests.push_back({prompts[rows[i / group]].ids, rows[i / group], static_cast<std::uint32_t>(i % group)});
+  std::vector<rollout::response> responses =
+      answer_requests(engine, model, space, requests, prompts, settings, key, progress);
+  std::vector<trajectory> batch;
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    batch.push_back(make_trajectory(requests[i], std::move(responses[i])));
+  return batch;
+}
+
+/// Subtracts the KL penalty, summed over the response, from every reward (verl's use_kl_in_reward). Returns the KL as
+/// verl logs it: the mean over responses of the mean over their tokens.
+double penalise_rewards(std::vector<trajectory>& batch, const kl_in_reward& penalty);
+
+/// Subtracts coefficient x KL from the rewards of `batch`, sets actor/reward_kl_penalty and
+/// actor/reward_kl_penalty_coeff, and moves an adaptive coefficient to its value in the next step.
+inline void subtract_kl_from_rewards(std::vector<trajectory>& batch, const reward_kl_settings& k, double& coefficient,
+                                     metrics& numbers) {
+  const double kl = penalise_rewards(batch, {k.kind, coefficient});
+  numbers.set("actor/reward_kl_penalty", kl);
+  numbers.set("actor/reward_kl_penalty_coeff", coefficient);
+  if (k.adaptive)
+    coefficient = adaptive_kl{coefficient, k.target, k.horizon}.updated(kl, std::ssize(batch)).coefficient;
+}
+
+}  // namespace train
+
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAIN_PARTS)
+RLCORE_BEGIN
+namespace train {
+
+RLCORE_INLINE trajectory make_trajectory(const rollout::request& asked, rollout::response&& answer) {
+  trajectory t;
+  t.row = asked.prompt_number;
+  t.sample = asked.sample;
+  t.tokens.assign(asked.prompt.begin(), asked.prompt.end());
+  t.prompt_length = static_cast<std::int32_t>(t.tokens.size());
+  t.tokens.insert(t.tokens.end(), answer.tokens.begin(), answer.tokens.end());
+  t.old_logp = std::move(answer.logp);
+  t.entropy = std::move(answer.entropy);
+  t.reason = answer.reason;
+  return t;
+}
+
+RLCORE_INLINE double penalise_rewards(std::vector<trajectory>& batch, const kl_in_reward& penalty) {
+  double mean = 0;
+  for (trajectory& t : batch) {
+    t.token_reward.resize(t.old_logp.size());
+    const shaped_reward shaped = penalty(t.score(), t.old_logp, t.ref_logp, t.token_reward);
+    t.reward = static_cast<float>(shaped.reward);
+    mean += shaped.mean_kl;
+  }
+  return mean / static_cast<double>(batch.size());
+}
+
+}  // namespace train
+RLCORE_END
+#endif

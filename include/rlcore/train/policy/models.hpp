@@ -1,0 +1,197 @@
+// Models of a policy run: policy, rollout model, reference, critic.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/config/settings/rank_options.hpp"
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/objective/advantage/estimator.hpp"
+#include "rlcore/objective/piece/piece.hpp"
+#include "rlcore/train/policy/actor.hpp"
+#include "rlcore/train/policy/algorithm/any_algorithm.hpp"
+#include "rlcore/train/policy/critic.hpp"
+#include "rlcore/train/policy/inputs.hpp"
+#include "rlcore/train/policy/open.hpp"
+#include "rlcore/train/policy/rollout_model.hpp"
+#include "rlcore/train/files/named_files.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
+#include "rlcore/train/model/parameters_text.hpp"
+#include "rlcore/train/ranks/available_memory.hpp"
+
+RLCORE_BEGIN
+namespace train {
+
+/// Bytes of keys and values that sampling may take: gpu_memory_utilization of the device's memory that is available
+/// now, or of this rank's share where the memory is that of `ranks`; `part` of the heads is this rank's. Throws
+/// config_error if that does not hold one sequence of the longest kind.
+template <class Device>
+std::size_t rollout_cache_bytes(const Device& device, const policy_settings& s, const nn::config& c, int ranks = 1,
+                                const nn::partition& part = {}) {
+  const auto available = available_memory_of(device, ranks);
+  if (!available) return s.max_cache_bytes;
+  const auto bytes = static_cast<std::size_t>(s.cache_share * static_cast<double>(*available));
+  const std::size_t needed = nn::kv_cache<Device>::page_bytes(device, c, part) *
+                             static_cast<std::size_t>(kv_pages(s.max_prompt_length + s.max_response_length - 1));
+  if (needed > bytes)
+    throw config_error(fmt::format(
+        "actor_rollout_ref.rollout.gpu_memory_utilization={:g} allows {} of {} available bytes; the keys and values of "
+        "one sequence of data.max_prompt_length + data.max_response_length = {} tokens need {}",
+        s.cache_share, bytes, *available, s.max_prompt_length + s.max_response_length, needed));
+  return bytes;
+}
+
+/// The policy as sampled by groups of ranks. Throws config_error, naming the key, if it cannot be partitioned this way.
+template <class Device>
+void open_rollout(std::optional<rollout_model<Device>>& to, actor<Device>& policy, const detail::asked_size& asked,
+                  std::int64_t bucket_megabytes) {
+  nn::partition part;
+  part.tensor_size = static_cast<int>(asked.ranks);
+  try {
+    nn::check_partition(policy.model.settings(), part);
+  } catch (const config_error& e) {
+    throw config_error(asked.text() + ": " + e.what());
+  }
+  to.emplace(policy, part.tensor_size, (static_cast<std::size_t>(bucket_megabytes) << 20) / sizeof(float));
+}
+
+/// The config of the critic in `folder`; it has to take every sequence of the actor. Throws config_error.
+inline nn::config critic_config(const std::filesystem::path& folder, const nn::config& actor,
+                                const policy_settings& s) {
+  nn::config config = checkpoint::read_config(folder);
+  const std::string where = "critic.model.path=" + folder.string() + ": ";
+  if (config.vocab_size < actor.vocab_size)
+    throw config_error(where + "its " + std::to_string(config.vocab_size) + " tokens are fewer than the actor's " +
+                       std::to_string(actor.vocab_size));
+  if (config.max_position_embeddings < s.max_prompt_length + s.max_response_length)
+    throw config_error(where + "its " + std::to_string(config.max_position_embeddings) +
+                       " positions are fewer than data.max_prompt_length + data.max_response_length");
+  return config;
+}
+
+/// Created from a command line; load() loads the weights.
+template <class Device>
+class policy_models {
+ public:
+  actor<Device> policy;
+  std::optional<rollout_model<Device>> rollout;  ///< samples instead of the policy if ranks form rollout groups
+  std::optional<frozen_model<Device>> frozen;    ///< the reference; with LoRA the policy without its adapters is one
+  std::optional<critic<Device>> value_model;     ///< if the advantages read values, or critic.enable
+  std::string description, device_description;   ///< one line each
+
+  /// As open_policy_models().
+  policy_models(Device& device, const options& opt, policy_inputs& in, const any_algorithm& algorithm,
+                const team& ranks);
+  policy_models(const policy_models&) = delete;
+  policy_models& operator=(const policy_models&) = delete;
+  ~policy_models();
+
+  /// The model whose log-probs a KL compares with, or nullptr; with LoRA `policy.model`, adapters off.
+  nn::causal_lm<Device>* reference() { return !needs_reference_ ? nullptr : frozen ? &frozen->model : &policy.model; }
+
+  /// Whether the reference's log-probs stay on the device between the pass that computes them and the updates: the host
+  /// does not read them, and no remote rank trains on these rows.
+  bool reference_stays() const { return reference_stays_ && loss_stays_on_device(policy); }
+
+  /// Loads the weights that a checkpoint does not contain: everything unless the run `continues`, else the reference
+  /// and the bases of adapters.
+  void load(const policy_inputs& in, bool continues);
+
+ private:
+  /// The settings of the policy, now that device and ranks are known.
+  static const policy_settings& settle(Device& device, const options& opt, policy_inputs& in, const team& ranks) {
+    policy_settings& s = in.settings;
+    if (!device.batch_invariant()) {
+      s.recompute_old_log_prob = true;
+      say("note: sums of this device depend on the batch in their last places: old log-probs are computed again\n");
+    }
+    check_rollout_ranks(opt, ranks.size());
+    const auto group = rollout_ranks(opt, ranks.size());
+    if (group && ranks.world().settings().tp_reduce_chunks == 0 && !s.recompute_old_log_prob) {
+      s.recompute_old_log_prob = true;
+      say("note: %s adds up in another order than training without rlcore.row_chunks: old log-probs are computed "
+          "again\n",
+          group->text().c_str());
+    }
+    return s;
+  }
+
+  /// Prints models, devices and the batch plan.
+  void describe(Device& device, const policy_inputs& in, const team& ranks) {
+    const nn::config& c = in.config;
+    description = fmt::format("{}: {}, {} layers, hidden {}, {}", in.model_folder.string(), nn::name_of(c.model),
+                              c.num_hidden_layers, c.hidden_size, parameters_text(policy));
+    if (const auto& lora = in.settings.lora)
+      description += fmt::format(", {:.3g} M of them trained (LoRA, rank {}, alpha {:g})",
+                                 static_cast<double>(policy.trained_size()) * 1e-6, lora->rank, lora->alpha);
+    device_description = rlcore::describe(device) + ranks.describe();
+    say("model  %s\ndevice %s\n\n%s\n", description.c_str(), device_description.c_str(), in.plan.table().c_str());
+    if (rollout)
+      say("%s\n",
+          fmt::format("rollout {} groups of {} ranks: {:.3g} M parameters each while sampling, {:.3g} M of them from "
+                      "others",
+                      rollout->groups(), rollout->size(), static_cast<double>(rollout->model().size()) * 1e-6,
+                      static_cast<double>(rollout->plan().received()) * 1e-6)
+              .c_str());
+    for (const std::string& warning : in.plan.warnings) say("warning: %s\n", warning.c_str());
+    std::fflush(stdout);
+  }
+
+  bool needs_reference_, reference_stays_;
+  std::filesystem::path value_folder_;
+};
+
+template <class Device>
+policy_models<Device>::policy_models(Device& device, const options& opt, policy_inputs& in,
+                                     const any_algorithm& algorithm, const team& ranks)
+    : policy(device, in.config, settle(device, opt, in, ranks), &ranks.world()),
+      needs_reference_(in.settings.reward_kl.enabled || contains(algorithm.reads(), field::ref_logp)),
+      reference_stays_(!in.settings.reward_kl.enabled && algorithm.reference_stays() && ranks.size() == 1) {
+  const policy_settings& s = in.settings;
+  if (const auto group = rollout_ranks(opt, ranks.size()))
+    open_rollout(rollout, policy, *group,
+                 opt.get<std::int64_t>("actor_rollout_ref.rollout.update_weights_bucket_megabytes"));
+  describe(device, in, ranks);
+  if (needs_reference_ && !s.lora) frozen.emplace(device, in.config, &ranks.world());
+  if (const auto value = read_critic_settings(opt, in.plan, contains(algorithm.inputs(), advantage_input::values))) {
+    value_folder_ =
+        value->model_path.empty() ? in.model_folder : named_model(opt, "critic.model.path", value->model_path);
+    value_model.emplace(device, critic_config(value_folder_, in.config, s), *value, s.logits_bytes, s.seed,
+                        &ranks.world());
+    say("critic %s%s\n", value_folder_.c_str(),
+        value->model_path.empty() ? ": the actor's model, since critic.model.path is not given" : "");
+  }
+  in.settings.max_cache_bytes =
+      ranks.least(rollout_cache_bytes(device, s, policy.model.settings(), ranks.of_this_machine(),
+                                      rollout ? rollout->model().part() : policy.model.part()));
+  say("%s\n", fmt::format("cache  at most {:.3g} GiB of keys and values while sampling",
+                          static_cast<double>(s.max_cache_bytes) / (1024.0 * 1024 * 1024))
+                  .c_str());
+}
+
+template <class Device>
+policy_models<Device>::~policy_models() = default;
+
+template <class Device>
+void policy_models<Device>::load(const policy_inputs& in, bool continues) {
+  if (frozen) frozen->load(in.model_folder);
+  if (!continues || in.settings.lora) policy.load(in.model_folder);
+  if (value_model && (!continues || value_model->settings.lora)) value_model->load(value_folder_);
+}
+
+template <class Device>
+std::shared_ptr<policy_models<Device>> open_policy_models(Device& device, const options& opt, policy_inputs& in,
+                                                          const any_algorithm& algorithm, const team& ranks) {
+  return std::make_shared<policy_models<Device>>(device, opt, in, algorithm, ranks);
+}
+
+}  // namespace train
+RLCORE_END

@@ -1,0 +1,217 @@
+// A child process with a line-based protocol.
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+
+RLCORE_BEGIN
+namespace train {
+
+/// The constructor starts the child. The destructor closes its input, waits a second, then kills it and its children;
+/// no zombie remains. On Linux the child also dies with this process. Its standard error is ours. Writing to a dead
+/// child raises no SIGPIPE.
+class line_process {
+ public:
+  /// Result of read_line().
+  enum class status {
+    line,
+    timeout,
+    end,      ///< it closed its output
+    too_long  ///< more than longest_line bytes without a line end
+  };
+  static constexpr std::size_t longest_line = 1u << 20;
+
+  /// Runs arguments[0] (looked up in PATH). Throws file_error where that cannot be done.
+  explicit line_process(const std::vector<std::string>& arguments);
+  line_process(const line_process&) = delete;
+  line_process& operator=(const line_process&) = delete;
+  ~line_process() { finish(std::chrono::seconds(1)); }
+
+  /// Bytes for its input; they go out while read_line() waits.
+  void write(std::string_view bytes) { pending_ += bytes; }
+
+  /// The next line of its output, without the line end.
+  status read_line(std::string& line, double seconds);
+
+  /// True if it has unread output.
+  bool has_output() {
+    if (buffer_.empty() && !exchange(0)) return false;
+    return !buffer_.empty();
+  }
+
+  /// Kills it at once.
+  void stop() { finish(std::chrono::seconds(0)); }
+
+  /// Waits up to ten seconds for the end and describes it: "exit code 3", "signal 9 (Killed)".
+  std::string ending();
+
+ private:
+  static void close_fd(int fd) noexcept {
+    if (fd >= 0) ::close(fd);
+  }
+  static bool open_pipe(int (&ends)[2]) noexcept {
+    if (::pipe(ends) != 0) return false;
+    for (const int fd : ends) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return true;
+  }
+
+  /// After fork(): nothing but async-signal-safe calls.
+  [[noreturn]] static void run_child(char* const* argv, int in, int out, int failed, pid_t parent);
+
+  /// Waits for input or room for output. False: the child has closed its output.
+  bool exchange(int milliseconds);
+
+  void send();
+
+  int finish(std::chrono::milliseconds patience);
+
+  pid_t pid_ = -1;
+  int in_ = -1, out_ = -1, status_ = 0;
+  std::string pending_, buffer_;
+  std::size_t searched_ = 0;
+};
+
+}  // namespace train
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAIN_PARTS)
+RLCORE_BEGIN
+namespace train {
+
+RLCORE_INLINE line_process::line_process(const std::vector<std::string>& arguments) {
+  std::vector<char*> argv;
+  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+  argv.push_back(nullptr);
+  int to[2] = {-1, -1}, from[2] = {-1, -1}, failed[2] = {-1, -1};
+  if (!open_pipe(to) || !open_pipe(from) || !open_pipe(failed)) {
+    const int why = errno;
+    for (const int fd : {to[0], to[1], from[0], from[1], failed[0], failed[1]}) close_fd(fd);
+    throw file_error("cannot make a pipe for '" + arguments[0] + "': " + std::strerror(why));
+  }
+  const pid_t parent = ::getpid();
+  pid_ = ::fork();
+  if (pid_ == 0) run_child(argv.data(), to[0], from[1], failed[1], parent);
+  const int fork_failure = errno;
+  for (const int fd : {to[0], from[1], failed[1]}) close_fd(fd);
+  in_ = to[1], out_ = from[0];
+  int why = pid_ < 0 ? fork_failure : 0;
+  if (pid_ > 0 && ::read(failed[0], &why, sizeof why) != sizeof why) why = 0;
+  close_fd(failed[0]);
+  if (why != 0) {
+    close_fd(in_), close_fd(out_);
+    if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
+    throw file_error("cannot run '" + arguments[0] + "': " + std::strerror(why));
+  }
+  ::fcntl(in_, F_SETFL, ::fcntl(in_, F_GETFL) | O_NONBLOCK);
+}
+
+RLCORE_INLINE auto line_process::read_line(std::string& line, double seconds) -> status {
+  using clock = std::chrono::steady_clock;
+  const auto deadline =
+      clock::now() + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e9)));
+  for (;;) {
+    const std::size_t end = buffer_.find('\n', searched_);
+    if (end != buffer_.npos) {
+      line = buffer_.substr(0, end);
+      buffer_.erase(0, end + 1), searched_ = 0;
+      return status::line;
+    }
+    searched_ = buffer_.size();
+    if (buffer_.size() > longest_line) return status::too_long;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now()).count();
+    if (!exchange(static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000)))) return status::end;
+    if (left <= 0 && buffer_.size() == searched_) return status::timeout;  // output received in time has been read
+  }
+}
+
+RLCORE_INLINE std::string line_process::ending() {
+  const int wait_status = finish(std::chrono::seconds(10));
+  if (WIFSIGNALED(wait_status))
+    return "signal " + std::to_string(WTERMSIG(wait_status)) + " (" + ::strsignal(WTERMSIG(wait_status)) + ")";
+  return "exit code " + std::to_string(WEXITSTATUS(wait_status));
+}
+
+RLCORE_INLINE void line_process::run_child(char* const* argv, int in, int out, int failed, pid_t parent) {
+  ::setpgid(0, 0);
+#if defined(__linux__)
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(127);
+#else
+  (void)parent;
+#endif
+  ::signal(SIGPIPE, SIG_DFL), ::signal(SIGXFSZ, SIG_DFL);
+  if (::dup2(in, 0) >= 0 && ::dup2(out, 1) >= 0 && ::fcntl(0, F_SETFD, 0) == 0 && ::fcntl(1, F_SETFD, 0) == 0)
+    ::execvp(argv[0], argv);
+  const int why = errno;
+  [[maybe_unused]] const auto told = ::write(failed, &why, sizeof why);
+  ::_exit(127);
+}
+
+RLCORE_INLINE bool line_process::exchange(int milliseconds) {
+  struct pollfd fds[2] = {{out_, POLLIN, 0}, {pending_.empty() ? -1 : in_, POLLOUT, 0}};
+  if (::poll(fds, 2, milliseconds) <= 0) return true;
+  if ((fds[1].revents & (POLLOUT | POLLERR | POLLHUP)) != 0) send();
+  if ((fds[0].revents & (POLLIN | POLLERR | POLLHUP)) == 0) return true;
+  char bytes[1 << 16];
+  const ssize_t n = ::read(out_, bytes, sizeof bytes);
+  if (n > 0) buffer_.append(bytes, static_cast<std::size_t>(n));
+  return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
+}
+
+RLCORE_INLINE void line_process::send() {
+  sigset_t pipe_signal, before, waiting;
+  ::sigemptyset(&pipe_signal), ::sigaddset(&pipe_signal, SIGPIPE);
+  ::sigpending(&waiting);
+  const bool was_waiting = ::sigismember(&waiting, SIGPIPE) == 1;
+  ::pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+  const ssize_t n = ::write(in_, pending_.data(), std::min<std::size_t>(pending_.size(), 1 << 16));
+  const int why = n < 0 ? errno : 0;
+  if (why == EPIPE && !was_waiting) {  // take the signal that this write has raised
+    ::sigpending(&waiting);
+    int taken = 0;
+    if (::sigismember(&waiting, SIGPIPE) == 1) ::sigwait(&pipe_signal, &taken);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (n > 0) pending_.erase(0, static_cast<std::size_t>(n));
+  if (n < 0 && why != EAGAIN && why != EINTR) pending_.clear();  // it stopped reading; its output has the reason
+}
+
+RLCORE_INLINE int line_process::finish(std::chrono::milliseconds patience) {
+  if (pid_ <= 0) return status_;
+  close_fd(std::exchange(in_, -1)), close_fd(std::exchange(out_, -1));
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto gone = [&] {  // but not reaped yet: its number still belongs to it
+    siginfo_t info{};
+    return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_;
+  };
+  while (!gone() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  ::kill(-pid_, SIGKILL);  // its group: also kills its remaining children
+  ::waitpid(pid_, &status_, 0);
+  pid_ = -1;
+  return status_;
+}
+
+}  // namespace train
+RLCORE_END
+#endif

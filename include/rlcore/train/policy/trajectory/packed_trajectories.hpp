@@ -1,0 +1,57 @@
+// Trajectories packed into one forward pass.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/nn/model/input.hpp"
+#include "rlcore/tensor/ragged.hpp"
+#include "rlcore/train/policy/trajectory/trajectory.hpp"
+#include "rlcore/train/model/images.hpp"
+
+RLCORE_BEGIN
+namespace train {
+
+/// The grids of the images that a trajectory's prompt shows; `prompts` may be null.
+inline std::vector<nn::picture> grids_of(const trajectory& t, const data::prompt_dataset* prompts) {
+  if (prompts == nullptr) return {};
+  return grids_of((*prompts)[t.row].images, prompts->cache.get());
+}
+
+/// Trajectories as the model sees them: rows without padding, and one target per response token. The last token of a
+/// row predicts nothing that is scored, so it is not fed.
+struct packed_trajectories {
+  ragged<std::int32_t> tokens;
+  shown_pictures pictures;
+  nn::targets targets;
+  std::vector<std::int32_t> offsets{0};  ///< of the response tokens of each trajectory in `targets`
+
+  /// The input of a pass.
+  nn::input input() const noexcept { return pictures.with(tokens); }
+
+  void clear() {
+    tokens.clear(), pictures.clear();
+    targets.row.clear();
+    targets.token.clear();
+    offsets.assign(1, 0);
+  }
+  /// Appends a row and its targets: response token i is predicted by the row of the token before it. Its prompt's
+  /// images are those of its row of `prompts`; null: there are none.
+  void push_back(const trajectory& t, const data::prompt_dataset* prompts = nullptr) {
+    const auto start = static_cast<std::int32_t>(tokens.values.size());
+    tokens.push_back(std::span(t.tokens).first(t.tokens.size() - 1));
+    if (prompts != nullptr) pictures.push_back((*prompts)[t.row].images, prompts->cache.get());
+    for (std::int32_t i = t.prompt_length; i < static_cast<std::int32_t>(t.tokens.size()); ++i) {
+      targets.row.push_back(start + i - 1);
+      targets.token.push_back(t.tokens[static_cast<std::size_t>(i)]);
+    }
+    offsets.push_back(static_cast<std::int32_t>(targets.row.size()));
+  }
+  std::size_t size() const noexcept { return offsets.size() - 1; }
+};
+
+}  // namespace train
+RLCORE_END

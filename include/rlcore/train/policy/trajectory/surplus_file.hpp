@@ -1,0 +1,115 @@
+// Surplus trajectories of a checkpoint, kept bit-exactly for the next step.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rlcore/checkpoint/atomic_file.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/data/file.hpp"
+#include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/text/parse_json.hpp"
+#include "rlcore/train/policy/trajectory/trajectory.hpp"
+
+RLCORE_BEGIN
+namespace train {
+
+inline constexpr const char* surplus_file_name = "surplus.cbor";
+
+/// Writes `folder`/surplus.cbor (RFC 8949), unless there is nothing to keep.
+void write_surplus(const std::filesystem::path& folder, std::span<const trajectory> surplus);
+
+/// Reads the file of write_surplus(); returns nothing where there is none. Throws format_error.
+std::vector<trajectory> read_surplus(const std::filesystem::path& folder);
+
+/// Throws config_error where groups that a checkpoint holds belong to other data.
+void check_surplus(std::span<const trajectory> surplus, const data::prompt_dataset& train,
+                   const std::filesystem::path& folder);
+
+}  // namespace train
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAIN_PARTS)
+RLCORE_BEGIN
+namespace train {
+
+RLCORE_INLINE void write_surplus(const std::filesystem::path& folder, std::span<const trajectory> surplus) {
+  if (surplus.empty()) return;
+  nlohmann::json rows = nlohmann::json::array();
+  for (const trajectory& t : surplus) {
+    nlohmann::json j{{"tokens", t.tokens},
+                     {"prompt_length", t.prompt_length},
+                     {"row", t.row},
+                     {"sample", t.sample},
+                     {"old_logp", t.old_logp},
+                     {"rollout_logp", t.rollout_logp},
+                     {"entropy", t.entropy},
+                     {"reason", static_cast<int>(t.reason)},
+                     {"score", t.verdict.score},
+                     {"why", static_cast<int>(t.verdict.why)},
+                     {"length_penalty", t.length_penalty},
+                     {"reward", t.reward},
+                     {"sampled_step", t.sampled_step}};
+    if (t.verdict.acc) j["acc"] = *t.verdict.acc;
+    if (t.verdict.pred) j["pred"] = nlohmann::json::binary({t.verdict.pred->begin(), t.verdict.pred->end()});
+    if (t.accuracy) j["accuracy"] = *t.accuracy;
+    rows.push_back(std::move(j));
+  }
+  const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(rows);
+  checkpoint::write_file_atomically(folder / surplus_file_name, std::string(bytes.begin(), bytes.end()));
+}
+
+RLCORE_INLINE std::vector<trajectory> read_surplus(const std::filesystem::path& folder) {
+  std::vector<trajectory> surplus;
+  const std::filesystem::path path = folder / surplus_file_name;
+  if (!std::filesystem::exists(path)) return surplus;
+  try {
+    for (const nlohmann::json& j : text::parse_cbor<format_error>(data::read_file(path), path.string())) {
+      trajectory t;
+      j.at("tokens").get_to(t.tokens);
+      j.at("prompt_length").get_to(t.prompt_length);
+      j.at("row").get_to(t.row);
+      j.at("sample").get_to(t.sample);
+      j.at("old_logp").get_to(t.old_logp);
+      j.at("rollout_logp").get_to(t.rollout_logp);
+      j.at("entropy").get_to(t.entropy);
+      t.reason = static_cast<rollout::finish>(j.at("reason").get<int>());
+      j.at("score").get_to(t.verdict.score);
+      t.verdict.why = static_cast<verify::reason>(j.at("why").get<int>());
+      j.at("length_penalty").get_to(t.length_penalty);
+      j.at("reward").get_to(t.reward);
+      j.at("sampled_step").get_to(t.sampled_step);
+      if (j.contains("acc")) t.verdict.acc = j["acc"].get<bool>();
+      if (j.contains("pred")) t.verdict.pred.emplace(j["pred"].get_binary().begin(), j["pred"].get_binary().end());
+      if (j.contains("accuracy")) t.accuracy = j["accuracy"].get<double>();
+      const bool fits = t.prompt_length > 0 && std::ssize(t.tokens) > t.prompt_length &&
+                        std::ssize(t.old_logp) == t.response_length() &&
+                        static_cast<std::size_t>(t.verdict.why) < verify::reason_names.size();
+      if (!fits) throw format_error(path.string() + ": a trajectory whose parts do not fit each other");
+      surplus.push_back(std::move(t));
+    }
+  } catch (const nlohmann::json::exception&) {
+    throw format_error(path.string() + ": trajectory " + std::to_string(surplus.size()) +
+                       " is not what a checkpoint holds");
+  }
+  return surplus;
+}
+
+RLCORE_INLINE void check_surplus(std::span<const trajectory> surplus, const data::prompt_dataset& train,
+                                 const std::filesystem::path& folder) {
+  for (const trajectory& t : surplus)
+    if (t.row >= train.size() || t.prompt_length != std::ssize(train[t.row].ids) ||
+        !std::equal(train[t.row].ids.begin(), train[t.row].ids.end(), t.tokens.begin()))
+      throw config_error((folder / surplus_file_name).string() +
+                         ": holds answers to other prompts than data.train_files has now; train on the same files, or "
+                         "pass trainer.resume_mode=disable");
+}
+
+}  // namespace train
+RLCORE_END
+#endif

@@ -1,0 +1,238 @@
+// The actor update: mini-batches, micro-batches, global denominators, one optimizer step per mini-batch.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/random.hpp"
+#include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/nn/model/forward_backward.hpp"
+#include "rlcore/optim/schedule.hpp"
+#include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/train/policy/actor.hpp"
+#include "rlcore/train/policy/algorithm/any_algorithm.hpp"
+#include "rlcore/train/policy/algorithm/policy_algorithm.hpp"
+#include "rlcore/train/policy/algorithm/rows_on_device.hpp"
+#include "rlcore/train/policy/trajectory/packed_trajectories.hpp"
+#include "rlcore/train/policy/trajectory/trajectory.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
+
+RLCORE_BEGIN
+namespace train {
+
+/// How a step's trajectories are cut into optimizer steps (mini) and forward passes (micro; no result depends on it).
+struct update_plan {
+  std::int64_t mini_trajectories = 0, micro_trajectories = 0, micro_tokens = 0, epochs = 1;
+  bool shuffle = false;  ///< new order of the trajectories in each epoch (verl's actor.shuffle)
+  float temperature = 1;
+  std::vector<double> lr = {0};  ///< of each update; the last of them goes on
+  double grad_clip = 0;
+
+  /// The learning rate of update number `update` of the step.
+  double rate(std::size_t update) const { return lr[std::min(update, lr.size() - 1)]; }
+};
+
+/// The learning rates of the `updates` of step number `step`: one for all, or one for each (rlcore.lr_per_update).
+std::vector<double> update_rates(double highest, const optim::schedule& schedule, std::int64_t step,
+                                 std::int64_t updates, bool for_each_update);
+
+/// Fisher-Yates, addressed by the epoch.
+void shuffle_rows(std::vector<const trajectory*>& rows, random_key key, std::int64_t epoch);
+
+/// Inputs of a micro-batch's loss besides the outputs of the pass, packed row after row.
+class micro_fields {
+ public:
+  /// Takes the fields of these rows; log-probs of the reference that stay on a device lie in `kept_ref`.
+  void assign(std::span<const trajectory* const> mini, std::span<const std::uint32_t> rows,
+              const data::prompt_dataset* prompts, const float* kept_ref);
+  /// The rows, without the outputs of the pass.
+  policy_rows rows() const;
+  /// Log-probs of the reference that are on a device, in the order of the rows.
+  std::span<const device_run> kept() const noexcept { return kept_; }
+  /// Fetches them, for a loss on the host.
+  template <class Device>
+  void fetch_kept(Device& device) {
+    for (const device_run& r : std::exchange(kept_, {})) {
+      const std::size_t before = ref_logp_.size(), n = static_cast<std::size_t>(r.count);
+      ref_logp_.resize(before + n);
+      device.download(ref_logp_.data() + before, r.data, n * sizeof(float));
+    }
+  }
+  /// The advantage of every target.
+  std::vector<float> advantages() const;
+  packed_trajectories packed;
+
+ private:
+  /// Rows that follow each other on the device make one run.
+  void append_run(const device_run& r);
+  std::vector<float> old_logp_, ref_logp_, advantage_, token_advantage_, selected_;
+  std::vector<device_run> kept_;
+};
+
+/// Adds the gradient of the loss over `mini` to a.gradient(). The denominators are counted over all of `mini` before
+/// its first backward pass, so the result does not depend on the micro-batches or their sizes. Each rank adds its own
+/// part; all return the report over all ranks.
+template <class Device>
+policy_report accumulate_gradient(actor<Device>& a, const any_algorithm& algorithm,
+                                  std::span<const trajectory* const> mini, const update_plan& plan) {
+  global_counts counts;
+  for (const trajectory* t : mini) counts.add_row(t->response_length());
+  const bool with_entropy = contains(algorithm.reads(), field::entropy);  // else it is neither read nor reported
+  std::unique_ptr<loss_on_device> on_device;                              // null: on the host
+  if constexpr (std::derived_from<Device, any_device>)
+    if (loss_stays_on_device(a)) on_device = algorithm.on_device(a.model.device(), counts, counts.rows());
+  micro_fields fields;
+  policy_report report;
+  const auto tokens_of = [&](std::uint32_t i) { return std::ssize(mini[i]->tokens); };
+  const auto add = [&](std::span<const std::uint32_t> mine) {
+    fields.assign(mini, mine, a.prompts, a.kept_ref.data());
+    if (!on_device) fields.fetch_kept(a.model.device());
+    const packed_trajectories& packed = fields.packed;
+    const auto slopes = [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,
+                            std::span<float> dentropy) {
+      policy_rows rows = fields.rows();
+      rows.logp = logp;
+      if (with_entropy) rows.entropy = entropy;
+      report += algorithm.loss(rows, counts, dlogp, with_entropy ? dentropy : std::span<float>());
+    };
+    const auto stays = [&](auto logp, auto entropy, auto dlogp, auto dentropy) {
+      const rows_on_device<Device> on_this(a.model.device(), fields.rows(), algorithm.reads(), fields.kept());
+      policy_rows rows = on_this.rows();
+      rows.logp = span_of(logp);
+      if (with_entropy) rows.entropy = span_of(entropy);
+      on_device->add(rows, span_of(dlogp), with_entropy ? span_of(dentropy) : std::span<float>());
+    };
+    if constexpr (!Device::host_readable)
+      if (on_device) {
+        const std::vector<float> needed = on_device->needs_advantage() ? fields.advantages() : std::vector<float>();
+        return a.forward_backward(packed.input(), packed.targets, plan.temperature,
+                                  nn::slopes_on_device{stays, std::span(needed)});
+      }
+    a.forward_backward(packed.input(), packed.targets, plan.temperature, slopes);
+  };
+  const auto pictures_of = [&](std::uint32_t i) { return grids_of(*mini[i], a.prompts); };
+  a.for_micro_batches({.rows = mini.size(), .max_rows = plan.micro_trajectories, .max_tokens = plan.micro_tokens},
+                      tokens_of, pictures_of, add);
+  if (on_device) report += on_device->report();
+  if (a.world()) parallel::sum_over_ranks(*a.world(), report);
+  return report;
+}
+
+/// Runs all updates of one training step and sets actor/*: means over the updates. Returns how many were skipped
+/// because their gradient was not finite.
+template <class Device>
+std::int64_t update_actor(actor<Device>& a, const any_algorithm& algorithm, std::span<const trajectory> batch,
+                          const update_plan& plan, random_key order_key, metrics& out) {
+  const bool with_kl = contains(algorithm.reads(), field::ref_logp);
+  const bool with_entropy = contains(algorithm.reads(), field::entropy);
+  std::vector<const trajectory*> order;
+  for (const trajectory& t : batch) order.push_back(&t);
+  std::vector<std::pair<std::string, std::vector<double>>> per_update;
+  const auto note = [&](const char* name, double x) {
+    const auto known =
+        std::find_if(per_update.begin(), per_update.end(), [&](const auto& p) { return p.first == name; });
+    (known != per_update.end() ? *known : per_update.emplace_back(name, std::vector<double>())).second.push_back(x);
+  };
+  std::int64_t skipped = 0;
+  std::size_t updates = 0;
+  double kl_coefficient = 0, lr = 0;
+  for (std::int64_t epoch = 0; epoch < plan.epochs; ++epoch) {
+    if (plan.shuffle) shuffle_rows(order, order_key, epoch);
+    for (std::size_t begin = 0; begin < order.size(); begin += static_cast<std::size_t>(plan.mini_trajectories)) {
+      const auto mini = std::span<const trajectory* const>(order).subspan(
+          begin, std::min(static_cast<std::size_t>(plan.mini_trajectories), order.size() - begin));
+      a.begin_update();
+      const policy_report report = accumulate_gradient(a, algorithm, mini, plan);
+      lr = plan.rate(updates++);
+      const step_outcome outcome = a.apply({.lr = lr, .grad_clip = plan.grad_clip});
+      skipped += outcome.skipped;
+      kl_coefficient = report.kl_coefficient;
+      note("actor/pg_loss", report.policy_loss());
+      note("actor/pg_clipfrac", report.clip_fraction());
+      note("actor/pg_clipfrac_lower", report.clip_fraction_lower());
+      note("actor/ppo_kl", report.ppo_kl_mean());
+      if (with_kl) note("actor/kl_loss", report.kl_loss());
+      if (with_entropy) note("actor/entropy_loss", report.entropy_value());
+      note("actor/grad_norm", outcome.gradient_norm);
+    }
+  }
+  for (const auto& [name, values] : per_update) out.set(name, reduce_metric(name, values));
+  if (with_kl) out.set("actor/kl_coef", kl_coefficient);
+  out.set("actor/lr", lr);
+  if (skipped > 0) out.set("actor/skipped_updates", skipped);
+  return skipped;
+}
+
+}  // namespace train
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAIN_PARTS)
+RLCORE_BEGIN
+namespace train {
+
+RLCORE_INLINE std::vector<double> update_rates(double highest, const optim::schedule& schedule, std::int64_t step,
+                                               std::int64_t updates, bool for_each_update) {
+  if (!for_each_update) return {highest * schedule.factor(step - 1)};
+  std::vector<double> rates;
+  for (std::int64_t u = 0; u < updates; ++u) rates.push_back(highest * schedule.factor((step - 1) * updates + u));
+  return rates;
+}
+
+RLCORE_INLINE void shuffle_rows(std::vector<const trajectory*>& rows, random_key key, std::int64_t epoch) {
+  for (std::size_t i = rows.size(); i > 1; --i) {
+    const auto n = static_cast<std::uint32_t>(i);
+    std::swap(rows[i - 1], rows[key.below(n, n, static_cast<std::uint32_t>(epoch))]);
+  }
+}
+
+RLCORE_INLINE void micro_fields::assign(std::span<const trajectory* const> mini, std::span<const std::uint32_t> rows,
+                                        const data::prompt_dataset* prompts, const float* kept_ref) {
+  packed.clear(), kept_.clear();
+  for (auto* field : {&old_logp_, &ref_logp_, &advantage_, &token_advantage_, &selected_}) field->clear();
+  const auto append = [](std::vector<float>& to, const std::vector<float>& field) {
+    to.insert(to.end(), field.begin(), field.end());
+  };
+  for (const std::uint32_t i : rows) {
+    const trajectory& t = *mini[i];
+    packed.push_back(t, prompts);
+    append(old_logp_, t.old_logp), append(ref_logp_, t.ref_logp);
+    if (t.kept_ref >= 0) append_run({kept_ref + t.kept_ref, t.response_length()});
+    advantage_.push_back(t.advantage);
+    append(token_advantage_, t.token_advantage), append(selected_, t.selected);
+  }
+}
+
+RLCORE_INLINE policy_rows micro_fields::rows() const {
+  policy_rows rows;
+  rows.offsets = packed.offsets;
+  rows.old_logp = old_logp_, rows.ref_logp = ref_logp_;
+  rows.advantage = advantage_, rows.token_advantage = token_advantage_, rows.selected = selected_;
+  return rows;
+}
+
+RLCORE_INLINE std::vector<float> micro_fields::advantages() const {
+  if (!token_advantage_.empty()) return token_advantage_;
+  std::vector<float> all;
+  for (std::size_t i = 0; i < advantage_.size(); ++i)
+    all.insert(all.end(), static_cast<std::size_t>(packed.offsets[i + 1] - packed.offsets[i]), advantage_[i]);
+  return all;
+}
+
+RLCORE_INLINE void micro_fields::append_run(const device_run& r) {
+  if (r.count == 0) return;
+  if (!kept_.empty() && kept_.back().data + kept_.back().count == r.data)
+    kept_.back().count += r.count;
+  else
+    kept_.push_back(r);
+}
+
+}  // namespace train
+RLCORE_END
+#endif

@@ -1,0 +1,11 @@
+// What rlcore/training declares (the target rlcore::train).
+#define RLCORE_SOURCE_TRAIN_RUN
+#include "rlcore/train/files/export_model.hpp"
+#include "rlcore/train/files/run_settings.hpp"
+#include "rlcore/train/model/images.hpp"
+#include "rlcore/train/run/open_log.hpp"
+#include "rlcore/train/ranks/available_memory.hpp"
+#include "rlcore/train/ranks/cores.hpp"
+#include "rlcore/train/ranks/same_arithmetic.hpp"
+#include "rlcore/train/ranks/team.hpp"
+#include "rlcore/train/run/read_device.hpp"
