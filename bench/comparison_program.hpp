@@ -24,8 +24,8 @@
 #include "rlcore/telemetry/comparison/comparison.hpp"
 #include "rlcore/telemetry/logger.hpp"
 #include "rlcore/train/policy/algorithm/any_algorithm.hpp"
-#include "rlcore/train/run/trainers.hpp"
 #include "rlcore/train/run/read_device.hpp"
+#include "rlcore/train/run/trainers.hpp"
 
 namespace comparison_program {
 
@@ -256,8 +256,7 @@ class program {
         const auto of_this = train::summarize(std::span(&runs_.back(), 1)).front();
         std::string tail = fresh ? "" : "  taken over";
         if (made > 0 && number < total)
-          tail += "  " +
-                  train::duration_text(spent / static_cast<double>(made) * static_cast<double>(total - number)) +
+          tail += "  " + train::duration_text(spent / static_cast<double>(made) * static_cast<double>(total - number)) +
                   " left";
         std::printf("[%*zu/%zu] %-*s  seed %llu  validation %.3f -> %.3f  %6.1f s%s\n",
                     static_cast<int>(std::to_string(total).size()), number, total, static_cast<int>(width),

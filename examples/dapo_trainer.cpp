@@ -26,7 +26,7 @@ train::any_algorithm make_dapo(const train::options& options) {
 void train(any_device& device, const train::options& options, const train::team& ranks) {
   const train::any_algorithm dapo = make_dapo(options);
   // The rewards of the inputs penalise answers close to the longest length allowed (reward_model.overlong_buffer).
-  const auto inputs = train::open_policy_inputs(device, options, ranks);  // prompts, tokenizer, rewards
+  const auto inputs = train::open_policy_inputs(device, options, ranks);                 // prompts, tokenizer, rewards
   const auto models = train::open_policy_models(device, options, *inputs, dapo, ranks);  // policy
   const auto run = train::open_policy_run(options, *inputs, *models, ranks);             // position, checkpoints, log
 
@@ -35,7 +35,7 @@ void train(any_device& device, const train::options& options, const train::team&
     // the others have no gradient. It ends as well where max_num_gen_batches or the data are used up.
     while (run->needs_groups()) {
       std::vector<train::trajectory> round = run->sample_round();  // rollout.n answers to each prompt, scored
-      run->keep_differing_groups(std::move(round));                  // algorithm.filter_groups.metric
+      run->keep_differing_groups(std::move(round));                // algorithm.filter_groups.metric
     }
     if (!run->take_groups()) break;  // the batch; surplus groups wait for the next step
 

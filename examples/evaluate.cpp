@@ -5,9 +5,9 @@
 #include <cstdio>
 
 #include "rlcore/config/programs/evaluate.hpp"
+#include "rlcore/train/ranks/ranks.hpp"
 #include "rlcore/train/run/program.hpp"
 #include "rlcore/train/run/trainers.hpp"
-#include "rlcore/train/ranks/ranks.hpp"
 
 int main(int argc, char** argv) {
   using namespace rlcore;
@@ -28,8 +28,7 @@ int main(int argc, char** argv) {
       throw config_error("server= needs a build with cpp-httplib (Debian package libcpp-httplib-dev)");
 #endif
     }
-    train::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
-      train::evaluate(&device, options, &all);
-    });
+    train::on_ranks(
+        options, [&](any_device& device, parallel::any_communicator& all) { train::evaluate(&device, options, &all); });
   });
 }

@@ -26,7 +26,7 @@ train::any_algorithm make_grpo(const train::options& options) {
 
 void train(any_device& device, const train::options& options, const train::team& ranks) {
   const train::any_algorithm grpo = make_grpo(options);
-  const auto inputs = train::open_policy_inputs(device, options, ranks);  // prompts, tokenizer, rewards
+  const auto inputs = train::open_policy_inputs(device, options, ranks);                 // prompts, tokenizer, rewards
   const auto models = train::open_policy_models(device, options, *inputs, grpo, ranks);  // policy, reference
   const auto run = train::open_policy_run(options, *inputs, *models, ranks);             // position, checkpoints, log
 

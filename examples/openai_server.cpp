@@ -13,8 +13,8 @@ int main(int argc, char** argv) {
   using namespace rlcore;
   int stopped_by = 0;
   const int code = train::run_program("openai_server", [&] {
-    const auto options = train::options::parse(
-        train::vllm_arguments(std::vector<std::string>(argv + 1, argv + argc)), train::openai_server_registry());
+    const auto options = train::options::parse(train::vllm_arguments(std::vector<std::string>(argv + 1, argv + argc)),
+                                               train::openai_server_registry());
     if (options.answer()) return void(std::fputs(options.answer()->c_str(), stdout));
     const serving::awaited_signals signals;
     const auto devices = serving::open_served_devices(options);

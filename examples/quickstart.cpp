@@ -12,9 +12,9 @@
 
 #include "embedded_task.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
+#include "rlcore/train/ranks/ranks.hpp"
 #include "rlcore/train/run/program.hpp"
 #include "rlcore/train/run/trainers.hpp"
-#include "rlcore/train/ranks/ranks.hpp"
 
 namespace {
 
@@ -52,7 +52,7 @@ train::registry known() {
       {"quickstart.warm_start_steps", integer, "480", honoured,
        "supervised steps before, with pictures at most; fewer leave a worse model", between(1, 100'000)}};
   constexpr train::flag flags[] = {{"task_only", "quickstart.task_only", train::flag::switch_only},
-                                     {"pictures", "quickstart.pictures", train::flag::switch_only}};
+                                   {"pictures", "quickstart.pictures", train::flag::switch_only}};
   train::registry all = train::main_ppo_registry();
   all.program = "quickstart";
   all.add(own).add_flags(flags);

@@ -15,8 +15,9 @@ template void evaluate(any_device*, const options&, parallel::any_communicator*)
 
 // train/policy/parts.hpp
 template std::shared_ptr<policy_inputs> open_policy_inputs(any_device&, const options&, const team&, reward_source*);
-template std::shared_ptr<policy_models<any_device>> open_policy_models(any_device&, const options&, policy_inputs&,
-                                                                       const any_algorithm&, const team&);
+template std::shared_ptr<policy_models<any_device>> open_policy_models(any_device&, const options&,
+                                                                       const policy_inputs&, const any_algorithm&,
+                                                                       const team&);
 template std::unique_ptr<policy_run> open_policy_run(const options&, policy_inputs&, policy_models<any_device>&,
                                                      const team&);
 }  // namespace train

@@ -8,9 +8,9 @@
 #include "rlcore/train/preference/reference.hpp"
 #include "rlcore/train/preference/rm_task.hpp"
 #include "rlcore/train/preference/run.hpp"
+#include "rlcore/train/run/trainer_main_on_ranks.hpp"
 #include "rlcore/train/supervised/run.hpp"
 #include "rlcore/train/supervised/sft_work.hpp"
-#include "rlcore/train/run/trainer_main_on_ranks.hpp"
 
 RLCORE_BEGIN
 namespace train {

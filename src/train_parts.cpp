@@ -30,9 +30,9 @@
 #include "rlcore/train/preference/row_text.hpp"
 #include "rlcore/train/preference/run.hpp"
 #include "rlcore/train/preference/settings.hpp"
+#include "rlcore/train/run/trainer_main_on_ranks.hpp"
 #include "rlcore/train/supervised/plan.hpp"
 #include "rlcore/train/supervised/sft_work.hpp"
-#include "rlcore/train/run/trainer_main_on_ranks.hpp"
 
 RLCORE_BEGIN
 namespace train {

@@ -7,8 +7,8 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/train/run/devices.hpp"
 #include "rlcore/train/files/model_files.hpp"
+#include "rlcore/train/run/devices.hpp"
 #include "speed/bench.hpp"
 #include "speed/models.hpp"
 #include "speed/pictures.hpp"
@@ -37,8 +37,7 @@ void folder(const std::string& kind, const std::string& path) {
   rlcore::nn::causal_lm<rlcore::any_device> model(*device, c);
   model.initialize(1);
   rlcore::checkpoint::write_config(model_folder, model.settings());
-  rlcore::checkpoint::save_weights(model_folder, model.parameters(),
-                                   rlcore::train::to_host(*device, model.weights()));
+  rlcore::checkpoint::save_weights(model_folder, model.parameters(), rlcore::train::to_host(*device, model.weights()));
 }
 
 }  // namespace speed

@@ -64,8 +64,7 @@ inline std::vector<float> supervised_step(learner& l, const rlcore::nn::input& s
 /// Writes config.json and the weights.
 inline void save(const rlcore::nn::causal_lm<rlcore::any_device>& model, const std::filesystem::path& folder) {
   rlcore::checkpoint::write_config(folder, model.settings());
-  rlcore::checkpoint::save_weights(folder, model.parameters(),
-                                   rlcore::train::to_host(model.device(), model.weights()));
+  rlcore::checkpoint::save_weights(folder, model.parameters(), rlcore::train::to_host(model.device(), model.weights()));
 }
 
 }  // namespace embedded_task

@@ -17,8 +17,8 @@
 #include "rlcore/objective/reward_shaping.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/rollout/engine.hpp"
-#include "rlcore/train/preference/packed_answers.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
+#include "rlcore/train/preference/packed_answers.hpp"
 #include "shape.hpp"
 
 using device = rlcore::cpu;

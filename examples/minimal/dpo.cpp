@@ -12,8 +12,8 @@
 #include "rlcore/objective/algorithm/dpo.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/tensor/span.hpp"
-#include "rlcore/train/preference/packed_answers.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
+#include "rlcore/train/preference/packed_answers.hpp"
 #include "shape.hpp"
 
 using device = rlcore::cpu;

@@ -15,8 +15,8 @@
 #include "rlcore/objective/algorithm/ppo.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/rollout/engine.hpp"
-#include "rlcore/train/preference/packed_answers.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
+#include "rlcore/train/preference/packed_answers.hpp"
 #include "shape.hpp"
 
 using device = rlcore::cpu;
@@ -30,8 +30,7 @@ template <class Device, class Strategy>
 void run(Device& here, const Strategy& ranks) {
   // The critic predicts the reward of an answer before each of its tokens.
   rl::train::trainable_model<Device, Strategy> policy(here, shape(vocabulary), {}, ranks);
-  rl::train::trainable_model<Device, Strategy> critic(here, shape(vocabulary, rl::nn::model_output::score), {},
-                                                        ranks);
+  rl::train::trainable_model<Device, Strategy> critic(here, shape(vocabulary, rl::nn::model_output::score), {}, ranks);
   {
     const auto whole = policy.gather_full_params(), whole_critic = critic.gather_full_params();
     policy.model.initialize(1), critic.model.initialize(2);

@@ -9,8 +9,8 @@
 
 #include "rlcore/core/dtype.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/device/npu/stream.hpp"
 #include "rlcore/device/npu/queue.hpp"
+#include "rlcore/device/npu/stream.hpp"
 
 /// Each returns "pass, ..." or throws what is wrong.
 namespace npu_first_checks {

@@ -15,10 +15,10 @@ int main(int argc, char** argv) {
   return train::run_program("plan", [&] {
     const bool measures = argc > 1 && std::string_view(argv[1]) == "calibrate";
     const auto options = train::options::parse(argc - measures, argv + measures,
-                                                 measures ? train::calibrate_registry() : train::plan_registry());
+                                               measures ? train::calibrate_registry() : train::plan_registry());
     const std::string text = options.answer() ? *options.answer()
-                             : measures ? train::planning::calibrate(train::planning::read_calibration(options))
-                                        : train::planning::run_plan(options);
+                             : measures       ? train::planning::calibrate(train::planning::read_calibration(options))
+                                              : train::planning::run_plan(options);
     std::fputs(text.c_str(), stdout);
   });
 }

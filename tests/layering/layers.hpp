@@ -18,10 +18,9 @@ using strings = std::vector<std::string>;
 
 /// A folder may include itself and the folders before it.
 inline const strings& layers() {
-  static const strings order = {"core",     "tensor",   "simd",       "exec",    "objective", "device",
-                                "emulator", "parallel", "nn",         "optim",   "image",     "text",
-                                "data",     "verify",   "checkpoint", "rollout", "config",    "telemetry",
-                                "train",    "serving", "planning"};
+  static const strings order = {"core",       "tensor",  "simd",   "exec",      "objective", "device",  "emulator",
+                                "parallel",   "nn",      "optim",  "image",     "text",      "data",    "verify",
+                                "checkpoint", "rollout", "config", "telemetry", "train",     "serving", "planning"};
   return order;
 }
 

@@ -27,8 +27,8 @@ layering::strings slow_headers(const fs::path& file) {
   collect(file, seen);
   for (const std::string& path : seen)
     if (layering::starts_with_any(path, third_parties) ||
-        layering::starts_with_any(
-            path, {"rlcore/text/", "rlcore/data/", "rlcore/checkpoint/", "rlcore/parallel/", "rlcore/training/"}))
+        layering::starts_with_any(path, {"rlcore/text/", "rlcore/data/", "rlcore/checkpoint/", "rlcore/parallel/",
+                                         "rlcore/train/files/", "rlcore/train/model/", "rlcore/train/ranks/"}))
       out.push_back(path);
   return out;
 }

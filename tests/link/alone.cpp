@@ -13,8 +13,8 @@
 #if defined(ONLY_PASSES)
 #include "rlcore/nn/lora/lora_gradients.hpp"
 #else
-#include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #endif
 
 using namespace rlcore;

@@ -11,8 +11,8 @@
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/planning/read_plan.hpp"
 #include "rlcore/planning/traffic.hpp"
-#include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

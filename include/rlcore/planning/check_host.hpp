@@ -21,8 +21,8 @@
 #include "rlcore/planning/plan.hpp"
 #include "rlcore/planning/read_plan.hpp"
 #include "rlcore/planning/stage_times.hpp"
-#include "rlcore/train/ranks/available_memory.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
+#include "rlcore/train/ranks/available_memory.hpp"
 
 RLCORE_BEGIN
 namespace train::planning {

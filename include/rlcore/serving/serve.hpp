@@ -124,9 +124,9 @@ std::string load(ranked_model<Device>& model, const std::filesystem::path& folde
   weights_fingerprint fingerprint(model.size());
   model.ranks().run([&](int rank) {
     train::load_packed(model.part(rank), folder, format,
-                         [&, begin = model.begin(rank)](std::size_t first, std::span<const float> weights) {
-                           fingerprint.see(begin + first, weights);
-                         });
+                       [&, begin = model.begin(rank)](std::size_t first, std::span<const float> weights) {
+                         fingerprint.see(begin + first, weights);
+                       });
   });
   return fingerprint.text();
 }
@@ -309,12 +309,11 @@ RLCORE_INLINE void introduce(const served_model& m, double million_parameters, c
   train::say("names    ");
   for (const std::string& name : m.names) train::say("%s%s", name == m.names.front() ? "" : ", ", name.c_str());
   train::say("\nlength   %lld tokens at most, cache of %lld\n", static_cast<long long>(m.max_length),
-               static_cast<long long>(cached));
-  train::say(
-      "defaults temperature %g, top_p %g, top_k %lld, min_p %g, repetition_penalty %g, max_tokens %s\n", d.temperature,
-      d.top_p, static_cast<long long>(d.top_k), d.min_p, d.repetition_penalty,
-      (d.most_tokens < m.max_length ? "up to " + std::to_string(d.most_tokens) : "16 or what the length leaves")
-          .c_str());
+             static_cast<long long>(cached));
+  train::say("defaults temperature %g, top_p %g, top_k %lld, min_p %g, repetition_penalty %g, max_tokens %s\n",
+             d.temperature, d.top_p, static_cast<long long>(d.top_k), d.min_p, d.repetition_penalty,
+             (d.most_tokens < m.max_length ? "up to " + std::to_string(d.most_tokens) : "16 or what the length leaves")
+                 .c_str());
   if (m.images.processor) train::say("%s\n", train::image_text(m.images).c_str());
   if (!m.chat) train::say("note: /v1/chat/completions needs --chat-template: %s\n", one_line(m.without_chat).c_str());
 }

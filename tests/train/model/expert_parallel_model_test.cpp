@@ -13,9 +13,9 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/parallel/launch.hpp"
-#include "rlcore/train/preference/packed_answers.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
+#include "rlcore/train/preference/packed_answers.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -13,8 +13,8 @@
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/parallel/launch.hpp"
-#include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 
 #include "data/scratch.hpp"
 #include "support/counted_device.hpp"

@@ -59,8 +59,7 @@ TEST(nested_input, files_and_answers_of_a_run) {
   scratch::error_of<format_error>([&] { train::planning::read_cluster(place / "cluster.json"); },
                                   {"cluster.json: JSON " + too_deep});
   scratch::write(place / "metrics.jsonl", map_of_deep + "\n{}\n");
-  scratch::error_of<format_error>([&] { train::read_metric_rows(place / "metrics.jsonl"); },
-                                  {"metrics.jsonl: line 1"});
+  scratch::error_of<format_error>([&] { train::read_metric_rows(place / "metrics.jsonl"); }, {"metrics.jsonl: line 1"});
   scratch::write(place / train::surplus_file_name, std::string(100000, '\x81') + '\x01');
   scratch::error_of<format_error>([&] { train::read_surplus(place.path()); }, {too_deep});
   scratch::error_of<data_error>([] { train::read_judgement(map_of_deep); }, {"expected a finite number"});

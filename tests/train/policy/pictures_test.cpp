@@ -72,7 +72,7 @@ struct fixture {
     settings.max_new_tokens = 6;
     std::vector<std::size_t> done;
     auto all = train::sample(actor.engine, actor.model, actor.space, data, rows, 4, settings, random_key{3},
-                               [&](std::size_t n) { done.push_back(n); });
+                             [&](std::size_t n) { done.push_back(n); });
     EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
     for (std::size_t i = 0; i < all.size(); ++i) all[i].advantage = static_cast<float>(i % 5) - 2;
     return all;
@@ -93,8 +93,8 @@ TEST(policy_pictures, recorded_log_probs_are_those_of_scoring) {
   ASSERT_EQ(batch.size(), 24u);
   const auto recorded = batch;
   for (const std::int64_t rows : {0, 1, 5}) {
-    train::score_trajectories(f.actor.model, f.actor.space, batch, 1, rows, 0, &train::trajectory::old_logp,
-                                nullptr, &f.data);
+    train::score_trajectories(f.actor.model, f.actor.space, batch, 1, rows, 0, &train::trajectory::old_logp, nullptr,
+                              &f.data);
     for (std::size_t i = 0; i < batch.size(); ++i) EXPECT_EQ(batch[i].old_logp, recorded[i].old_logp) << i;
   }
   EXPECT_NE(batch[16].old_logp, batch[20].old_logp) << "equal words and other pictures";

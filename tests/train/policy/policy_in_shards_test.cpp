@@ -9,10 +9,10 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/policy/actor.hpp"
 #include "rlcore/train/policy/critic.hpp"
 #include "rlcore/train/policy/trajectory/trajectory_bytes.hpp"
-#include "rlcore/train/model/trainable_model.hpp"
 
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
@@ -36,7 +36,7 @@ std::vector<trajectory> sampled(std::uint32_t count) {
   return all;
 }
 
-/// The stages of train::rollout_worker one after the other, then an update of the critic, and its values again.
+/// The stages of train::response_scorer one after the other, then an update of the critic, and its values again.
 std::vector<trajectory> scored(int ranks, int zero, std::uint32_t count, const std::filesystem::path& folder) {
   std::vector<trajectory> first;
   parallel::launch_settings threads;
@@ -68,7 +68,7 @@ std::vector<trajectory> scored(int ranks, int zero, std::uint32_t count, const s
     };
     stage({&trajectory::old_logp, &trajectory::entropy}, [&](std::span<trajectory> own) {
       train::score_trajectories(policy.model, policy.space, own, 0.8f, 2, 0, &trajectory::old_logp,
-                                  &trajectory::entropy);
+                                &trajectory::entropy);
     });
     stage({&trajectory::sum_squared_probs},
           [&](std::span<trajectory> own) { train::sum_squared_probs(policy.model, policy.space, own, 0.8f, 0, 16); });

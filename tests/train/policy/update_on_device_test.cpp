@@ -212,7 +212,7 @@ TEST(update_on_device, reads_the_reference_where_it_was_scored) {
   fill_weights(reference.actor, 6);
   auto kept = responses(11), fetched = kept;
   train::score_trajectories(reference.actor.model, m.actor.space, std::span(fetched), 0.9f, 4, 0,
-                              &trajectory::ref_logp);
+                            &trajectory::ref_logp);
   const transfers of_scoring;
   train::keep_reference(m.actor, reference.actor.model, std::span(kept), 0.9f, 4, 0);
   device->wait();

@@ -123,7 +123,7 @@ TEST(policy_update, advantages_and_log_probs_against_pytorch) {
   fixture f;
   std::vector<trajectory> all = batch();
   train::score_trajectories(f.actor.model, f.actor.space, all, golden().at("temperature").get<float>(), 4, 0,
-                              &trajectory::entropy);
+                            &trajectory::entropy);
   for (std::size_t i = 0; i < all.size(); ++i) {
     EXPECT_NEAR(all[i].advantage, golden().at("advantages")[i].get<double>(), 1e-6);
     ASSERT_EQ(all[i].entropy.size(), golden().at("logp")[i].size());

@@ -104,10 +104,10 @@ struct vision_step : testing::Test {
     loss.use_kl = !spec.at("kl").is_null(), loss.kl_coef = spec.at("kl_coef"), loss.entropy_coeff = spec.at("entropy");
     const train::any_algorithm algorithm = train::algorithm_of(loss);
     const train::update_plan plan{.mini_trajectories = 9,
-                                    .micro_trajectories = 4,
-                                    .temperature = golden().at("temperature").get<float>(),
-                                    .lr = {golden().at("lr").get<double>()},
-                                    .grad_clip = golden().at("grad_clip")};
+                                  .micro_trajectories = 4,
+                                  .temperature = golden().at("temperature").get<float>(),
+                                  .lr = {golden().at("lr").get<double>()},
+                                  .grad_clip = golden().at("grad_clip")};
     train::metrics m;
     EXPECT_EQ(train::update_actor(actor, algorithm, batch, plan, random_key{1}, m), 0);
     return m;
@@ -121,7 +121,7 @@ struct vision_step : testing::Test {
 
 TEST_F(vision_step, has_the_log_probs_and_advantages_of_transformers) {
   train::score_trajectories(actor.model, actor.space, batch, golden().at("temperature").get<float>(), 4, 0,
-                              &trajectory::entropy, nullptr, &data);
+                            &trajectory::entropy, nullptr, &data);
   for (std::size_t i = 0; i < batch.size(); ++i) {
     EXPECT_NEAR(batch[i].advantage, golden().at("advantages")[i].get<double>(), 1e-6);
     ASSERT_EQ(batch[i].entropy.size(), golden().at("logp")[i].size());

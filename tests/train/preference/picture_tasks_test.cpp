@@ -9,11 +9,11 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/preference/dpo_task.hpp"
 #include "rlcore/train/preference/kto_task.hpp"
 #include "rlcore/train/preference/prm_task.hpp"
 #include "rlcore/train/preference/rm_task.hpp"
-#include "rlcore/train/model/trainable_model.hpp"
 #include "train/preference/drawn_rows.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -13,11 +13,11 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/text/train_bpe.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/preference/dpo_task.hpp"
 #include "rlcore/train/preference/kto_task.hpp"
 #include "rlcore/train/preference/prm_task.hpp"
 #include "rlcore/train/preference/rm_task.hpp"
-#include "rlcore/train/model/trainable_model.hpp"
 
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
@@ -124,8 +124,8 @@ class preference_in_shards : public testing::Test {
 
 TEST_F(preference_in_shards, dpo) {
   expect_one_result(false, [&](auto* reference) {
-    return train::dpo_task<cpu>({.loss = paper::dpo({.beta = 0.1}), .nll_loss_coef = 0.1, .pairs_per_pass = 2},
-                                  pairs_, pairs_, reference);
+    return train::dpo_task<cpu>({.loss = paper::dpo({.beta = 0.1}), .nll_loss_coef = 0.1, .pairs_per_pass = 2}, pairs_,
+                                pairs_, reference);
   });
 }
 
@@ -133,7 +133,7 @@ TEST_F(preference_in_shards, kto) {
   const train::row_rules rules{tokenizer_};
   expect_one_result(false, [&](auto* reference) {
     return train::kto_task<cpu>({.loss = kto_of_baseline, .beta = 0.1, .rows_per_pass = 2, .rows_per_step = 4}, rules,
-                                  unpaired_, unpaired_, reference);
+                                unpaired_, unpaired_, reference);
   });
 }
 

@@ -11,8 +11,8 @@
 #include "rlcore/config/programs/preference_keys.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/emulator/chips.hpp"
-#include "rlcore/train/supervised/sft_work.hpp"
 #include "rlcore/train/run/read_device.hpp"
+#include "rlcore/train/supervised/sft_work.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

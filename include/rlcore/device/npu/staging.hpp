@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/device/npu/stream.hpp"
 #include "rlcore/device/npu/pinned_buffer.hpp"
+#include "rlcore/device/npu/stream.hpp"
 
 RLCORE_BEGIN
 namespace ascend {

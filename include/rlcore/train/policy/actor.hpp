@@ -11,11 +11,11 @@
 #include "rlcore/nn/model/log_probs_on_device.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/tensor/buffer.hpp"
+#include "rlcore/train/model/scored_groups.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/policy/settings.hpp"
 #include "rlcore/train/policy/trajectory/packed_trajectories.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
-#include "rlcore/train/model/scored_groups.hpp"
-#include "rlcore/train/model/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace train {

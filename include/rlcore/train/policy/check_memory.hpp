@@ -17,9 +17,9 @@
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/vision/vision_config.hpp"
 #include "rlcore/nn/vision/vision_cost.hpp"
+#include "rlcore/train/model/images.hpp"
 #include "rlcore/train/policy/settings.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
-#include "rlcore/train/model/images.hpp"
 #include "rlcore/train/ranks/available_memory.hpp"
 #include "rlcore/train/ranks/team.hpp"
 

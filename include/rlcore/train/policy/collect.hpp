@@ -16,10 +16,10 @@
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/train/policy/settings.hpp"
-#include "rlcore/train/policy/trajectory/trajectory.hpp"
 #include "rlcore/train/model/answer_requests.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
+#include "rlcore/train/policy/settings.hpp"
+#include "rlcore/train/policy/trajectory/trajectory.hpp"
 
 RLCORE_BEGIN
 namespace train {

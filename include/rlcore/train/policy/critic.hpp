@@ -24,13 +24,13 @@
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/train/model/scored_groups.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/policy/algorithm/rows_on_device.hpp"
 #include "rlcore/train/policy/settings.hpp"
 #include "rlcore/train/policy/trajectory/packed_trajectories.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
 #include "rlcore/train/policy/update.hpp"
-#include "rlcore/train/model/trainable_model.hpp"
-#include "rlcore/train/model/scored_groups.hpp"
 
 RLCORE_BEGIN
 namespace train {

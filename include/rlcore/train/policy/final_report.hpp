@@ -18,8 +18,9 @@
 RLCORE_BEGIN
 namespace train {
 
-/// The information in the report besides metrics.
-run_info describe_run(const options& opt, const batch_plan& plan, const std::string& device, const std::string& model);
+/// Sets what the report says of the run besides metrics and settings.
+void describe_run(const options& opt, const batch_plan& plan, const std::string& device, const std::string& model,
+                  run_info& info);
 
 /// "validation  openai/gsm8k/reward/mean@1  0.160 -> 0.970": the first and the last of each core metric.
 void print_validation(std::span<const metric_row> rows);
@@ -31,17 +32,10 @@ RLCORE_END
 RLCORE_BEGIN
 namespace train {
 
-RLCORE_INLINE run_info describe_run(const options& opt, const batch_plan& plan, const std::string& device,
-                                    const std::string& model) {
-  run_info info{opt.get<std::string>("trainer.project_name") + "/" + opt.get<std::string>("trainer.experiment_name"),
-                model,
-                device,
-                {},
-                {}};
-  for (const std::string& line : opt.overrides()) {
-    const std::size_t equal = line.find('=');
-    info.settings.emplace_back(line.substr(0, equal), line.substr(equal + 1));
-  }
+RLCORE_INLINE void describe_run(const options& opt, const batch_plan& plan, const std::string& device,
+                                const std::string& model, run_info& info) {
+  info.name = opt.get<std::string>("trainer.project_name") + "/" + opt.get<std::string>("trainer.experiment_name");
+  info.model = model, info.device = device;
   for (const auto& [name, number] :
        {std::pair{"training prompts", plan.dataset_prompts},
         std::pair{"trajectories per step", plan.trajectories_per_step},
@@ -50,7 +44,6 @@ RLCORE_INLINE run_info describe_run(const options& opt, const batch_plan& plan, 
         std::pair{"steps per epoch", plan.steps_per_epoch}, std::pair{"total steps", plan.total_steps},
         std::pair{"warm-up steps", plan.warmup_steps}})
     info.derived.emplace_back(name, std::to_string(number));
-  return info;
 }
 
 RLCORE_INLINE void print_validation(std::span<const metric_row> rows) {

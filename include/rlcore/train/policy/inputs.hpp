@@ -16,13 +16,13 @@
 #include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/config/settings/model_options.hpp"
 #include "rlcore/data/open_blend.hpp"
+#include "rlcore/train/files/export_model.hpp"
+#include "rlcore/train/files/named_files.hpp"
+#include "rlcore/train/model/images.hpp"
 #include "rlcore/train/policy/check_memory.hpp"
 #include "rlcore/train/policy/open.hpp"
 #include "rlcore/train/policy/prompts.hpp"
 #include "rlcore/train/policy/reward/open_rewards.hpp"
-#include "rlcore/train/files/export_model.hpp"
-#include "rlcore/train/files/named_files.hpp"
-#include "rlcore/train/model/images.hpp"
 #include "rlcore/train/ranks/team.hpp"
 
 RLCORE_BEGIN
@@ -30,7 +30,7 @@ namespace train {
 
 /// Opened and checked by open_policy_inputs(). Nothing here depends on the algorithm.
 struct policy_inputs {
-  policy_settings settings;
+  const policy_settings settings;
   std::filesystem::path model_folder;
   nn::config config;  ///< of the policy
   text::tokenizer tokenizer;

@@ -16,15 +16,15 @@
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/objective/piece/piece.hpp"
+#include "rlcore/train/files/named_files.hpp"
+#include "rlcore/train/model/parameters_text.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/policy/actor.hpp"
 #include "rlcore/train/policy/algorithm/any_algorithm.hpp"
 #include "rlcore/train/policy/critic.hpp"
 #include "rlcore/train/policy/inputs.hpp"
 #include "rlcore/train/policy/open.hpp"
 #include "rlcore/train/policy/rollout_model.hpp"
-#include "rlcore/train/files/named_files.hpp"
-#include "rlcore/train/model/trainable_model.hpp"
-#include "rlcore/train/model/parameters_text.hpp"
 #include "rlcore/train/ranks/available_memory.hpp"
 
 RLCORE_BEGIN
@@ -37,7 +37,7 @@ template <class Device>
 std::size_t rollout_cache_bytes(const Device& device, const policy_settings& s, const nn::config& c, int ranks = 1,
                                 const nn::partition& part = {}) {
   const auto available = available_memory_of(device, ranks);
-  if (!available) return s.max_cache_bytes;
+  if (!available) return rollout::generation().max_cache_bytes;
   const auto bytes = static_cast<std::size_t>(s.cache_share * static_cast<double>(*available));
   const std::size_t needed = nn::kv_cache<Device>::page_bytes(device, c, part) *
                              static_cast<std::size_t>(kv_pages(s.max_prompt_length + s.max_response_length - 1));
@@ -81,14 +81,16 @@ inline nn::config critic_config(const std::filesystem::path& folder, const nn::c
 template <class Device>
 class policy_models {
  public:
+  bool recompute_old_log_prob;  ///< the setting, or since device or ranks sum in another order while sampling
   actor<Device> policy;
   std::optional<rollout_model<Device>> rollout;  ///< samples instead of the policy if ranks form rollout groups
   std::optional<frozen_model<Device>> frozen;    ///< the reference; with LoRA the policy without its adapters is one
   std::optional<critic<Device>> value_model;     ///< if the advantages read values, or critic.enable
+  std::size_t max_cache_bytes;                   ///< of keys and values while sampling
   std::string description, device_description;   ///< one line each
 
   /// As open_policy_models().
-  policy_models(Device& device, const options& opt, policy_inputs& in, const any_algorithm& algorithm,
+  policy_models(Device& device, const options& opt, const policy_inputs& in, const any_algorithm& algorithm,
                 const team& ranks);
   policy_models(const policy_models&) = delete;
   policy_models& operator=(const policy_models&) = delete;
@@ -106,22 +108,21 @@ class policy_models {
   void load(const policy_inputs& in, bool continues);
 
  private:
-  /// The settings of the policy, now that device and ranks are known.
-  static const policy_settings& settle(Device& device, const options& opt, policy_inputs& in, const team& ranks) {
-    policy_settings& s = in.settings;
+  static bool needs_old_log_prob(Device& device, const options& opt, const policy_settings& s, const team& ranks) {
+    check_rollout_ranks(opt, ranks.size());
+    bool needs = s.recompute_old_log_prob;
     if (!device.batch_invariant()) {
-      s.recompute_old_log_prob = true;
+      needs = true;
       say("note: sums of this device depend on the batch in their last places: old log-probs are computed again\n");
     }
-    check_rollout_ranks(opt, ranks.size());
     const auto group = rollout_ranks(opt, ranks.size());
-    if (group && ranks.world().settings().tp_reduce_chunks == 0 && !s.recompute_old_log_prob) {
-      s.recompute_old_log_prob = true;
+    if (group && ranks.world().settings().tp_reduce_chunks == 0 && !needs) {
+      needs = true;
       say("note: %s adds up in another order than training without rlcore.row_chunks: old log-probs are computed "
           "again\n",
           group->text().c_str());
     }
-    return s;
+    return needs;
   }
 
   /// Prints models, devices and the batch plan.
@@ -150,9 +151,10 @@ class policy_models {
 };
 
 template <class Device>
-policy_models<Device>::policy_models(Device& device, const options& opt, policy_inputs& in,
+policy_models<Device>::policy_models(Device& device, const options& opt, const policy_inputs& in,
                                      const any_algorithm& algorithm, const team& ranks)
-    : policy(device, in.config, settle(device, opt, in, ranks), &ranks.world()),
+    : recompute_old_log_prob(needs_old_log_prob(device, opt, in.settings, ranks)),
+      policy(device, in.config, in.settings, &ranks.world()),
       needs_reference_(in.settings.reward_kl.enabled || contains(algorithm.reads(), field::ref_logp)),
       reference_stays_(!in.settings.reward_kl.enabled && algorithm.reference_stays() && ranks.size() == 1) {
   const policy_settings& s = in.settings;
@@ -169,11 +171,10 @@ policy_models<Device>::policy_models(Device& device, const options& opt, policy_
     say("critic %s%s\n", value_folder_.c_str(),
         value->model_path.empty() ? ": the actor's model, since critic.model.path is not given" : "");
   }
-  in.settings.max_cache_bytes =
-      ranks.least(rollout_cache_bytes(device, s, policy.model.settings(), ranks.of_this_machine(),
-                                      rollout ? rollout->model().part() : policy.model.part()));
+  max_cache_bytes = ranks.least(rollout_cache_bytes(device, s, policy.model.settings(), ranks.of_this_machine(),
+                                                    rollout ? rollout->model().part() : policy.model.part()));
   say("%s\n", fmt::format("cache  at most {:.3g} GiB of keys and values while sampling",
-                          static_cast<double>(s.max_cache_bytes) / (1024.0 * 1024 * 1024))
+                          static_cast<double>(max_cache_bytes) / (1024.0 * 1024 * 1024))
                   .c_str());
 }
 
@@ -188,7 +189,7 @@ void policy_models<Device>::load(const policy_inputs& in, bool continues) {
 }
 
 template <class Device>
-std::shared_ptr<policy_models<Device>> open_policy_models(Device& device, const options& opt, policy_inputs& in,
+std::shared_ptr<policy_models<Device>> open_policy_models(Device& device, const options& opt, const policy_inputs& in,
                                                           const any_algorithm& algorithm, const team& ranks) {
   return std::make_shared<policy_models<Device>>(device, opt, in, algorithm, ranks);
 }

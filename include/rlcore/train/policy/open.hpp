@@ -41,10 +41,10 @@ std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options&
                                                   reward_source* custom_rewards = nullptr);
 
 /// The models that `algorithm` needs, without their weights: a reference where its loss reads ref_logp, a critic where
-/// its advantages read values. Adds to the settings of `in` what depends on the device and the ranks. Says what was
+/// its advantages read values. Says what was
 /// made. Throws config_error. models.hpp defines it.
 template <class Device>
-std::shared_ptr<policy_models<Device>> open_policy_models(Device& device, const options& opt, policy_inputs& in,
+std::shared_ptr<policy_models<Device>> open_policy_models(Device& device, const options& opt, const policy_inputs& in,
                                                           const any_algorithm& algorithm, const team& ranks);
 
 }  // namespace train

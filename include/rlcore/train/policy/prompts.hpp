@@ -13,10 +13,10 @@
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/train/policy/reward/reward_source.hpp"
-#include "rlcore/train/policy/settings.hpp"
 #include "rlcore/train/files/model_files.hpp"
 #include "rlcore/train/model/images.hpp"
+#include "rlcore/train/policy/reward/reward_source.hpp"
+#include "rlcore/train/policy/settings.hpp"
 
 RLCORE_BEGIN
 namespace train {

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -14,24 +12,20 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/telemetry/logger.hpp"
-#include "rlcore/telemetry/progress.hpp"
-#include "rlcore/telemetry/stages.hpp"
+#include "rlcore/train/files/export_model.hpp"
 #include "rlcore/train/policy/algorithm/any_algorithm.hpp"
 #include "rlcore/train/policy/collect.hpp"
 #include "rlcore/train/policy/dynamic_sampling.hpp"
 #include "rlcore/train/policy/final_report.hpp"
-#include "rlcore/train/policy/rollout_worker.hpp"
 #include "rlcore/train/policy/run.hpp"
+#include "rlcore/train/policy/sampler.hpp"
+#include "rlcore/train/policy/scorer.hpp"
 #include "rlcore/train/policy/state.hpp"
 #include "rlcore/train/policy/step_metrics.hpp"
 #include "rlcore/train/policy/trajectory/replay.hpp"
 #include "rlcore/train/policy/trajectory/rollout_log.hpp"
 #include "rlcore/train/policy/update.hpp"
-#include "rlcore/train/files/export_model.hpp"
-#include "rlcore/train/files/run_settings.hpp"
-#include "rlcore/train/run/interrupt.hpp"
-#include "rlcore/train/run/open_log.hpp"
+#include "rlcore/train/run/frame.hpp"
 
 RLCORE_BEGIN
 namespace train {
@@ -46,7 +40,7 @@ class policy_run_impl final : public policy_run {
   const policy_settings& settings() const noexcept override { return in_.settings; }
   std::int64_t step() const noexcept override { return state_.step; }
   random_key key(stream purpose) const override { return key_of(settings().seed, purpose, state_.step); }
-  const std::string& stopped() const noexcept override { return stopped_; }
+  const std::string& stopped() const noexcept override { return frame_.stopped(); }
   std::optional<double> validated() const noexcept override { return validated_; }
 
   bool next_step() override;
@@ -63,25 +57,6 @@ class policy_run_impl final : public policy_run {
   void finish() override;
 
  private:
-  static constexpr const char* report_name = "report.html";
-
-  /// Writes the report of the steps so far, for monitoring long runs.
-  void write_current_report() {
-    reported_ = std::chrono::steady_clock::now();
-    if (!settings().report || !ranks_.first()) return;
-    write_report(std::filesystem::path(settings().root) / report_name,
-                 describe_run(opt_, in_.plan, models_.device_description, models_.description), log_->rows());
-  }
-
-  /// Saves the last complete step and prints how to resume. Returns false.
-  bool stop_for_signal() {
-    stopped_ = std::string(name_of_stop()) + " after step " + std::to_string(state_.step);
-    if (state_.step > 0)
-      stopped_ += "; " + resuming_text(opt_, settings().resume_mode == "disable") + " to go on to the same bits";
-    save_if_missing();
-    return false;
-  }
-
   bool due(std::int64_t every) const {
     return every > 0 && (state_.step % every == 0 || state_.step == in_.plan.total_steps || data_used_up());
   }
@@ -96,14 +71,14 @@ class policy_run_impl final : public policy_run {
   void resume() {
     const reward_kl_settings& kl = settings().reward_kl;
     const double configured = kl.enabled ? kl.coefficient : 0;
-    if (from_) {
-      state_ = load_state(from_.folder, models_.policy, critic_or_null(), settings().seed);
-      say("%s", resumed_text(opt_, state_.step, in_.plan.total_steps, from_.folder.string()).c_str());
-      if (!models_.policy.notice().empty()) say("note: %s\n", models_.policy.notice().c_str());
-      check_surplus(state_.surplus, in_.train, from_.folder);
+    if (frame_.from()) {
+      state_ = load_state(frame_.from().folder, models_.policy, critic_or_null(), settings().seed);
+      frame_.say_resumed(state_.step, in_.plan.total_steps, models_.policy.notice());
+      check_surplus(state_.surplus, in_.train, frame_.from().folder);
     }
     state_.seed = settings().seed;
-    if (!from_ || !kl.adaptive || !(state_.reward_kl_coefficient > 0)) state_.reward_kl_coefficient = configured;
+    if (!frame_.from() || !kl.adaptive || !(state_.reward_kl_coefficient > 0))
+      state_.reward_kl_coefficient = configured;
   }
   critic<Device>* critic_or_null() { return models_.value_model ? &*models_.value_model : nullptr; }
 
@@ -126,106 +101,95 @@ class policy_run_impl final : public policy_run {
            std::to_string(seen.all_right) + " all right, " + std::to_string(seen.all_wrong) + " all wrong)";
   }
 
-  void save_if_missing() {
-    if (state_.step == 0) return;
-    const bool there = std::filesystem::exists(checkpoint::step_folder(settings().root, state_.step));
-    if (!from_first(ranks_.world(), there)) save();
-  }
   void save() {
     save_state(settings().root, models_.policy, critic_or_null(), in_.model_folder, state_, settings().keep,
                &ranks_.world());
   }
 
-  void count(metrics& m) const {
-    m.set("training/global_step", state_.step);
-    m.set("training/epoch", (state_.rounds - 1) / in_.plan.steps_per_epoch);
-  }
+  std::int64_t epoch() const { return (state_.rounds - 1) / in_.plan.steps_per_epoch; }
 
-  const options& opt_;
   policy_inputs& in_;
   policy_models<Device>& models_;
   const team& ranks_;
-  checkpoint::folder_lock lock_;
-  checkpoint::resume_point from_;
+  run_frame frame_;
   std::unique_ptr<replay> stored_;
-  std::optional<logger> log_;
-  progress bar_;
-  rollout_worker<Device> worker_;
+  response_sampler<Device> sampler_;
+  response_scorer<Device> scorer_;
   run_state state_, before_;       ///< now, and before the step
   std::vector<trajectory> round_;  ///< without dynamic sampling: the groups of the step
   group_counts seen_;              ///< of the step
   bool interrupted_ = false;       ///< a signal ended sampling
-  std::string stopped_;            ///< reason for stopping
+  bool begun_ = false;             ///< whether the first next_step() has been called
   std::optional<double> validated_;
   signal_watch watch_;
-  std::chrono::steady_clock::time_point begin_, reported_;
-  bool started_ = false;
-  stop_signals signals_;
 };
 
 template <class Device>
 policy_run_impl<Device>::policy_run_impl(const options& opt, policy_inputs& in, policy_models<Device>& models,
                                          const team& ranks)
-    : opt_(opt),
-      in_(in),
+    : in_(in),
       models_(models),
       ranks_(ranks),
-      lock_(lock_run(in.settings.root, opt, ranks.first())),
-      from_(checkpoint::find_resume(in.settings.resume_mode, checkpoint::expand_home(in.settings.resume_path).string(),
-                                    in.settings.root)),
-      stored_(open_replay(in, (from_ ? from_.step : 0) + 1)),
-      bar_(stderr, ranks.first() && isatty(fileno(stderr)) != 0),
-      worker_(in, models, ranks, bar_, stored_.get()) {
-  ranks.agree(from_.step, "checkpoint", in.settings.root);
-  if (from_) check_run_settings(in.settings.root, opt, data_text(in.train));
-  if (!from_.notice.empty()) say("note: %s\n", from_.notice.c_str());
-  models.load(in, static_cast<bool>(from_));
-  resume();
+      frame_(opt,
+             {in.settings.root,
+              in.settings.resume_mode,
+              in.settings.resume_path,
+              {in.settings.loggers, in.settings.events_dir, in.settings.console},
+              in.settings.report},
+             ranks, numbers, time),
+      stored_(open_replay(in, frame_.resume(data_text(in.train)).step + 1)),
+      sampler_(in, models, ranks, frame_.bar, stored_.get()),
+      scorer_(in, models, ranks, frame_.bar) {
   const policy_settings& s = in.settings;
-  open_log(log_, opt, {s.loggers, s.events_dir, s.console}, s.root, from_ ? from_.step : -1, ranks.first());
+  describe_run(opt, in.plan, models.device_description, models.description, frame_.info);
+  models.load(in, static_cast<bool>(frame_.from()));
+  resume();
+  frame_.open();
   if (ranks.first() && !s.rollout_dir.empty() && !s.val_only)
-    if (const auto earlier = set_aside_rollouts(s.rollout_dir, from_ ? from_.step : 0); !earlier.empty())
+    if (const auto earlier = set_aside_rollouts(s.rollout_dir, frame_.from().step); !earlier.empty())
       say("note: responses of an earlier run are in %s now\n", earlier.c_str());
-  if (!from_ && ranks.first()) write_run_settings(s.root, opt, data_text(in.train));
 }
 
 template <class Device>
 bool policy_run_impl<Device>::next_step() {
   const policy_settings& s = settings();
-  if (!started_) {
-    if (!from_ && ranks_.first()) std::filesystem::remove(sample_answers_path(s.root));  // of an earlier run
+  if (!std::exchange(begun_, true)) {
+    if (!frame_.from() && ranks_.first()) std::filesystem::remove(sample_answers_path(s.root));  // of an earlier run
     // A resumed run has already validated at its checkpoint.
     if (in_.has_validation() && s.val_before_train && (state_.step == 0 || s.val_only)) {
-      validated_ = worker_.validation(state_.step, numbers, time);
-      log_->write(state_.step, numbers);
+      validated_ = sampler_.validation(state_.step, numbers, time);
+      frame_.log().write(state_.step, numbers);
     }
-    bar_.start(state_.step, in_.plan.total_steps);
-    started_ = true;
   }
-  if (s.val_only || !stopped_.empty() || state_.step >= in_.plan.total_steps) return false;
-  if (ranks_.least(asked_to_stop() == 0) == 0) return stop_for_signal();
+  if (s.val_only) return false;
   before_ = state_;
-  ++state_.step;
-  numbers = {}, time = {}, seen_ = {};
+  if (!frame_.next(state_.step, in_.plan.total_steps, [&] { save(); })) return false;
+  seen_ = {};
   round_.clear();
-  begin_ = std::chrono::steady_clock::now();
   return true;
 }
 
 template <class Device>
 bool policy_run_impl<Device>::needs_groups() {
   const std::int64_t rounds = state_.rounds - before_.rounds;
-  if (interrupted_ || !stopped_.empty()) return false;
+  if (interrupted_ || !stopped().empty()) return false;
   if (stored_ || !settings().dynamic_sampling.enabled) return rounds == 0;
   if (enough()) return false;
-  stopped_ = why_to_stop(rounds, std::ssize(ready()) / settings().samples, seen_);
-  return stopped_.empty();
+  frame_.stop(why_to_stop(rounds, std::ssize(ready()) / settings().samples, seen_));
+  return stopped().empty();
 }
 
 template <class Device>
 std::vector<trajectory> policy_run_impl<Device>::sample_round() {
   try {
-    return worker_.sample_round(state_.step, ++state_.rounds, time);
+    std::vector<trajectory> round = sampler_.sample_round(state_.step, ++state_.rounds, time);
+    // Sampling has recorded the old log-probs with the same kernels and bits: a second pass runs only on request.
+    if (models_.recompute_old_log_prob || stored_) {
+      if (!stored_)
+        for (trajectory& t : round) t.rollout_logp = t.old_logp;
+      scorer_.score_old(round, stored_ != nullptr, time);
+    }
+    return round;
   } catch (const sampling_interrupted&) {  // of one rank: several end the step together
     interrupted_ = true;
     return {};
@@ -241,7 +205,7 @@ void policy_run_impl<Device>::keep_differing_groups(std::vector<trajectory> roun
     return;
   }
   if (s.dynamic_sampling.metric == group_metric::seq_final_reward && s.reward_kl.enabled) {
-    worker_.score_reference(round, time);
+    scorer_.score_reference(round, time);
     train::penalise_rewards(round, {s.reward_kl.kind, state_.reward_kl_coefficient});
   }
   seen_ += train::keep_differing_groups(std::move(round), s.samples, s.dynamic_sampling.metric, ready());
@@ -250,10 +214,12 @@ void policy_run_impl<Device>::keep_differing_groups(std::vector<trajectory> roun
 template <class Device>
 bool policy_run_impl<Device>::take_groups() {
   const policy_settings& s = settings();
-  if (interrupted_ || !stopped_.empty()) {
+  if (interrupted_ || !stopped().empty()) {
     state_ = before_;
-    if (interrupted_) return stop_for_signal();
-    save_if_missing();
+    if (interrupted_)
+      frame_.stop_for_signal(state_.step, [&] { save(); });
+    else
+      frame_.save_if_missing(state_.step, [&] { save(); });
     return false;
   }
   if (!enough())
@@ -271,15 +237,18 @@ bool policy_run_impl<Device>::take_groups() {
   } else {
     seen_ = count_groups(batch, s.samples);
   }
-  worker_.report_rewards(numbers);
+  sampler_.report_rewards(numbers);
   if (s.samples > 1) seen_.write(numbers);
-  if (s.recompute_old_log_prob || stored_) compare_rollout(batch, numbers);
+  if (models_.recompute_old_log_prob || stored_) compare_rollout(batch, numbers);
   return true;
 }
 
 template <class Device>
 void policy_run_impl<Device>::provide(advantage_input inputs) {
-  worker_.provide(inputs, batch, state_.step, time);
+  if (contains(inputs, advantage_input::greedy_scores)) sampler_.score_greedy_answers(batch, state_.step, time);
+  if (contains(inputs, advantage_input::sum_squared_probs)) scorer_.score_squared_probs(batch, time);
+  scorer_.score_reference(batch, time);
+  scorer_.score_values(batch, time);
 }
 
 template <class Device>
@@ -298,7 +267,7 @@ void policy_run_impl<Device>::update_critic() {
   if (!models_.value_model) return;
   time("update_critic", [&] {
     critic<Device>& c = *models_.value_model;
-    bar_.phase("update of the critic", 0, 0);
+    frame_.bar.phase("update of the critic", 0, 0);
     for (trajectory& t : batch)  // an estimator of one advantage per response: the critic learns that
       if (t.token_return.empty()) t.token_return.assign(static_cast<std::size_t>(t.response_length()), t.advantage);
     c.update(batch,
@@ -314,7 +283,7 @@ void policy_run_impl<Device>::update_actor(const any_algorithm& algorithm) {
   numbers.set("actor/entropy", rollout_entropy(batch, s.entropy_mean));
   if (state_.step < s.critic_warmup) return;
   time("update_actor", [&] {
-    bar_.phase("update", 0, 0);
+    frame_.bar.phase("update", 0, 0);
     const update_plan plan{
         .mini_trajectories = in_.plan.trajectories_per_update,
         .micro_trajectories = in_.plan.micro_batch_trajectories,
@@ -337,40 +306,23 @@ void policy_run_impl<Device>::finish_step() {
     time("dump_rollout_generations",
          [&] { write_rollouts(s.rollout_dir, state_.step, batch, in_.train, in_.tokenizer, s.reward.log_overlong); });
   batch_metrics(batch, s.max_prompt_length, s.max_response_length, numbers);
-  if (in_.has_validation() && due(s.test_freq)) validated_ = worker_.validation(state_.step, numbers, time);
-  if (saves()) {
-    metrics so_far = numbers;
-    count(so_far);
-    log_->announce(state_.step, so_far);
-    time("save_checkpoint", [&] {
-      bar_.phase("checkpoint", 0, 0);
-      save();
-    });
-  }
-  time.add("step", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count());
+  if (in_.has_validation() && due(s.test_freq)) validated_ = sampler_.validation(state_.step, numbers, time);
+  if (saves()) frame_.save(state_.step, epoch(), [&] { save(); });
+  frame_.stop_clock();
   timing_metrics(batch, time, numbers, ranks_.size());
-  numbers.set("perf/cpu_memory_used_gb", resident_memory_gib());
-  count(numbers);
-  bar_.step_done(state_.step);
-  log_->write(state_.step, numbers, bar_.pace());
+  frame_.end_step(state_.step, epoch(), saves());
   if (const std::string why = watch_(batch, numbers, s); !why.empty()) say("note: %s\n", why.c_str());
-  if (saves() || std::chrono::steady_clock::now() - reported_ > std::chrono::minutes(1)) write_current_report();
 }
 
 template <class Device>
 void policy_run_impl<Device>::finish() {
-  bar_.finish();
-  if (!stopped_.empty()) say("stopped     %s\n", stopped_.c_str());
-  if (!ranks_.first()) return;
+  if (!frame_.finish()) return;
   const std::filesystem::path root = settings().root;
-  write_current_report();
-  if (settings().report) say("report      %s\n", (root / report_name).c_str());
-  say("metrics     %s\n", log_->path().c_str());
-  print_validation(log_->rows());
+  print_validation(frame_.log().rows());
   const auto last = checkpoint::read_tracker(root);
   if (!last) return;
   say("checkpoint  %s\n", (checkpoint::step_folder(root, *last) / "actor" / "huggingface").c_str());
-  if (!settings().export_path.empty() && (asked_to_stop() == 0 || stopped_.empty()))
+  if (!settings().export_path.empty() && (asked_to_stop() == 0 || stopped().empty()))
     export_model(checkpoint::step_folder(root, *last) / "actor", checkpoint::expand_home(settings().export_path));
 }
 

@@ -64,7 +64,6 @@ struct policy_settings {
   rollout::logit_rules rules;  ///< of both
   std::int64_t val_samples = 1;
   double cache_share = 0.5;  ///< of the memory that is available at the start
-  std::size_t max_cache_bytes = rollout::generation().max_cache_bytes;  ///< what that is; train_policy() sets it
   bool share_prompts = true, chunk_prompts = true, recompute_old_log_prob = false;
   std::optional<weight_format> rollout_weights = {};  ///< unset: those of training
   // objective

@@ -19,10 +19,10 @@
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/text/parse_json.hpp"
+#include "rlcore/train/files/save_checkpoint.hpp"
 #include "rlcore/train/policy/actor.hpp"
 #include "rlcore/train/policy/critic.hpp"
 #include "rlcore/train/policy/trajectory/surplus_file.hpp"
-#include "rlcore/train/files/save_checkpoint.hpp"
 
 RLCORE_BEGIN
 namespace train {

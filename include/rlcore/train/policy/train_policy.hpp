@@ -10,8 +10,8 @@
 #include "rlcore/train/policy/inputs.hpp"
 #include "rlcore/train/policy/models.hpp"
 #include "rlcore/train/policy/run_impl.hpp"
-#include "rlcore/train/run/trainers.hpp"
 #include "rlcore/train/ranks/team.hpp"
+#include "rlcore/train/run/trainers.hpp"
 
 RLCORE_BEGIN
 namespace train {

@@ -16,13 +16,13 @@
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/policy/actor.hpp"
 #include "rlcore/train/policy/algorithm/any_algorithm.hpp"
 #include "rlcore/train/policy/algorithm/policy_algorithm.hpp"
 #include "rlcore/train/policy/algorithm/rows_on_device.hpp"
 #include "rlcore/train/policy/trajectory/packed_trajectories.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
-#include "rlcore/train/model/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace train {

@@ -11,8 +11,8 @@
 #include "rlcore/objective/algorithm/reward_model.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/train/preference/open.hpp"
-#include "rlcore/train/supervised/open.hpp"
 #include "rlcore/train/run/trainer_main.hpp"
+#include "rlcore/train/supervised/open.hpp"
 
 #if !defined(RLCORE_COMPILED)
 #include "rlcore/config/programs/preference_keys.hpp"
@@ -22,6 +22,6 @@
 #include "rlcore/train/preference/reference.hpp"
 #include "rlcore/train/preference/rm_task.hpp"
 #include "rlcore/train/preference/run.hpp"
-#include "rlcore/train/supervised/run.hpp"
 #include "rlcore/train/run/trainer_main_on_ranks.hpp"
+#include "rlcore/train/supervised/run.hpp"
 #endif

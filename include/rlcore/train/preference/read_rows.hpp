@@ -13,9 +13,9 @@
 #include "rlcore/data/blend.hpp"
 #include "rlcore/data/image_rows.hpp"
 #include "rlcore/text/parse_json.hpp"
+#include "rlcore/train/model/images.hpp"
 #include "rlcore/train/preference/row_text.hpp"
 #include "rlcore/train/preference/rows.hpp"
-#include "rlcore/train/model/images.hpp"
 
 RLCORE_BEGIN
 namespace train {

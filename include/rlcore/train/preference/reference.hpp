@@ -17,15 +17,15 @@
 #include "rlcore/data/image_file.hpp"
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
+#include "rlcore/train/files/named_files.hpp"
+#include "rlcore/train/model/images.hpp"
+#include "rlcore/train/model/scored_groups.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/preference/open.hpp"
 #include "rlcore/train/preference/packed_answers.hpp"
+#include "rlcore/train/ranks/team.hpp"
 #include "rlcore/train/supervised/base_model.hpp"
 #include "rlcore/train/supervised/task.hpp"
-#include "rlcore/train/files/named_files.hpp"
-#include "rlcore/train/model/trainable_model.hpp"
-#include "rlcore/train/model/images.hpp"
-#include "rlcore/train/ranks/team.hpp"
-#include "rlcore/train/model/scored_groups.hpp"
 
 RLCORE_BEGIN
 namespace train {

@@ -21,13 +21,13 @@
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/text/parse_json.hpp"
+#include "rlcore/train/model/images.hpp"
+#include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/preference/answer_loss.hpp"
 #include "rlcore/train/preference/open.hpp"
 #include "rlcore/train/preference/read_rows.hpp"
 #include "rlcore/train/preference/score_file.hpp"
 #include "rlcore/train/supervised/task.hpp"
-#include "rlcore/train/model/images.hpp"
-#include "rlcore/train/model/scored_groups.hpp"
 
 RLCORE_BEGIN
 namespace train {

@@ -15,14 +15,14 @@
 #include "rlcore/data/open_blend.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/text_file.hpp"
+#include "rlcore/train/files/export_model.hpp"
+#include "rlcore/train/model/images.hpp"
 #include "rlcore/train/preference/open.hpp"
 #include "rlcore/train/preference/read_rows.hpp"
 #include "rlcore/train/preference/row_text.hpp"
 #include "rlcore/train/preference/rows.hpp"
 #include "rlcore/train/preference/settings.hpp"
 #include "rlcore/train/supervised/base_model.hpp"
-#include "rlcore/train/files/export_model.hpp"
-#include "rlcore/train/model/images.hpp"
 
 RLCORE_BEGIN
 namespace train {

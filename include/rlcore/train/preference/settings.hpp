@@ -8,9 +8,9 @@
 #include "rlcore/config/checks/preference_checks.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/optim/schedule.hpp"
-#include "rlcore/train/supervised/plan.hpp"
-#include "rlcore/train/run/open_log.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
+#include "rlcore/train/run/open_log.hpp"
+#include "rlcore/train/supervised/plan.hpp"
 
 RLCORE_BEGIN
 namespace train {

@@ -1,13 +1,13 @@
 // The ranks of a machine, and the CPU cores available to them.
 #pragma once
 
+#include <unistd.h>
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unistd.h>
 #include <vector>
 
 #if defined(__linux__)

@@ -10,8 +10,8 @@
 #include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/emulator/chips.hpp"
-#include "rlcore/train/run/devices.hpp"
 #include "rlcore/train/ranks/cores.hpp"
+#include "rlcore/train/run/devices.hpp"
 
 RLCORE_BEGIN
 namespace train {

@@ -6,10 +6,10 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/registry.hpp"
 #include "rlcore/telemetry/console.hpp"
-#include "rlcore/train/run/program.hpp"
-#include "rlcore/train/run/trainer_main.hpp"
 #include "rlcore/train/ranks/ranks.hpp"
 #include "rlcore/train/ranks/team.hpp"
+#include "rlcore/train/run/program.hpp"
+#include "rlcore/train/run/trainer_main.hpp"
 
 RLCORE_BEGIN
 namespace train {

@@ -6,12 +6,12 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/registry.hpp"
 #include "rlcore/objective/piece/supervised.hpp"
-#include "rlcore/train/supervised/open.hpp"
 #include "rlcore/train/run/trainer_main.hpp"
+#include "rlcore/train/supervised/open.hpp"
 
 #if !defined(RLCORE_COMPILED)
 #include "rlcore/config/programs/sft.hpp"
+#include "rlcore/train/run/trainer_main_on_ranks.hpp"
 #include "rlcore/train/supervised/run.hpp"
 #include "rlcore/train/supervised/sft_work.hpp"
-#include "rlcore/train/run/trainer_main_on_ranks.hpp"
 #endif

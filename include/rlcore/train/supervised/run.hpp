@@ -1,42 +1,95 @@
 // Supervised run: state between steps, evaluation, logging, checkpoints.
+//
+//   global_step_N/huggingface/    full weights (LoRA merged), config, tokenizer: loads in transformers
+//   global_step_N/...             the other files of trainable_model::save(): optimizer state, adapter
+//   global_step_N/data.json       position in the data
 #pragma once
 
 #include <fmt/format.h>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <optional>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/version.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/telemetry/console.hpp"
-#include "rlcore/telemetry/logger.hpp"
-#include "rlcore/telemetry/progress.hpp"
-#include "rlcore/telemetry/report/report.hpp"
 #include "rlcore/telemetry/stages.hpp"
+#include "rlcore/text/parse_json.hpp"
+#include "rlcore/train/files/save_checkpoint.hpp"
+#include "rlcore/train/model/parameters_text.hpp"
+#include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/preference/run.hpp"
 #include "rlcore/train/preference/settings.hpp"
+#include "rlcore/train/ranks/team.hpp"
+#include "rlcore/train/run/frame.hpp"
 #include "rlcore/train/supervised/base_model.hpp"
 #include "rlcore/train/supervised/open.hpp"
 #include "rlcore/train/supervised/plan.hpp"
 #include "rlcore/train/supervised/sft_work.hpp"
-#include "rlcore/train/supervised/state.hpp"
 #include "rlcore/train/supervised/task.hpp"
-#include "rlcore/train/files/run_settings.hpp"
-#include "rlcore/train/run/interrupt.hpp"
-#include "rlcore/train/run/open_log.hpp"
-#include "rlcore/train/model/parameters_text.hpp"
-#include "rlcore/train/ranks/team.hpp"
-#include "rlcore/train/model/scored_groups.hpp"
 
 RLCORE_BEGIN
 namespace train {
+
+/// State of a resumed run besides the trained model. The order of the rows is a function of these and the step.
+struct supervised_state {
+  std::int64_t step = 0, skipped_updates = 0, train_rows = 0, rows_per_step = 0;
+  std::uint64_t seed = 0;
+};
+
+/// Writes global_step_{state.step} below `root`, then the tracker, then deletes all but the newest `keep` checkpoints
+/// (0: keeps all). Older checkpoints stay intact on failure. Collective over all ranks of the model.
+template <class Device, class Task>
+void save_supervised(const std::filesystem::path& root, trainable_model<Device>& model, const Task& task,
+                     const std::filesystem::path& tokenizer_folder, const supervised_state& state, std::int64_t keep) {
+  save_step_together(root, state.step, keep, model.world(), [&](const std::filesystem::path& folder) {
+    model.save(folder, tokenizer_folder);
+    if (model.world() != nullptr && !model.world()->first()) return;
+    if constexpr (requires { task.save(folder); }) task.save(folder);
+    const nlohmann::ordered_json data{{"rlcore_version", RLCORE_VERSION_STRING},
+                                      {"step", state.step},
+                                      {"seed", state.seed},
+                                      {"train_rows", state.train_rows},
+                                      {"rows_per_step", state.rows_per_step},
+                                      {"skipped_updates", state.skipped_updates}};
+    checkpoint::write_file_atomically(folder / "data.json", text::json_text(data, 2) + "\n");
+  });
+}
+
+/// Loads `folder` into `model` and `task`. `now` describes this run. Throws config_error if its seed, data set or batch
+/// size differs from the saved run's, because the steps would then get other rows.
+template <class Device, class Task>
+supervised_state load_supervised(const std::filesystem::path& folder, trainable_model<Device>& model, Task& task,
+                                 const supervised_state& now) {
+  const checkpoint::json_file data(folder / "data.json");
+  supervised_state state;
+  state.step = data.integer("step");
+  state.seed = static_cast<std::uint64_t>(data.integer("seed"));
+  state.train_rows = data.integer("train_rows"), state.rows_per_step = data.integer("rows_per_step");
+  state.skipped_updates = data.integer("skipped_updates", 0);
+  const auto same = [&](const char* name, auto then, auto here) {
+    if (then != here)
+      throw config_error(folder.string() + " was saved by a run with " + name + " " + std::to_string(then) +
+                         ", this run has " + std::to_string(here) +
+                         ": take the same, or start anew (trainer.resume_mode=disable)");
+  };
+  same("seed", state.seed, now.seed);
+  same("a training set of so many rows:", state.train_rows, now.train_rows);
+  same("train_batch_size", state.rows_per_step, now.rows_per_step);
+  model.restore(folder);
+  if constexpr (requires { task.restore(folder); }) task.restore(folder);
+  return state;
+}
 
 /// "train/loss  5.21 -> 1.07": the first and the last of each number that a run was about.
 inline void print_ends(std::span<const metric_row> rows, std::span<const std::string> names) {
@@ -85,46 +138,31 @@ class supervised_run {
   bool last() const noexcept { return state_.step == plan_.total_steps; }
   bool due(std::int64_t every) const noexcept { return last() || (every > 0 && state_.step % every == 0); }
 
-  void count(metrics& m) const {
-    m.set("training/global_step", state_.step);
-    m.set("training/epoch", rows_.epoch_of(state_.step));
-  }
   std::string data_text() const {
     if constexpr (requires { task_.data_text(); }) return task_.data_text();
     return {};
   }
   void evaluate() {
-    bar_.phase("evaluation", 0, 0);
+    frame_.bar.phase("evaluation", 0, 0);
     time_("testing", [&] { task_.evaluate(model, numbers); });
   }
   /// Prints models, devices and the batch plan.
   void describe(Device& device, const training_settings& training);
   /// Continues from the run's last checkpoint if the settings say so.
   void resume(const training_settings& training);
-  /// Saves the last complete step and prints how to resume. Returns false.
-  bool stop_for_signal();
-  /// Writes the report of the steps so far, for monitoring long runs.
-  void write_current_report();
+  void save() { save_supervised(root_, model, task_, base_.folder, state_, settings_.keep); }
 
-  const options& opt_;
   supervised_settings settings_;
   const base_model& base_;
   Task& task_;
   const team& ranks_;
   std::filesystem::path root_;
-  checkpoint::folder_lock lock_;
+  stages time_;
+  run_frame frame_;
   supervised_plan plan_;
   step_rows rows_;
-  checkpoint::resume_point from_;
   supervised_state state_;
-  progress bar_;
-  std::optional<logger> log_;
-  std::string model_text_, device_text_;  ///< of the report
-  stages time_;
-  std::string stopped_;  ///< reason for stopping
-  std::chrono::steady_clock::time_point begin_, reported_;
-  bool started_ = false;
-  stop_signals signals_;
+  bool begun_ = false;  ///< whether the first next_step() has been called
 };
 
 template <class Device, class Task>
@@ -133,24 +171,26 @@ supervised_run<Device, Task>::supervised_run(Device& device, const options& opt,
                                              const training_settings& training, const base_model& base, Task& task,
                                              const team& ranks)
     : model(device, base.config, training, &ranks.world()),
-      opt_(opt),
       settings_(settings),
       base_(base),
       task_(task),
       ranks_(ranks),
       root_(checkpoint::expand_home(settings.root)),
-      lock_(lock_run(root_, opt, ranks.first())),
+      frame_(opt,
+             {root_,
+              settings.resume_mode,
+              settings.resume_path,
+              {settings.loggers, settings.tensorboard_dir, settings.console},
+              settings.report},
+             ranks, numbers, time_),
       plan_(make_supervised_plan(settings_, task.train_size(), task.eval_size())),
-      rows_(plan_, settings_.seed, settings_.shuffle),
-      bar_(stderr, ranks.first() && isatty(fileno(stderr)) != 0) {
+      rows_(plan_, settings_.seed, settings_.shuffle) {
   for (const std::string& note : opt.notes()) say("note: %s\n", note.c_str());
   describe(device, training);
   resume(training);
   if constexpr (requires { task.prepare(model); }) task.prepare(model);
-  open_log(log_, opt, {settings_.loggers, settings_.tensorboard_dir, settings_.console}, root_, from_ ? from_.step : -1,
-           ranks.first());
-  if (!from_ && ranks.first()) write_run_settings(root_, opt, data_text());
-  if constexpr (requires { task.watch(bar_); }) task.watch(bar_);
+  frame_.open();
+  if constexpr (requires { task.watch(frame_.bar); }) task.watch(frame_.bar);
 }
 
 template <class Device, class Task>
@@ -161,50 +201,38 @@ template <class Device, class Task>
   requires supervised_task<Task, Device>
 void supervised_run<Device, Task>::describe(Device& device, const training_settings& training) {
   const nn::config& c = base_.config;
-  model_text_ = fmt::format("{}: {}, {} layers, hidden {}, {}", base_.folder.string(), nn::name_of(c.model),
-                            c.num_hidden_layers, c.hidden_size, parameters_text(model));
+  run_info& info = frame_.info;
+  info.name = settings_.name;
+  info.model = fmt::format("{}: {}, {} layers, hidden {}, {}", base_.folder.string(), nn::name_of(c.model),
+                           c.num_hidden_layers, c.hidden_size, parameters_text(model));
   if (training.lora)
-    model_text_ += fmt::format("; LoRA of rank {}, alpha {:g}: {:.3g} M are trained", training.lora->rank,
-                               training.lora->alpha, static_cast<double>(model.trained_size()) * 1e-6);
-  device_text_ = rlcore::describe(device) + ranks_.describe();
-  say("model  %s\ndevice %s\n\n%s\n", model_text_.c_str(), device_text_.c_str(), plan_.table().text().c_str());
+    info.model += fmt::format("; LoRA of rank {}, alpha {:g}: {:.3g} M are trained", training.lora->rank,
+                              training.lora->alpha, static_cast<double>(model.trained_size()) * 1e-6);
+  info.device = rlcore::describe(device) + ranks_.describe();
+  for (const auto& line : plan_.table().lines) info.derived.emplace_back(line.name, line.number);
+  say("model  %s\ndevice %s\n\n%s\n", info.model.c_str(), info.device.c_str(), plan_.table().text().c_str());
   std::fflush(stdout);
 }
 
 template <class Device, class Task>
   requires supervised_task<Task, Device>
 void supervised_run<Device, Task>::resume(const training_settings& training) {
-  from_ =
-      checkpoint::find_resume(settings_.resume_mode, checkpoint::expand_home(settings_.resume_path).string(), root_);
-  ranks_.agree(from_.step, "checkpoint", root_);
-  if (from_) check_run_settings(root_, opt_, data_text());
-  if (!from_.notice.empty()) say("note: %s\n", from_.notice.c_str());
+  const checkpoint::resume_point& from = frame_.resume(data_text());
   state_ = {.train_rows = plan_.train_rows, .rows_per_step = plan_.rows_per_step, .seed = settings_.seed};
-  if (!from_ || training.lora) model.load(base_.folder);  // LoRA checkpoints need their base
-  if (!from_) return;
-  state_ = load_supervised(from_.folder, model, task_, state_);
-  say("%s", resumed_text(opt_, state_.step, plan_.total_steps, from_.folder.string()).c_str());
-  if (!model.notice().empty()) say("note: %s\n", model.notice().c_str());
+  if (!from || training.lora) model.load(base_.folder);  // LoRA checkpoints need their base
+  if (!from) return;
+  state_ = load_supervised(from.folder, model, task_, state_);
+  frame_.say_resumed(state_.step, plan_.total_steps, model.notice());
 }
 
 template <class Device, class Task>
   requires supervised_task<Task, Device>
 bool supervised_run<Device, Task>::next_step() {
-  if (!started_) {
-    if (settings_.test_before && state_.step == 0 && plan_.eval_rows > 0) {
-      numbers = {}, time_ = {};
-      evaluate();
-      log_->write(0, numbers);
-    }
-    bar_.start(state_.step, plan_.total_steps);
-    started_ = true;
+  if (!std::exchange(begun_, true) && settings_.test_before && state_.step == 0 && plan_.eval_rows > 0) {
+    evaluate();
+    frame_.log().write(0, numbers);
   }
-  if (state_.step >= plan_.total_steps) return false;
-  if (ranks_.least(asked_to_stop() == 0) == 0) return stop_for_signal();
-  ++state_.step;
-  numbers = {}, time_ = {};
-  begin_ = std::chrono::steady_clock::now();
-  return true;
+  return frame_.next(state_.step, plan_.total_steps, [&] { save(); });
 }
 
 template <class Device, class Task>
@@ -212,7 +240,7 @@ template <class Device, class Task>
 void supervised_run<Device, Task>::update() {
   const double lr = settings_.lr * settings_.schedule.factor(state_.step - 1);
   time_("update", [&] {
-    bar_.phase("update", 0, 0);
+    frame_.bar.phase("update", 0, 0);
     const std::vector<std::uint32_t> rows = rows_(state_.step);
     model.begin_update();
     task_.update(model, std::span<const std::uint32_t>(rows), numbers);
@@ -236,66 +264,23 @@ template <class Device, class Task>
 void supervised_run<Device, Task>::finish_step() {
   const supervised_settings& s = settings_;
   if (plan_.eval_rows > 0 && (due(s.test_freq) || (s.test_each_epoch && rows_.ends_epoch(state_.step)))) evaluate();
-  if (due(s.save_freq)) {
-    metrics so_far = numbers;
-    count(so_far);
-    log_->announce(state_.step, so_far);
-    time_("save_checkpoint", [&] {
-      bar_.phase("checkpoint", 0, 0);
-      save_supervised(root_, model, task_, base_.folder, state_, s.keep);
-    });
-  }
-  time_.add("step", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count());
+  const bool saves = due(s.save_freq);
+  if (saves) frame_.save(state_.step, rows_.epoch_of(state_.step), [&] { save(); });
+  frame_.stop_clock();
   for (const auto& [name, seconds] : time_.entries()) numbers.set("timing_s/" + name, seconds);
   if (numbers.contains("perf/total_num_tokens"))
     numbers.set("perf/throughput",
                 throughput(numbers.get("perf/total_num_tokens"), time_.seconds("step"), ranks_.size()));
-  numbers.set("perf/cpu_memory_used_gb", resident_memory_gib());
-  count(numbers);
-  bar_.step_done(state_.step);
-  log_->write(state_.step, numbers, bar_.pace());
-  if (due(s.save_freq) || std::chrono::steady_clock::now() - reported_ > std::chrono::minutes(1))
-    write_current_report();
+  frame_.end_step(state_.step, rows_.epoch_of(state_.step), saves);
 }
 
 template <class Device, class Task>
   requires supervised_task<Task, Device>
 void supervised_run<Device, Task>::finish(std::span<const std::string> shown) {
-  bar_.finish();
-  if (!stopped_.empty()) say("stopped     %s\n", stopped_.c_str());
-  if (!ranks_.first()) return;
-  write_current_report();
-  if (settings_.report) say("report      %s\n", (root_ / "report.html").c_str());
-  say("metrics     %s\n", log_->path().c_str());
-  print_ends(log_->rows(), shown);
+  if (!frame_.finish()) return;
+  print_ends(frame_.log().rows(), shown);
   if (const auto step = checkpoint::read_tracker(root_))
     say("checkpoint  %s\n", (checkpoint::step_folder(root_, *step) / "huggingface").c_str());
-}
-
-template <class Device, class Task>
-  requires supervised_task<Task, Device>
-bool supervised_run<Device, Task>::stop_for_signal() {
-  stopped_ = std::string(name_of_stop()) + " after step " + std::to_string(state_.step);
-  if (state_.step == 0) return false;
-  stopped_ += "; " + resuming_text(opt_, settings_.resume_mode == "disable") + " to go on to the same bits";
-  const bool there = std::filesystem::exists(checkpoint::step_folder(root_, state_.step));
-  if (!from_first(ranks_.world(), there)) save_supervised(root_, model, task_, base_.folder, state_, settings_.keep);
-  return false;
-}
-
-template <class Device, class Task>
-  requires supervised_task<Task, Device>
-void supervised_run<Device, Task>::write_current_report() {
-  reported_ = std::chrono::steady_clock::now();
-  if (settings_.report && ranks_.first()) {
-    run_info info{settings_.name, model_text_, device_text_, {}, {}};
-    for (const std::string& line : opt_.overrides()) {
-      const std::size_t equal = line.find('=');
-      info.settings.emplace_back(line.substr(0, equal), line.substr(equal + 1));
-    }
-    for (const auto& line : plan_.table().lines) info.derived.emplace_back(line.name, line.number);
-    write_report(root_ / "report.html", info, log_->rows());
-  }
 }
 
 template <class Device, class Task>

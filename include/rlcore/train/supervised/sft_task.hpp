@@ -20,10 +20,10 @@
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/tensor/ragged.hpp"
 #include "rlcore/tensor/span.hpp"
-#include "rlcore/train/supervised/task.hpp"
 #include "rlcore/train/model/images.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
+#include "rlcore/train/supervised/task.hpp"
 
 RLCORE_BEGIN
 namespace train {

@@ -27,17 +27,17 @@
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
+#include "rlcore/train/files/named_files.hpp"
+#include "rlcore/train/model/images.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/preference/row_text.hpp"
 #include "rlcore/train/preference/run.hpp"
 #include "rlcore/train/preference/settings.hpp"
+#include "rlcore/train/run/open_log.hpp"
 #include "rlcore/train/supervised/base_model.hpp"
 #include "rlcore/train/supervised/open.hpp"
 #include "rlcore/train/supervised/plan.hpp"
 #include "rlcore/train/supervised/sft_task.hpp"
-#include "rlcore/train/files/named_files.hpp"
-#include "rlcore/train/model/images.hpp"
-#include "rlcore/train/run/open_log.hpp"
-#include "rlcore/train/model/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace train {

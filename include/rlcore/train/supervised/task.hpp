@@ -25,10 +25,10 @@
 #include "rlcore/data/sft_dataset.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
-#include "rlcore/train/preference/rows.hpp"
 #include "rlcore/train/files/model_files.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
+#include "rlcore/train/preference/rows.hpp"
 
 RLCORE_BEGIN
 namespace train {

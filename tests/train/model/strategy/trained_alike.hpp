@@ -119,7 +119,7 @@ outcome train(const task& t, const Strategy& strategy, const std::filesystem::pa
     out.norms.push_back(model.apply({.lr = 0.003, .grad_clip = t.clip}).gradient_norm);
   }
   const auto mine = train::own_rows(model, static_cast<std::size_t>(t.rows),
-                                      [](std::size_t r) { return length_of(static_cast<std::uint32_t>(r)); });
+                                    [](std::size_t r) { return length_of(static_cast<std::uint32_t>(r)); });
   for (std::size_t r = mine.first; r < mine.last; ++r) {
     out.lengths.push_back(static_cast<double>(length_of(static_cast<std::uint32_t>(r))));
     out.sum += out.lengths.back();

@@ -174,7 +174,7 @@ TEST(openrlhf_advantage, equals_openrlhf) {
     if (name == "group_norm" || name == "dr_grpo") word = "grpo", settings.normalize_by_std = name == "group_norm";
     train::openrlhf_estimator_words::visit("word", word, [&](auto row) {
       train::openrlhf_advantage{row.compose(settings), {-0.625, 0.625}, name != "reinforce_centred"}(batch,
-                                                                                                       g.at("group"));
+                                                                                                     g.at("group"));
     });
     // The golden version no longer normalises rloo over the tokens of the step; 0.7.5 does.
     double mean = 0, square = 0, tokens = 0;

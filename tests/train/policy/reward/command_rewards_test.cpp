@@ -159,7 +159,7 @@ TEST_F(command_rewards, no_process_is_left) {
   const std::string pid = (place / "pid").string();
   {
     train::command_rewards source(external_reward{.command = "sleep 300 & echo $! > " + pid +
-                                                               "; trap '' TERM; while :; do read a; echo 1; done"});
+                                                             "; trap '' TERM; while :; do read a; echo 1; done"});
     score(source, 1);
   }
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);  // no zombie, no child

@@ -133,7 +133,7 @@ TEST_F(model_rewards, another_tokenizer_reads_the_conversation_anew) {
   EXPECT_EQ(m.get("reward/truncated"), 0);
 
   train::model_rewards<cpu> shorter(device, {.path = rm.string(), .own_tokens = false, .max_length = 40}, files.model,
-                                      1 << 20);
+                                    1 << 20);
   shorter.score(batch, prompts, tokenizer);
   shorter.report(m);
   EXPECT_EQ(m.get("reward/truncated"), 1);

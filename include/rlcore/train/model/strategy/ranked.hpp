@@ -123,7 +123,7 @@ class any_strategy::share {
   void save(const std::filesystem::path& folder, const train::trained_state<Device>& state) const {
     if (strategy_.size() == 1) return train::save_by_one(folder, state);
     train::save_by_ranks(world_->all(), folder, state, runs(),
-                           [&](const train::owned_run& run) { return values_->place_of(run); });
+                         [&](const train::owned_run& run) { return values_->place_of(run); });
   }
 
   void begin_update() { dealt_ = false; }

@@ -9,8 +9,8 @@
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/tensor/ragged.hpp"
-#include "rlcore/train/policy/trajectory/trajectory.hpp"
 #include "rlcore/train/model/images.hpp"
+#include "rlcore/train/policy/trajectory/trajectory.hpp"
 
 RLCORE_BEGIN
 namespace train {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "rlcore/parallel/communicator/any.hpp"
+#include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
 #include "rlcore/train/ranks/byte_stream.hpp"
-#include "rlcore/train/model/scored_groups.hpp"
 
 RLCORE_BEGIN
 namespace train {

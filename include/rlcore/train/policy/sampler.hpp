@@ -1,9 +1,8 @@
-// The forward work of a policy run: sampling, rewards, log-probs, values. Each rank computes one part, then every rank
-// receives the whole. No number depends on the split.
+// The responses of a policy run and their rewards. Each rank samples and scores some, then every rank receives all. No
+// number depends on the split.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -28,21 +27,18 @@
 RLCORE_BEGIN
 namespace train {
 
-/// The forward work of one rank.
+/// Samples the responses of one rank.
 template <class Device>
-class rollout_worker {
+class response_sampler {
  public:
   /// All arguments must outlive this object. `stored` responses replace sampling.
-  rollout_worker(policy_inputs& in, policy_models<Device>& models, const team& ranks, progress& bar,
-                 const replay* stored = nullptr)
-      : in_(in), models_(models), ranks_(ranks.world()), bar_(bar), stored_(stored) {
-    models_.policy.prompts = &in_.train;
-    if (models_.value_model) models_.value_model->prompts = &in_.train;
-  }
-  rollout_worker(const rollout_worker&) = delete;
-  rollout_worker& operator=(const rollout_worker&) = delete;
+  response_sampler(policy_inputs& in, policy_models<Device>& models, const team& ranks, progress& bar,
+                   const replay* stored = nullptr)
+      : in_(in), models_(models), ranks_(ranks.world()), bar_(bar), stored_(stored) {}
+  response_sampler(const response_sampler&) = delete;
+  response_sampler& operator=(const response_sampler&) = delete;
 
-  /// Samples and scores the round of this number, and adds the log-probs of the policy that sampled it.
+  /// Samples and scores the round of this number. Sampling records the log-probs of the policy.
   std::vector<trajectory> sample_round(std::int64_t step, std::int64_t number, stages& time) {
     const policy_settings& s = in_.settings;
     const std::vector<std::uint32_t> rows =
@@ -59,82 +55,8 @@ class rollout_worker {
       round = gather_trajectories(workers(), std::move(round));
       pool_counts();
     });
-    // Sampling has recorded the old log-probs with the same kernels and bits: a second pass runs only on request.
-    if (s.recompute_old_log_prob || stored_ != nullptr) {
-      if (stored_ == nullptr)
-        for (trajectory& t : round) t.rollout_logp = t.old_logp;
-      time("old_log_prob", [&] {
-        bar_.phase("old log-probs", 0, 0);
-        const bool entropies = stored_ != nullptr;
-        constexpr std::array fields{&trajectory::old_logp, &trajectory::entropy};
-        compute_own_rows(scorers(), round, std::span(fields).first(entropies ? 2 : 1),
-                         [&](std::span<trajectory> shard) {
-                           score_trajectories(models_.policy.model, models_.policy.space, shard, s.sampling.temperature,
-                                              in_.plan.old_trajectories, in_.plan.old_tokens, &trajectory::old_logp,
-                                              entropies ? &trajectory::entropy : nullptr, &in_.train);
-                         });
-      });
-    }
     for (trajectory& t : round) t.sampled_step = step;
     return round;
-  }
-
-  /// Sets the estimator's declared inputs and the outputs of the run's models: greedy scores, squared probabilities,
-  /// log-probs of the reference, values of the critic.
-  void provide(advantage_input inputs, std::vector<trajectory>& batch, std::int64_t step, stages& time) {
-    if (contains(inputs, advantage_input::greedy_scores)) score_greedy_answers(batch, step, time);
-    if (contains(inputs, advantage_input::sum_squared_probs)) score_squared_probs(batch, time);
-    score_reference(batch, time);
-    score_values(batch, time);
-  }
-
-  /// Sets trajectory::ref_logp where a KL needs it and it is missing, or trajectory::kept_ref.
-  void score_reference(std::vector<trajectory>& rows, stages& time) {
-    if (models_.reference() == nullptr || std::all_of(rows.begin(), rows.end(), [](const trajectory& t) {
-          return t.ref_logp.size() == t.old_logp.size();
-        }))
-      return;
-    time("ref", [&] {
-      bar_.phase("reference", 0, 0);
-      const auto score = [&] {
-        if (models_.reference_stays())
-          return keep_reference(models_.policy, *models_.reference(), std::span(rows),
-                                in_.settings.sampling.temperature, in_.plan.ref_trajectories, in_.plan.ref_tokens);
-        constexpr std::array fields{&trajectory::ref_logp};
-        compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> shard) {
-          score_trajectories(*models_.reference(), models_.policy.space, shard, in_.settings.sampling.temperature,
-                             in_.plan.ref_trajectories, in_.plan.ref_tokens, &trajectory::ref_logp, nullptr,
-                             &in_.train);
-        });
-      };
-      if (models_.reference() == &models_.policy.model)
-        models_.policy.with_base(score);
-      else
-        score();
-    });
-  }
-
-  /// Sets trajectory::sum_squared_probs.
-  void score_squared_probs(std::vector<trajectory>& rows, stages& time) {
-    time("old_log_prob", [&] {
-      bar_.phase("squared probabilities", 0, 0);
-      constexpr std::array fields{&trajectory::sum_squared_probs};
-      compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> shard) {
-        sum_squared_probs(models_.policy.model, models_.policy.space, shard, in_.settings.sampling.temperature,
-                          in_.plan.old_trajectories, in_.plan.old_tokens, &in_.train);
-      });
-    });
-  }
-
-  /// Sets trajectory::value with the critic.
-  void score_values(std::vector<trajectory>& rows, stages& time) {
-    if (!models_.value_model) return;
-    time("values", [&] {
-      bar_.phase("values", 0, 0);
-      constexpr std::array fields{&trajectory::value};
-      compute_own_rows(scorers(), rows, std::span(fields),
-                       [&](std::span<trajectory> shard) { models_.value_model->values(shard); });
-    });
   }
 
   /// Sets trajectory::greedy_score: the score of the greedy answer to its prompt.
@@ -187,14 +109,12 @@ class rollout_worker {
  private:
   /// The ranks that score answers. Each scores the rows that it samples, alone or with its group.
   parallel::any_communicator& workers() { return models_.rollout ? ranks_.all() : ranks_.sums(); }
-  /// The ranks that compute log-probs. Ranks that share a sequence in training compute them together.
-  parallel::any_communicator& scorers() { return ranks_.data(); }
-
   rollout::generation generation(const rollout::sampling& sampling) const {
     const policy_settings& s = in_.settings;
-    return {
-        sampling,        s.max_response_length, in_.eos_ids, s.max_sequences, s.max_batched_tokens, s.max_cache_bytes,
-        s.share_prompts, s.chunk_prompts,       {},          s.rules};
+    return {sampling,        s.max_response_length, in_.eos_ids,
+            s.max_sequences, s.max_batched_tokens,  models_.max_cache_bytes,
+            s.share_prompts, s.chunk_prompts,       {},
+            s.rules};
   }
 
   row_range own_share(std::size_t prompts, std::int64_t samples) {
