@@ -1,4 +1,4 @@
-// What rlcore/trainer declares (the target rlcore::train).
+// What the parts of recipes in rlcore/train declare (the target rlcore::train).
 #define RLCORE_SOURCE_TRAIN_PARTS
 #include "rlcore/train/evaluation/problems.hpp"
 #include "rlcore/train/evaluation/sampled_problems.hpp"

@@ -1,4 +1,4 @@
-// What rlcore/training declares (the target rlcore::train).
+// What rlcore/train/run and its like declare (the target rlcore::train).
 #define RLCORE_SOURCE_TRAIN_RUN
 #include "rlcore/train/files/export_model.hpp"
 #include "rlcore/train/files/run_settings.hpp"

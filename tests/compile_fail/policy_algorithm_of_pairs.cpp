@@ -1,4 +1,4 @@
-// needs: trainer
+// needs: train
 // expected: rlcore: the policy loop minimises objectives of tokens
 #include "rlcore/objective/algorithm/dpo.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"

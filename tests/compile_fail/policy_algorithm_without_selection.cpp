@@ -1,4 +1,4 @@
-// needs: trainer
+// needs: train
 // expected: rlcore: the policy loop offers logp, old_logp, rollout_logp, ref_logp, advantage and entropy, and selected
 #include "rlcore/objective/algorithm/ppo.hpp"
 #include "rlcore/objective/selection/tokens.hpp"

@@ -156,7 +156,7 @@ class any_algorithm {
 };
 
 #if defined(RLCORE_COMPILED)
-// The losses of the policy recipes: the clipped ratio with the terms that are present. In src/trainer.cpp.
+// The losses of the policy recipes: the clipped ratio with the terms that are present. In src/train_parts.cpp.
 extern template class composed_loss<sum<dual_clip>, any_aggregation>;
 extern template class composed_loss<sum<dual_clip, scaled<any_divergence>>, any_aggregation>;
 extern template class composed_loss<sum<dual_clip, scaled<token_entropy>>, any_aggregation>;
