@@ -23,7 +23,7 @@ train::any_algorithm make_dapo(const train::options& options) {
   return dapo;
 }
 
-void train(any_device& device, const train::options& options, const train::team& ranks) {
+void train_dapo(any_device& device, const train::options& options, const train::team& ranks) {
   const train::any_algorithm dapo = make_dapo(options);
   // The rewards of the inputs penalise answers close to the longest length allowed (reward_model.overlong_buffer).
   const auto inputs = train::open_policy_inputs(device, options, ranks);                 // prompts, tokenizer, rewards
@@ -52,5 +52,5 @@ void train(any_device& device, const train::options& options, const train::team&
 }  // namespace
 
 int main(int argc, char** argv) {
-  return rlcore::train::trainer_main(argc, argv, rlcore::train::dapo_registry(), train);
+  return rlcore::train::trainer_main(argc, argv, rlcore::train::dapo_registry(), train_dapo);
 }

@@ -24,7 +24,7 @@ train::any_algorithm make_grpo(const train::options& options) {
   return grpo;
 }
 
-void train(any_device& device, const train::options& options, const train::team& ranks) {
+void train_grpo(any_device& device, const train::options& options, const train::team& ranks) {
   const train::any_algorithm grpo = make_grpo(options);
   const auto inputs = train::open_policy_inputs(device, options, ranks);                 // prompts, tokenizer, rewards
   const auto models = train::open_policy_models(device, options, *inputs, grpo, ranks);  // policy, reference
@@ -45,5 +45,5 @@ void train(any_device& device, const train::options& options, const train::team&
 }  // namespace
 
 int main(int argc, char** argv) {
-  return rlcore::train::trainer_main(argc, argv, rlcore::train::grpo_trainer_registry(), train);
+  return rlcore::train::trainer_main(argc, argv, rlcore::train::grpo_trainer_registry(), train_grpo);
 }

@@ -11,7 +11,7 @@ namespace {
 using namespace rlcore;
 using namespace rlcore::train;
 
-void train(any_device& device, const options& opt, const team& ranks) {
+void train_kto(any_device& device, const options& opt, const team& ranks) {
   // Data: single answers, each judged good or bad.
   const auto base = open_language_model(opt);
   const auto rules = open_row_rules(opt, *base);
@@ -44,4 +44,4 @@ void train(any_device& device, const options& opt, const team& ranks) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return trainer_main(argc, argv, kto_registry(), train); }
+int main(int argc, char** argv) { return trainer_main(argc, argv, kto_registry(), train_kto); }

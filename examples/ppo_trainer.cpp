@@ -25,7 +25,7 @@ train::any_algorithm make_ppo(const train::options& options) {
   return ppo;
 }
 
-void train(any_device& device, const train::options& options, const train::team& ranks) {
+void train_ppo(any_device& device, const train::options& options, const train::team& ranks) {
   const train::any_algorithm ppo = make_ppo(options);
   const auto inputs = train::open_policy_inputs(device, options, ranks);                // prompts, tokenizer, rewards
   const auto models = train::open_policy_models(device, options, *inputs, ppo, ranks);  // policy, critic, reference
@@ -46,5 +46,5 @@ void train(any_device& device, const train::options& options, const train::team&
 }  // namespace
 
 int main(int argc, char** argv) {
-  return rlcore::train::trainer_main(argc, argv, rlcore::train::ppo_trainer_registry(), train);
+  return rlcore::train::trainer_main(argc, argv, rlcore::train::ppo_trainer_registry(), train_ppo);
 }

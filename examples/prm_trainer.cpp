@@ -11,7 +11,7 @@ namespace {
 using namespace rlcore;
 using namespace rlcore::train;
 
-void train(any_device& device, const options& opt, const team& ranks) {
+void train_prm(any_device& device, const options& opt, const team& ranks) {
   // Data: answers whose steps are judged, at placeholder tokens.
   const auto base = open_language_model(opt);
   const auto rules = open_row_rules(opt, *base);
@@ -35,4 +35,4 @@ void train(any_device& device, const options& opt, const team& ranks) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return trainer_main(argc, argv, prm_registry(), train); }
+int main(int argc, char** argv) { return trainer_main(argc, argv, prm_registry(), train_prm); }

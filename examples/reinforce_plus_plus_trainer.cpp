@@ -23,7 +23,7 @@ train::any_algorithm make_reinforce_plus_plus(const train::options& options) {
   return reinforce;
 }
 
-void train(any_device& device, const train::options& options, const train::team& ranks) {
+void train_reinforce_plus_plus(any_device& device, const train::options& options, const train::team& ranks) {
   const train::any_algorithm reinforce = make_reinforce_plus_plus(options);
   const auto inputs = train::open_policy_inputs(device, options, ranks);  // prompts, tokenizer, rewards
   const auto models = train::open_policy_models(device, options, *inputs, reinforce, ranks);  // policy, reference
@@ -44,5 +44,6 @@ void train(any_device& device, const train::options& options, const train::team&
 }  // namespace
 
 int main(int argc, char** argv) {
-  return rlcore::train::trainer_main(argc, argv, rlcore::train::reinforce_plus_plus_trainer_registry(), train);
+  return rlcore::train::trainer_main(argc, argv, rlcore::train::reinforce_plus_plus_trainer_registry(),
+                                     train_reinforce_plus_plus);
 }

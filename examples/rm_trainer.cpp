@@ -11,7 +11,7 @@ namespace {
 using namespace rlcore;
 using namespace rlcore::train;
 
-void train(any_device& device, const options& opt, const team& ranks) {
+void train_rm(any_device& device, const options& opt, const team& ranks) {
   // Data: pairs of a chosen and a rejected answer to one prompt. The model has one number per token for a head.
   const auto base = open_score_model(opt);
   const auto rules = open_row_rules(opt, *base);
@@ -42,4 +42,4 @@ void train(any_device& device, const options& opt, const team& ranks) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return trainer_main(argc, argv, rm_registry(), train); }
+int main(int argc, char** argv) { return trainer_main(argc, argv, rm_registry(), train_rm); }

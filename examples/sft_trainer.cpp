@@ -12,7 +12,7 @@ namespace {
 using namespace rlcore;
 using namespace rlcore::train;
 
-void train(any_device& device, const options& opt, const team& ranks) {
+void train_sft(any_device& device, const options& opt, const team& ranks) {
   // Data: conversations, or questions with answers; the answers are learnt.
   const auto base = open_pretrained(opt);
   const auto work = open_sft(opt, *base);
@@ -31,4 +31,4 @@ void train(any_device& device, const options& opt, const team& ranks) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return trainer_main(argc, argv, sft_registry(argc, argv), train); }
+int main(int argc, char** argv) { return trainer_main(argc, argv, sft_registry(argc, argv), train_sft); }
