@@ -130,6 +130,8 @@ TEST(chat_template, of_a_folder_is_replaced_wherever_it_is_looked_for) {
 TEST(chat_template, null_members_of_tables_are_dropped_at_any_depth) {
   const json read = json::parse(R"({"a": null, "b": [{"c": null, "d": 1}, null], "e": {"f": {"g": null}}})");
   EXPECT_EQ(text::without_null_members(read), json::parse(R"({"b": [{"d": 1}, null], "e": {"f": {}}})"));
+  EXPECT_EQ(text::stored_messages({R"({"role": "user", "content": "x"})", {{"role", "tool"}, {"name", nullptr}}, "y"}),
+            (json{{{"role", "user"}, {"content", "x"}}, {{"role", "tool"}}, "y"}));
 }
 
 TEST(chat_template, the_template_of_a_folder_is_rendered) {

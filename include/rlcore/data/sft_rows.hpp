@@ -108,7 +108,7 @@ inline const std::string& text_at(const row& from, const std::string& name, std:
 inline std::vector<text::message> messages_at(const row& value, const std::string& place,
                                               text::content_form form = text::content_form::text) {
   const row list = value.is_string() ? text::try_parse_exact_json<row>(value.get_ref<const std::string&>())
-                                     : text::without_null_members(value);
+                                     : text::stored_messages(value);
   if (list.is_discarded())
     throw data_error(place + " is " + printable(text::json_text(value)) + "; expected a list of {role, content}");
   try {

@@ -79,6 +79,10 @@ inline std::string joined(const std::vector<message_part>& parts) {
 /// in arguments of calls and in schemas of tools. Nulls in lists stay. TRL's trainers do the same.
 nlohmann::ordered_json without_null_members(const nlohmann::ordered_json& json);
 
+/// A list of messages as tables store it: without null members, and with the object in the place of a message that is
+/// JSON text, as the JSON type of `datasets` keeps it.
+nlohmann::ordered_json stored_messages(const nlohmann::ordered_json& list);
+
 /// Accepted content forms: only text, or also a list of parts with images.
 enum class content_form { text, parts };
 
@@ -187,6 +191,17 @@ RLCORE_INLINE nlohmann::ordered_json without_null_members(const nlohmann::ordere
   for (const auto& [key, item] : json.items())
     if (!item.is_null()) object[key] = without_null_members(item);
   return object;
+}
+
+RLCORE_INLINE nlohmann::ordered_json stored_messages(const nlohmann::ordered_json& list) {
+  nlohmann::ordered_json messages = without_null_members(list);
+  if (!messages.is_array()) return messages;
+  for (auto& m : messages) {
+    if (!m.is_string()) continue;
+    auto object = try_parse_exact_json<nlohmann::ordered_json>(m.get_ref<const std::string&>());
+    if (object.is_object()) m = std::move(object);
+  }
+  return messages;
 }
 
 RLCORE_INLINE std::vector<message> messages_from_json(const nlohmann::ordered_json& json, content_form form) {
