@@ -77,7 +77,8 @@ TEST(spellings, latex_becomes_the_text_of_pylatexenc) {
     unknown += reader.outcome() == detail::latex_outcome::unknown;
     if (reader.outcome() == detail::latex_outcome::unknown) continue;
     EXPECT_EQ(reader.outcome() == detail::latex_outcome::refused, row[1].is_null()) << text;
-    if (!row[1].is_null()) EXPECT_EQ(plain, row[1].get<std::string>()) << text;
+    if (row[1].is_null()) continue;
+    EXPECT_EQ(plain, row[1].get<std::string>()) << text;
   }
   EXPECT_LT(unknown, 6u);
 }
