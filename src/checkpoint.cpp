@@ -20,3 +20,4 @@
 #include "rlcore/checkpoint/torch_zip.hpp"
 #include "rlcore/checkpoint/vision_config_json.hpp"
 #include "rlcore/checkpoint/weight_source.hpp"
+#include "rlcore/checkpoint/write_config.hpp"

@@ -6,6 +6,7 @@
 #include "embedded_task.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/train/files/model_files.hpp"
 #include "rlcore/train/run/devices.hpp"

@@ -9,6 +9,7 @@
 
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/optim/adamw.hpp"

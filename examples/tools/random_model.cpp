@@ -8,6 +8,7 @@
 
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/tools.hpp"
 #include "rlcore/device/cpu.hpp"

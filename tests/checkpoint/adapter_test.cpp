@@ -1,5 +1,6 @@
 // PEFT's folders: one that peft saved (tests/reference/lora.py), ours in peft, and both merged into their base.
 #include "rlcore/checkpoint/adapter.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 
 #include <map>
 

@@ -9,6 +9,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/log_probs.hpp"

@@ -1,4 +1,5 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -206,6 +207,56 @@ TEST(model_config, comes_back_as_written) {
       EXPECT_EQ(d.generation_pad_token_id, c.generation_pad_token_id);
     }
   }
+}
+
+nlohmann::json json_of(const std::filesystem::path& file) { return nlohmann::json::parse(scratch::read(file)); }
+
+TEST(model_config, what_is_not_changed_is_written_as_it_was_read) {
+  const scratch::folder from, to;
+  const char* const generation = R"({"bos_token_id": 151643, "do_sample": true, "eos_token_id": [151645, 151643],
+      "pad_token_id": 151643, "repetition_penalty": 1.1, "temperature": 0.7, "transformers_version": "4.43.1"})";
+  auto newer = nlohmann::json::parse(published);  // as transformers 5 writes it
+  newer["dtype"] = newer["torch_dtype"];
+  newer["rope_parameters"] = {{"rope_theta", newer["rope_theta"]}, {"rope_type", "default"}};
+  newer.erase("torch_dtype"), newer.erase("rope_theta");
+  for (const std::string& original : {std::string(published), newer.dump()}) {
+    scratch::write(from / "config.json", original);
+    scratch::write(from / "generation_config.json", generation);
+    config c = read_config(from.path());
+    write_config(to.path(), c, rlcore::checkpoint::stored_type::f32, from.path());
+    auto expected = nlohmann::json::parse(original);
+    expected[expected.contains("dtype") ? "dtype" : "torch_dtype"] = "float32";
+    EXPECT_EQ(json_of(to / "config.json"), expected);
+    EXPECT_EQ(json_of(to / "generation_config.json"), nlohmann::json::parse(generation));
+
+    c.eos_token_ids.push_back(7), c.max_position_embeddings = 4096, c.output = rlcore::nn::model_output::score;
+    write_config(to.path(), c, rlcore::checkpoint::stored_type::f32, from.path());
+    expected["eos_token_id"] = {151645, 151643, 7}, expected["max_position_embeddings"] = 4096;
+    expected["architectures"] = {"Qwen2ForSequenceClassification"};
+    for (const auto& [key, value] : json_of(to / "config.json").items()) {
+      if (expected.contains(key)) {
+        EXPECT_EQ(value, expected[key]) << key;
+      }
+    }
+    EXPECT_EQ(json_of(to / "config.json")["num_labels"], 1);
+    EXPECT_EQ(json_of(to / "config.json")["bos_token_id"], 151643);
+    auto longer = nlohmann::json::parse(generation);
+    longer["eos_token_id"].push_back(7);
+    EXPECT_EQ(json_of(to / "generation_config.json"), longer);
+    EXPECT_EQ(read_config(to.path()).eos_token_ids, c.eos_token_ids);
+  }
+}
+
+/// vLLM: SamplingParams.update_from_generation_config() unites the tokenizer's EOS with those of the folder.
+TEST(model_config, texts_end_at_the_folders_ids_and_at_the_tokenizers) {
+  using ids = std::vector<std::int32_t>;
+  using rlcore::checkpoint::end_tokens;
+  EXPECT_EQ(end_tokens("m", ids{0}, 5), (ids{0, 5}));
+  EXPECT_EQ(end_tokens("m", ids{0, 5}, 5), (ids{0, 5}));
+  EXPECT_EQ(end_tokens("m", ids{}, 5), ids{5});
+  EXPECT_EQ(end_tokens("m", ids{0}, std::nullopt), ids{0});
+  scratch::error_of<format_error>([] { end_tokens("m", ids{}, std::nullopt); },
+                                  {"m: neither config.json nor the tokenizer names an EOS token"});
 }
 
 TEST(model_config, mixtures_of_experts) {

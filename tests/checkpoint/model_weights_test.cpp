@@ -1,4 +1,5 @@
 #include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"

@@ -13,6 +13,7 @@
 #include "nn/parity_example.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/vision/module_names.hpp"

@@ -1,5 +1,6 @@
 // config.json of Qwen2.5-VL in its layouts (tests/reference/checkpoint_vision.py): hub, transformers 4.57 and 5.23.
 #include "rlcore/checkpoint/vision_config_json.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 
 #include <gtest/gtest.h>
 

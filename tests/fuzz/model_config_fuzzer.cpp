@@ -1,6 +1,7 @@
 // config.json of a model, and generation_config.json behind a line "=====".
 #include "fuzz/fuzzing.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/planning/read_plan.hpp"
 
 namespace RLCORE_TEST_ID {

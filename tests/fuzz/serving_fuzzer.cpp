@@ -54,7 +54,7 @@ const serving::served_model& model() {
   static const serving::served_model only = [] {
     serving::served_model m{.names = {"x"}, .folder = "x", .tokenizer = fuzzing::small_tokenizer()};
     m.chat = rlcore::text::chat_template::named("qwen3");
-    m.eos_ids = {*m.tokenizer.id_of("<|im_end|>")};
+    m.eos_id = m.tokenizer.id_of("<|im_end|>"), m.eos_ids = {*m.eos_id};
     m.max_length = 2000, m.vocabulary = static_cast<std::int64_t>(m.tokenizer.vocab_size());
     m.features = {.tool_calls = true};
     m.reasoning = serving::reasoning_form::qwen3;
@@ -68,7 +68,7 @@ const serving::served_model& seeing_model() {
   static const serving::served_model only = [] {
     serving::served_model m{.names = {"x"}, .folder = "x", .tokenizer = fuzzing::picture_tokenizer()};
     m.chat = rlcore::text::chat_template::named("qwen2.5-vl");
-    m.eos_ids = {*m.tokenizer.id_of("<|im_end|>")};
+    m.eos_id = m.tokenizer.id_of("<|im_end|>"), m.eos_ids = {*m.eos_id};
     m.max_length = 2000, m.vocabulary = static_cast<std::int64_t>(m.tokenizer.vocab_size());
     m.features = {.request_templates = true, .pictures = true, .most_pictures = 3};
     m.images.processor.emplace().max_pixels = 12544;

@@ -33,7 +33,7 @@ inline const std::map<std::string, strings>& third_parties() {
       {"png.h", {"image/decode_png", "image/encode"}},
       {"jpeglib.h", {"image/decode_jpeg"}},
       {"webp/decode.h", {"image/decode_webp"}},
-      {"libdeflate.h", {"image/inflate_png"}},
+      {"libdeflate.h", {"image/decode_png"}},
       {"jerror.h", {"image/decode_jpeg"}},
       {"pcre2.h", {"text/"}},
       {"utf8proc.h", {"text/"}},

@@ -33,6 +33,38 @@ TEST_F(sft_trainer, losses_fall_and_checkpoints_have_the_layout_of_verl) {
   EXPECT_TRUE(fs::exists(root("a") / "report.html"));
 }
 
+/// What the run knows and whoever serves the model needs: verl saves the tokenizer with its custom_chat_template, and
+/// LLaMA-Factory makes the mark that ends a taught turn an EOS.
+TEST_F(sft_trainer, the_saved_folder_has_the_template_and_the_end_that_were_taught) {
+  const fs::path config = files.model / "config.json", generation = files.model / "generation_config.json";
+  auto json = nlohmann::json::parse(scratch::read(config));
+  const int taught = json["eos_token_id"], other = taught == 0 ? 1 : 0;
+  json["eos_token_id"] = other, json["bos_token_id"] = other, json["mine"] = {1, 2};
+  scratch::write(config, json.dump());
+  const nlohmann::json sampling{{"eos_token_id", other}, {"bos_token_id", other}, {"temperature", 0.6}};
+  scratch::write(generation, sampling.dump());
+  const std::string mine =
+      "{%- for m in messages %}<|im_start|>{{ m.role }}: {{ m.content }}<|im_end|>{%- endfor %}"
+      "{%- if add_generation_prompt %}<|im_start|>assistant: {%- endif %}";
+  scratch::write(place / "mine.jinja", mine);
+  const auto r = train("run", {"rlcore.chat_template=" + (place / "mine.jinja").string(), "trainer.save_freq=-1"});
+  EXPECT_NE(r.out.find("note: answers end with <|im_end|>, which is no EOS in config.json"), std::string::npos)
+      << r.out;
+  const fs::path saved = root("run") / "global_step_8" / "huggingface";
+  EXPECT_EQ(nlohmann::json::parse(scratch::read(saved / "tokenizer_config.json"))["chat_template"], mine);
+  EXPECT_EQ(scratch::read(saved / "chat_template.jinja"), mine);
+  const auto model = nlohmann::json::parse(scratch::read(saved / "config.json")),
+             ends = nlohmann::json::parse(scratch::read(saved / "generation_config.json"));
+  EXPECT_EQ(model["bos_token_id"], other);
+  EXPECT_EQ(model["mine"], json["mine"]);
+  for (const nlohmann::json& file : {model, ends}) EXPECT_EQ(file["eos_token_id"], (nlohmann::json{other, taught}));
+  EXPECT_EQ(ends["temperature"], 0.6);
+
+  train("again", {"model.partial_pretrain=" + saved.string(), "trainer.total_training_steps=1"});
+  EXPECT_EQ(scratch::read(root("again") / "global_step_1" / "huggingface" / "generation_config.json"),
+            scratch::read(saved / "generation_config.json"));
+}
+
 TEST_F(sft_trainer, ends_early_saves_the_last_step_and_keeps_as_many_as_asked) {
   train("run", {"trainer.total_training_steps=3", "trainer.save_freq=-1", "trainer.test_freq=-1"});
   EXPECT_EQ(curve(root("run"), "val/loss").size(), 1u);

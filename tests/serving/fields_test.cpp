@@ -162,7 +162,7 @@ TEST(fields, what_asks_for_nothing_is_taken) {
 }
 
 TEST(fields, calls_of_tools_without_arguments_have_none) {
-  for (const json& arguments : {json(""), json(nullptr)}) {
+  for (const json& arguments : {json(""), json(nullptr), json("null"), json("{}")}) {
     posed p;
     p.choice({{"messages",
                {{{"role", "user"}, {"content", "hi"}},

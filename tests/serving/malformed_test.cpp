@@ -194,7 +194,7 @@ TEST(malformed, conversations) {
            {R"({"messages": [{"role": "user", "content": "a"}], "chat_template": "x"})", 400,
             "--trust-request-chat-template"},
            {R"({"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"mood": 1}})", 400,
-            "'mood' is unknown"},
+            "does not read the variable 'mood'"},
            {R"({"messages": [{"role": "user", "content": "a"}], "documents": [{}]})", 400,
             "documents is not supported"},
            {R"({"messages": [{"role": "user", "content": "a"}], "continue_final_message": true,

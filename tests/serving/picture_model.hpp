@@ -13,6 +13,7 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/preprocessor_config.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/data/image_cache.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/image/encode.hpp"
@@ -61,7 +62,7 @@ inline rlcore::data::image_settings images() {
 inline rlcore::serving::served_model served() {
   rlcore::serving::served_model m{.names = {"vl"}, .folder = "/models/vl", .tokenizer = image_golden::tokenizer()};
   m.chat = image_golden::chat();
-  m.eos_ids = config().eos_token_ids;
+  m.eos_ids = config().eos_token_ids, m.eos_id = m.eos_ids.front();
   m.max_length = 1024, m.vocabulary = config().vocab_size;
   m.images = images();
   m.features.pictures = true;

@@ -40,7 +40,7 @@ inline std::int32_t eos() { return *tokenizer().id_of("<|im_end|>"); }
 inline rlcore::serving::served_model model() {
   rlcore::serving::served_model m{.names = {"tiny", "other"}, .folder = "/models/tiny", .tokenizer = tokenizer()};
   m.chat = rlcore::text::chat_template::named("qwen2.5");
-  m.eos_ids = {eos()};
+  m.eos_ids = {eos()}, m.eos_id = eos();
   m.max_length = 512, m.vocabulary = static_cast<std::int64_t>(tokenizer().vocab_size());
   m.fingerprint = "weights";
   m.created = 1700000000;

@@ -44,6 +44,17 @@ TEST(tool_calls, are_found_however_the_text_is_cut) {
   }
 }
 
+/// As vLLM's Hermes parser writes them, but null, which models write for tools without parameters: no arguments.
+TEST(tool_calls, arguments_are_always_json) {
+  const auto arguments = [](const std::string& written) {
+    return parse("<tool_call>{\"name\": \"f\", \"arguments\": " + written + "}</tool_call>", 7).calls.at(0).arguments;
+  };
+  EXPECT_EQ(arguments("null"), "{}");
+  EXPECT_EQ(arguments("[1]"), "[1]");
+  EXPECT_EQ(arguments(R"("Oslo")"), R"("Oslo")");
+  EXPECT_EQ(arguments(R"("{\"city\": \"Oslo\"}")"), R"({"city": "Oslo"})");
+}
+
 TEST(tool_calls, a_block_that_is_no_call_stays_text) {
   for (const char* text : {"a <tool_call>not json</tool_call> b", "a <tool_call>{\"arguments\": {}}</tool_call>",
                            "a <tool_call>", "a <tool_", "<tool_call>{\"name\": 3}"})
@@ -139,6 +150,20 @@ TEST(tool_calls, of_earlier_turns_are_objects_to_the_template) {
   const std::string prompt = scripted::tokenizer().decode(h.engine.seen[0].prompt);
   EXPECT_NE(prompt.find(R"({"name": "f", "arguments": {"x": [1]}})"), prompt.npos) << prompt;
   EXPECT_NE(prompt.find("<tool_response>\n42\n</tool_response>"), prompt.npos) << prompt;
+}
+
+/// An agent sends back what the server has written: calls of any arguments, and thoughts.
+TEST(tool_calls, the_servers_own_answers_are_taken_back) {
+  scripted::house h;
+  service s(h.shared);
+  for (const char* arguments : {"{}", "null", "[1]", R"(\"Oslo\")"}) {
+    const auto r = s({"POST", "/v1/chat/completions",
+                      R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": null,
+      "reasoning_content": "hm", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": ")" +
+                          std::string(arguments) + R"("}}]}, {"role": "tool", "tool_call_id": "1", "content": "42"}]})",
+                      "application/json"});
+    EXPECT_EQ(r.status, 200) << arguments << r.body;
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/scratch.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/text/train_bpe.hpp"
 #include "serving/server_process.hpp"

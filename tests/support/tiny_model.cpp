@@ -10,6 +10,7 @@
 
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/text/text_file.hpp"

@@ -1,6 +1,7 @@
 // Conversations equal to what transformers renders from the published templates (golden file of text_chat.py).
 #include "rlcore/text/chat_template.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -29,6 +30,18 @@ const json& golden() {
   return g;
 }
 
+/// A conversation of the golden file. transformers hands the arguments of a call to the template as they are, a text
+/// too; messages_from_json() reads a text that holds an object.
+std::vector<text::message> conversation(const std::string& name) {
+  auto messages = text::messages_from_json(golden()["conversations"][name]);
+  for (std::size_t i = 0; i < messages.size(); ++i)
+    for (std::size_t k = 0; k < messages[i].tool_calls.size(); ++k) {
+      const json& call = golden()["conversations"][name][i]["tool_calls"][k];
+      messages[i].tool_calls[k].arguments = (call.contains("function") ? call["function"] : call)["arguments"];
+    }
+  return messages;
+}
+
 class against_transformers : public testing::TestWithParam<const char*> {};
 
 TEST_P(against_transformers, renders_equally) {
@@ -37,7 +50,7 @@ TEST_P(against_transformers, renders_equally) {
   ASSERT_GE(cases.size(), 18u);
   for (const json& c : cases) {
     const auto name = c["name"].get<std::string>();
-    auto messages = text::messages_from_json(golden()["conversations"][name]);
+    const auto messages = conversation(name);
     text::render_options options{.add_generation_prompt = c["prompt"].get<bool>(), .enable_thinking = {}, .tools = {}};
     if (!c["think"].is_null()) options.enable_thinking = c["think"].get<bool>();
     if (c["tools"].get<bool>()) options.tools = golden()["tools"].get<std::vector<json>>();
@@ -77,10 +90,48 @@ void renders_as_published(const text::chat_template& t, const std::string& famil
     if (!c["think"].is_null()) options.enable_thinking = c["think"].get<bool>();
     if (c["tools"].get<bool>()) options.tools = golden()["tools"].get<std::vector<json>>();
     const auto name = c["name"].get<std::string>();
-    EXPECT_EQ(t.render(text::messages_from_json(golden()["conversations"][name]), options),
-              c["text"].get<std::string>())
-        << family << ": " << name;
+    EXPECT_EQ(t.render(conversation(name), options), c["text"].get<std::string>()) << family << ": " << name;
   }
+}
+
+/// What vLLM renders: it parses the text before the template sees it.
+TEST(chat_template, arguments_that_are_json_text_are_not_quoted_again) {
+  const json sent = json::parse(R"j([{"role": "user", "content": "Weather?"}, {"role": "assistant", "content": "",
+      "tool_calls": [{"id": "c1", "type": "function",
+                      "function": {"name": "weather", "arguments": "{\"city\": \"Oslo\"}"}}]}])j");
+  for (const char* family : {"qwen2.5", "qwen3", "minimind", "qwen2.5-vl-tools"})
+    EXPECT_THAT(text::chat_template::named(family).render(text::messages_from_json(sent)),
+                testing::HasSubstr(R"({"name": "weather", "arguments": {"city": "Oslo"}})"))
+        << family;
+  for (const char* other : {"Oslo", "[1]", "3", ""}) {  // not of an object: as they are
+    json changed = sent;
+    changed[1]["tool_calls"][0]["function"]["arguments"] = other;
+    EXPECT_EQ(text::messages_from_json(changed)[1].tool_calls[0].arguments, other);
+  }
+}
+
+TEST(chat_template, of_a_folder_is_replaced_wherever_it_is_looked_for) {
+  const scratch::folder place;
+  const std::string mine = "{%- for m in messages %}{{ m.role }}: {{ m.content }}{%- endfor %}";
+  scratch::write(place / "tokenizer_config.json", R"({"eos_token": "x", "chat_template": "old"})");
+  for (const bool of_processor : {false, true}) {
+    if (of_processor) scratch::write(place / "chat_template.json", R"({"chat_template": "old"})");
+    text::write_chat_template(place.path(), mine);
+    EXPECT_EQ(text::chat_template::detect(place.path()).source(), mine);
+    for (const char* file : {"tokenizer_config.json", "chat_template.json"}) {
+      if (!fs::exists(place / file)) continue;
+      EXPECT_EQ(json::parse(scratch::read(place / file))["chat_template"], mine) << file;
+    }
+    EXPECT_EQ(json::parse(scratch::read(place / "tokenizer_config.json"))["eos_token"], "x");
+    EXPECT_EQ(scratch::read(place / "chat_template.jinja"), mine);
+  }
+}
+
+TEST(chat_template, null_members_of_tables_are_dropped_at_any_depth) {
+  const json read = json::parse(R"({"a": null, "b": [{"c": null, "d": 1}, null], "e": {"f": {"g": null}}})");
+  EXPECT_EQ(text::without_null_members(read), json::parse(R"({"b": [{"d": 1}, null], "e": {"f": {}}})"));
+  EXPECT_EQ(text::stored_messages({R"({"role": "user", "content": "x"})", {{"role", "tool"}, {"name", nullptr}}, "y"}),
+            (json{{{"role", "user"}, {"content", "x"}}, {{"role", "tool"}}, "y"}));
 }
 
 TEST(chat_template, the_template_of_a_folder_is_rendered) {

@@ -32,7 +32,7 @@ TEST(grade_answer, decides_as_prime_math_and_as_mathruler) {
           << (mathruler ? "mathruler " : "prime_math ") << given << " == " << truth;
     }
     EXPECT_GT(equal, 250u);
-    EXPECT_LT(undecided, golden()["rows"].size() / 12);
+    EXPECT_LT(undecided, 1u);
   }
 }
 
@@ -47,7 +47,7 @@ TEST(geo3k, scores_as_verl_does) {
     }
     EXPECT_NEAR(v.score, row[2].get<double>(), 1e-12) << text << " == " << truth;
   }
-  EXPECT_LT(undecided, 12u);
+  EXPECT_LT(undecided, 1u);
 }
 
 TEST(geo3k, says_why) {
@@ -58,7 +58,7 @@ TEST(geo3k, says_why) {
   EXPECT_EQ(why("\\boxed{6}"), "wrong");
   EXPECT_EQ(why("5"), "no_match");
   EXPECT_EQ(why("\\boxed{5"), "malformed");
-  EXPECT_EQ(why("\\boxed{\\unheard{5}}"), "undecided");
+  EXPECT_EQ(why("\\boxed{x!!}", "x+1"), "undecided");
 }
 
 TEST(grade_answer, takes_any_bytes) {

@@ -26,7 +26,7 @@ TEST(prime_math, extracts_and_scores_as_verl_does) {
                                                << v.pred.value_or("-");
   }
   EXPECT_GT(correct, 60u);
-  EXPECT_LT(undecided, rows.size() / 7);  // half of these texts end in odd signs
+  EXPECT_LT(undecided, 1u);
 }
 
 TEST(prime_math, says_why) {
@@ -36,7 +36,7 @@ TEST(prime_math, says_why) {
   EXPECT_EQ(why("The answer is 5."), "correct");
   EXPECT_EQ(why("The answer is 6."), "wrong");
   EXPECT_EQ(why("I do not know"), "no_match");
-  EXPECT_EQ(why("The answer is \\unheard{6}", "7x"), "undecided");
+  EXPECT_EQ(why("The answer is 6x!!", "7x"), "undecided");
 }
 
 TEST(prime_math, takes_any_bytes) {

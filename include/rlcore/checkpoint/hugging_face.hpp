@@ -1,11 +1,13 @@
-// Hugging Face model folders: finds one, and reads and writes config.json and generation_config.json (nn::config). JSON
-// is slow to compile: with RLCORE_COMPILED it is that of src/checkpoint.cpp.
+// Hugging Face model folders: finds one, and reads config.json and generation_config.json (nn::config). JSON is slow to
+// compile: with RLCORE_COMPILED it is that of src/checkpoint.cpp.
 #pragma once
 
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <optional>
+#include <span>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -47,17 +49,18 @@ std::filesystem::path resolve_model(const std::string& model);
 /// whose eos_token_id wins. Throws file_error, or format_error naming file, key, value and expectation.
 nn::config read_config(const std::filesystem::path& folder);
 
+/// The tokens that end a text: `ids` (of read_config()) and the tokenizer's own, as vLLM unites them; the fine-tune of
+/// a base model may name its end of turn in the tokenizer alone. Throws format_error, which names `folder`, if there is
+/// none.
+std::vector<std::int32_t> end_tokens(const std::filesystem::path& folder, std::span<const std::int32_t> ids,
+                                     std::optional<std::int32_t> tokenizer_eos);
+
+/// The eos_token_id of `folder`/generation_config.json; empty without one. Throws file_error, format_error.
+std::vector<std::int32_t> generation_end_tokens(const std::filesystem::path& folder);
+
 /// The weight dtype in `folder`/config.json: "bfloat16", "float16", "float32"; empty if missing. transformers 5 calls
 /// it dtype, earlier ones torch_dtype. Throws file_error, format_error.
 std::string stored_dtype(const std::filesystem::path& folder);
-
-/// The first key of config.json in which two models differ, with both values: "rms_norm_eps is 1e-05, expected 1e-06";
-/// empty if they compute the same. Ignores dtypes on disk and training-only keys.
-std::string difference_of(const nn::config& found, const nn::config& expected);
-
-/// Writes config.json and generation_config.json that `transformers` (4 and 5) reads; `type` is the dtype of the stored
-/// weights (F32, F16 or BF16). Throws file_error, or config_error for a vision tower in a family that has none.
-void write_config(const std::filesystem::path& folder, const nn::config& c, stored_type type = stored_type::f32);
 
 }  // namespace checkpoint
 RLCORE_END
@@ -199,72 +202,6 @@ RLCORE_INLINE nn::config read_config(const std::filesystem::path& folder) {
   return c;
 }
 
-/// eos_token_id as config.json has it: null, a number or a list.
-inline nlohmann::ordered_json eos_json(const nn::config& c) {
-  const std::vector<std::int32_t>& ids = c.eos_token_ids;
-  return ids.empty()       ? nlohmann::ordered_json()
-         : ids.size() == 1 ? nlohmann::ordered_json(ids[0])
-                           : nlohmann::ordered_json(ids);
-}
-
-/// The config.json of a model whose weights have this type. Throws config_error for a vision tower in a family that has
-/// none.
-inline nlohmann::ordered_json config_json(const nn::config& c, stored_type type = stored_type::f32) {
-  check_tower(c);
-  const bool sliding_window = std::any_of(c.model->flags.begin(), c.model->flags.end(), [](const nn::fixed_flag& flag) {
-    return flag.key == "use_sliding_window" && !flag.implied;
-  });
-  const std::string dtype = type == stored_type::bf16 ? "bfloat16" : type == stored_type::f16 ? "float16" : "float32";
-  const nlohmann::ordered_json eos = eos_json(c);
-  const nlohmann::ordered_json pad =
-      c.pad_token_id < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(c.pad_token_id);
-  const bool score = c.output == nn::model_output::score;
-  const std::string architecture = std::string(c.model->architecture) += !score         ? c.model->task
-                                                                         : c.score_bias ? "ForTokenClassification"
-                                                                                        : "ForSequenceClassification";
-  nlohmann::ordered_json root{{"architectures", {architecture}},
-                              {"model_type", nn::name_of(c.model)},
-                              {"vocab_size", c.vocab_size},
-                              {"hidden_size", c.hidden_size},
-                              {"intermediate_size", c.intermediate_size},
-                              {"num_hidden_layers", c.num_hidden_layers},
-                              {"num_attention_heads", c.num_attention_heads},
-                              {"num_key_value_heads", c.num_key_value_heads},
-                              {"head_dim", c.head_dim},
-                              {"hidden_act", c.model->activation},
-                              {"attention_dropout", 0.0},
-                              {"max_position_embeddings", c.max_position_embeddings},
-                              {"initializer_range", c.initializer_range},
-                              {"rms_norm_eps", c.rms_norm_eps},
-                              {"rope_theta", c.rope_theta},
-                              {"tie_word_embeddings", c.tie_word_embeddings}};
-  if (c.rope_scaling.type != nn::rope_type::plain) root["rope_scaling"] = rope_scaling_json(c.rope_scaling);
-  if (sliding_window) root["use_sliding_window"] = false, root["max_window_layers"] = c.num_hidden_layers;
-  root["use_cache"] = true;
-  root["torch_dtype"] = dtype;
-  root["eos_token_id"] = eos;
-  root["pad_token_id"] = pad;
-  for (const nn::fixed_flag& flag : c.model->flags)
-    if (!flag.implied && !root.contains(flag.key)) root[std::string(flag.key)] = flag.value;
-  if (c.has_experts()) {
-    root["num_experts"] = c.num_experts;
-    root["num_experts_per_tok"] = c.num_experts_per_tok;
-    root["moe_intermediate_size"] = c.moe_intermediate_size;
-    root["norm_topk_prob"] = c.norm_topk_prob;
-    root["decoder_sparse_step"] = c.decoder_sparse_step;
-    root["mlp_only_layers"] = c.mlp_only_layers;
-    root["output_router_logits"] = c.output_router_logits;
-    root["router_aux_loss_coef"] = c.router_aux_loss_coef;
-  }
-  if (score) {
-    root["num_labels"] = 1;
-    root["id2label"] = {{"0", "LABEL_0"}};
-    root["label2id"] = {{"LABEL_0", 0}};
-    root["classifier_dropout"] = 0.0;
-  }
-  return c.vision ? nest_text(std::move(root), c) : root;
-}
-
 RLCORE_INLINE std::string stored_dtype(const std::filesystem::path& folder) {
   const json_file whole(folder / "config.json");
   const json_file file = language_model(whole, read_family(whole));
@@ -273,31 +210,18 @@ RLCORE_INLINE std::string stored_dtype(const std::filesystem::path& folder) {
   return {};
 }
 
-RLCORE_INLINE std::string difference_of(const nn::config& found, const nn::config& expected) {
-  const nlohmann::ordered_json a = config_json(found).flatten(), b = config_json(expected).flatten();
-  const auto counts = [](const std::string& key) {
-    for (const char* other : {"dtype", "initializer_range", "router_aux_loss_coef", "output_router_logits"})
-      if (key.ends_with(other)) return false;
-    return true;
-  };
-  const auto value = [](const nlohmann::ordered_json& in, const std::string& key) {
-    return in.contains(key) ? text::json_text(in[key]) : std::string("not there");
-  };
-  for (const auto* side : {&b, &a})
-    for (const auto& [key, v] : side->items())
-      if (const std::string x = value(a, key), y = value(b, key); counts(key) && x != y)
-        return key.substr(1) + " is " + x + ", expected " + y;
-  return "";
+RLCORE_INLINE std::vector<std::int32_t> end_tokens(const std::filesystem::path& folder,
+                                                   std::span<const std::int32_t> ids,
+                                                   std::optional<std::int32_t> tokenizer_eos) {
+  std::vector<std::int32_t> all(ids.begin(), ids.end());
+  if (tokenizer_eos && std::find(all.begin(), all.end(), *tokenizer_eos) == all.end()) all.push_back(*tokenizer_eos);
+  if (all.empty()) throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
+  return all;
 }
 
-RLCORE_INLINE void write_config(const std::filesystem::path& folder, const nn::config& c, stored_type type) {
-  const nlohmann::ordered_json eos = eos_json(c);
-  write_file_atomically(folder / "config.json", text::json_text(config_json(c, type), 2) + "\n");
-  nlohmann::ordered_json generation = nlohmann::ordered_json::object();
-  if (!eos.is_null()) generation["eos_token_id"] = eos;
-  const std::int32_t generation_pad = c.generation_pad_token_id < 0 ? c.pad_token_id : c.generation_pad_token_id;
-  if (generation_pad >= 0) generation["pad_token_id"] = generation_pad;
-  write_file_atomically(folder / "generation_config.json", text::json_text(generation, 2) + "\n");
+RLCORE_INLINE std::vector<std::int32_t> generation_end_tokens(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "generation_config.json";
+  return std::filesystem::exists(file) ? json_file(file).token_ids("eos_token_id") : std::vector<std::int32_t>();
 }
 
 RLCORE_INLINE std::filesystem::path model_of_run(const std::filesystem::path& folder) {

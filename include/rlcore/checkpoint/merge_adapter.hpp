@@ -18,6 +18,7 @@
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
@@ -265,7 +266,7 @@ RLCORE_INLINE std::size_t merge_adapter(const std::filesystem::path& base_folder
   stored_type most = stored_type::f32;  // the type in config.json
   for (const tensor_info& t : tensors)
     if (t.name == embedding_name) most = t.dtype;
-  write_config(target, config, most);
+  write_config(target, config, most, base_folder);
   return adapter.size();
 }
 

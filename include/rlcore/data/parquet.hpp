@@ -11,9 +11,10 @@
 RLCORE_BEGIN
 namespace data {
 
-/// Reads all rows of a file: nested lists and structs become arrays and objects, binary columns become JSON binary
-/// values. Throws file_error when it cannot be opened, data_error when it is damaged or has a column of another type
-/// (dates, maps).
+/// Reads all rows of a file: nested lists, structs and maps with texts as keys become arrays and objects, binary
+/// columns become JSON binary values, an extension type what it is stored as (the JSON type of `datasets`: its text).
+/// Dates, times and decimals become text, other maps lists of pairs. Throws file_error when it cannot be opened,
+/// data_error when it is damaged.
 std::vector<row> read_parquet(const std::filesystem::path& path);
 
 /// Writes rows as one Parquet file (Snappy, dictionary pages); the schema is the common type of the rows, see
@@ -216,6 +217,27 @@ inline std::optional<row> arrow_scalar(const arrow::Array& array, std::int64_t i
 
 }  // namespace detail
 
+row arrow_to_json(const arrow::Array& array, std::int64_t i, const std::string& where);
+
+namespace detail {
+
+/// Element i of an array of maps.
+inline row arrow_map(const arrow::MapArray& maps, std::int64_t i, const std::string& where) {
+  const bool texts =
+      maps.keys()->type_id() == arrow::Type::STRING || maps.keys()->type_id() == arrow::Type::LARGE_STRING;
+  row members = texts ? row::object() : row::array();
+  for (std::int64_t k = maps.value_offset(i), end = k + maps.value_length(i); k < end; ++k) {
+    row key = arrow_to_json(*maps.keys(), k, where), item = arrow_to_json(*maps.items(), k, where);
+    if (texts)
+      members[key.get_ref<const std::string&>()] = std::move(item);
+    else
+      members.push_back(row::array({std::move(key), std::move(item)}));
+  }
+  return members;
+}
+
+}  // namespace detail
+
 /// Element i of an Arrow array as JSON; a null is a JSON null. `where` names the column.
 inline row arrow_to_json(const arrow::Array& array, std::int64_t i, const std::string& where) {
   if (array.IsNull(i)) return nullptr;
@@ -246,22 +268,25 @@ inline row arrow_to_json(const arrow::Array& array, std::int64_t i, const std::s
       }
       return object;
     }
+    case arrow::Type::MAP:
+      return detail::arrow_map(static_cast<const arrow::MapArray&>(array), i, where);
+    case arrow::Type::EXTENSION:
+      return arrow_to_json(*static_cast<const arrow::ExtensionArray&>(array).storage(), i, where);
+    case arrow::Type::HALF_FLOAT:
+      return std::stod(check_arrow<data_error>(array.GetScalar(i), where)->ToString());
     default:
-      throw data_error(where + ": type " + array.type()->ToString() +
-                       " is not supported; expected booleans, numbers, strings, bytes, lists or structs");
+      return check_arrow<data_error>(array.GetScalar(i), where)->ToString();
   }
 }
 
-/// Appends the rows of a table to `rows`; `where` names the file.
-inline void append_rows(const arrow::Table& columns, const std::string& where, std::vector<row>& rows) {
+/// Appends the rows of a batch to `rows`; `where` names the file.
+inline void append_rows(const arrow::RecordBatch& columns, const std::string& where, std::vector<row>& rows) {
   const std::size_t first = rows.size();
   rows.resize(first + static_cast<std::size_t>(columns.num_rows()), row::object());
   for (int c = 0; c < columns.num_columns(); ++c) {
-    const std::string& name = columns.field(c)->name();
-    std::size_t at = first;
-    for (const auto& chunk : columns.column(c)->chunks())
-      for (std::int64_t i = 0; i < chunk->length(); ++i)
-        rows[at++][name] = arrow_to_json(*chunk, i, where + ": column '" + printable(name) + "'");
+    const std::string name = columns.schema()->field(c)->name(), place = where + ": column '" + printable(name) + "'";
+    for (std::int64_t i = 0; i < columns.num_rows(); ++i)
+      rows[first + static_cast<std::size_t>(i)][name] = arrow_to_json(*columns.column(c), i, place);
   }
 }
 
@@ -273,13 +298,20 @@ RLCORE_INLINE std::vector<row> read_parquet(const std::filesystem::path& path) {
     const auto file = check_arrow<file_error>(arrow::io::ReadableFile::Open(where), where);
     parquet::arrow::FileReaderBuilder builder;
     check_arrow<data_error>(builder.Open(file), where + ": not a readable Parquet file");
+    // Few rows at a time, of one row group: Arrow cannot assemble some nested columns across groups, nor a batch with
+    // more than 2 GiB of nested texts or bytes, such as pictures.
+    parquet::ArrowReaderProperties properties;
+    properties.set_batch_size(512);
     std::unique_ptr<parquet::arrow::FileReader> reader;
-    check_arrow<data_error>(builder.Build(&reader), where + ": not a readable Parquet file");
-    // One row group at a time: Arrow cannot assemble some nested columns across groups, and it needs less memory.
+    check_arrow<data_error>(builder.properties(properties)->Build(&reader), where + ": not a readable Parquet file");
     for (int group = 0; group < reader->num_row_groups(); ++group) {
-      const auto columns = check_arrow<data_error>(reader->ReadRowGroup(group), where + ": cannot decode");
-      check_arrow<data_error>(columns->ValidateFull(), where + ": damaged content");
-      append_rows(*columns, where, rows);
+      const auto batches = check_arrow<data_error>(reader->GetRecordBatchReader({group}), where + ": cannot decode");
+      for (;;) {
+        const auto columns = check_arrow<data_error>(batches->Next(), where + ": cannot decode");
+        if (columns == nullptr) break;
+        check_arrow<data_error>(columns->ValidateFull(), where + ": damaged content");
+        append_rows(*columns, where, rows);
+      }
     }
   } catch (const parquet::ParquetException& e) {
     throw data_error(where + ": " + printable(e.what(), 300));

@@ -127,7 +127,7 @@ RLCORE_INLINE std::vector<text::message> read_messages(const row& from, const st
     throw data_error(where + ": column '" + printable(key) + "' is " + printable(text::json_text(value)) +
                      "; expected a list of {role, content} or a string");
   try {
-    return text::messages_from_json(value, text::content_form::parts);
+    return text::messages_from_json(text::stored_messages(value), text::content_form::parts);
   } catch (const data_error& e) {
     throw data_error(where + ": column '" + printable(key) + "': " + e.what());
   }

@@ -107,7 +107,8 @@ inline const std::string& text_at(const row& from, const std::string& name, std:
 /// A list of messages (or its JSON text).
 inline std::vector<text::message> messages_at(const row& value, const std::string& place,
                                               text::content_form form = text::content_form::text) {
-  const row list = value.is_string() ? text::try_parse_exact_json<row>(value.get_ref<const std::string&>()) : value;
+  const row list = value.is_string() ? text::try_parse_exact_json<row>(value.get_ref<const std::string&>())
+                                     : text::stored_messages(value);
   if (list.is_discarded())
     throw data_error(place + " is " + printable(text::json_text(value)) + "; expected a list of {role, content}");
   try {
@@ -120,7 +121,7 @@ inline std::vector<text::message> messages_at(const row& value, const std::strin
 /// Tool schemas: a list of them, its JSON text, or a list of JSON texts. null: none.
 inline std::vector<nlohmann::ordered_json> tools_at(const row& value, const std::string& place) {
   const auto parsed = [&](const row& v) -> row {
-    if (!v.is_string()) return v;
+    if (!v.is_string()) return text::without_null_members(v);
     row list = text::try_parse_exact_json<row>(v.get_ref<const std::string&>());
     if (list.is_discarded())
       throw data_error(place + " is " + printable(text::json_text(v)) + "; expected a list of tool schemas");

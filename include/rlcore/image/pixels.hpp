@@ -23,13 +23,14 @@ struct pixels {
   bool operator==(const pixels&) const = default;
 };
 
-/// Handling of a PNG's alpha channel: `drop` keeps the colours as stored (Pillow's convert("RGB")), `white` composites
-/// them on white (qwen-vl-utils).
+/// Handling of an RGBA picture's opacity: `white` composites the colours on white, as vLLM and qwen-vl-utils do (and so
+/// verl's rows), `drop` keeps the colours as stored (Pillow's convert("RGB"), transformers' processor): what is
+/// transparent is often stored as black.
 enum class alpha { drop, white };
 
 /// Decoding options, and the size limit.
 struct decode_settings {
-  alpha opacity = alpha::drop;
+  alpha opacity = alpha::white;
   std::uint64_t max_pixels = 89'478'485;  ///< Pillow's limit: three bytes for each pixel are a quarter of a GiB
 };
 

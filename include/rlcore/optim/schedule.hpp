@@ -16,9 +16,9 @@ namespace optim {
 enum class schedule_kind { constant, cosine, wsd, cosine_with_min_lr, linear };
 
 /// Factor of the base learning rate (verl; the last two: transformers). w = warmup(), s = steps taken, n = total_steps,
-/// r = min_lr_ratio:
+/// r = min_lr_ratio, i = init_lr_ratio:
 ///   constant: s < w: s / w; else 1.
-///   cosine:   s < w: r + (1 - r) s / w; else max(r, (1 + r) / 2 + (1 - r) / 2 cos(2 pi num_cycles (s - w) / max(1, n -
+///   cosine:   s < w: i + (1 - i) s / w; else max(r, (1 + r) / 2 + (1 - r) / 2 cos(2 pi num_cycles (s - w) / max(1, n -
 ///             w))).
 ///   wsd:      s < w: s / w; 1 for the next floor(stable_ratio (n - w)) steps; then r + (1 - r) max(0, (1 + cos(pi 2
 ///             num_cycles q)) / 2), q the fraction of the remaining steps done; r after n.
@@ -29,6 +29,7 @@ struct schedule {
   std::int64_t total_steps = 0;
   std::int64_t warmup_steps = -1;  ///< < 0: from warmup_ratio
   double warmup_ratio = 0, min_lr_ratio = 0, num_cycles = 0.5, stable_ratio = 0.9;
+  double init_lr_ratio = 0;  ///< where cosine's warm-up begins; verl through 0.5.0: min_lr_ratio
 
   std::int64_t warmup() const noexcept {
     return warmup_steps >= 0 ? warmup_steps
@@ -40,7 +41,7 @@ struct schedule {
     if (s < 0) throw std::invalid_argument("rlcore: schedule: negative step");
     const std::int64_t w = warmup();
     const double r = min_lr_ratio, rising = w > 0 ? static_cast<double>(s) / static_cast<double>(w) : 1;
-    if (s < w) return kind == schedule_kind::cosine ? r + (1 - r) * rising : rising;
+    if (s < w) return kind == schedule_kind::cosine ? init_lr_ratio + (1 - init_lr_ratio) * rising : rising;
     if (kind == schedule_kind::constant) return 1;
     if (kind == schedule_kind::linear)
       return std::max(

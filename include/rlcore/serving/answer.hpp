@@ -165,8 +165,8 @@ RLCORE_INLINE text_piece answer::ended(std::size_t choice, rollout::finish why) 
   if (g.text.stopped()) return close(choice, std::move(rest), {"stop", *g.text.stop()});
   if (why == rollout::finish::cancelled) return close(choice, std::move(rest), {"abort", nullptr});
   if (why == rollout::finish::length) return close(choice, std::move(rest), {"length", nullptr});
-  const bool eos = std::find(model_.eos_ids.begin(), model_.eos_ids.end(), g.last) != model_.eos_ids.end();
-  return close(choice, std::move(rest), {"stop", eos && !fields_.ignore_eos ? json(nullptr) : json(g.last)});
+  const bool eos = g.last == model_.eos_id && !fields_.ignore_eos;
+  return close(choice, std::move(rest), {"stop", eos ? json(nullptr) : json(g.last)});
 }
 
 }  // namespace serving

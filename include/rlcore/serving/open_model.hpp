@@ -207,6 +207,21 @@ RLCORE_INLINE void read_pictures(const options& opt, const std::filesystem::path
                          " reads no pictures: its config.json has no vision_config");
 }
 
+/// The tokens that end an answer, as vLLM has them: the tokenizer's and those of the generation config, which
+/// --generation-config chooses.
+RLCORE_INLINE std::vector<std::int32_t> read_end_tokens(const options& opt, const std::filesystem::path& folder,
+                                                        const nn::config& config, std::optional<std::int32_t> eos) {
+  const std::string source = opt.get<std::string>("generation-config");
+  std::vector<std::int32_t> ids = config.eos_token_ids;
+  if (source == "vllm" && eos) ids.clear();
+  if (source != "vllm" && source != "auto") ids = checkpoint::generation_end_tokens(checkpoint::expand_home(source));
+  for (const std::int32_t id : ids)
+    if (id < 0 || id >= config.vocab_size)
+      throw config_error("--generation-config " + source + ": eos_token_id " + std::to_string(id) +
+                         "; expected ids below vocab_size " + std::to_string(config.vocab_size));
+  return checkpoint::end_tokens(folder, ids, eos);
+}
+
 RLCORE_INLINE served_model open_served_model(const options& opt, const std::filesystem::path& folder,
                                              const nn::config& config) {
   const std::string path = opt.get<std::string>("model");
@@ -219,10 +234,8 @@ RLCORE_INLINE served_model open_served_model(const options& opt, const std::file
   if (static_cast<std::int64_t>(m.tokenizer.vocab_size()) > config.vocab_size)
     throw format_error(folder.string() + ": the tokenizer has " + std::to_string(m.tokenizer.vocab_size()) +
                        " tokens, the model only " + std::to_string(config.vocab_size));
-  m.eos_ids = config.eos_token_ids;
-  if (m.eos_ids.empty() && m.tokenizer.eos_id()) m.eos_ids.push_back(*m.tokenizer.eos_id());
-  if (m.eos_ids.empty())
-    throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
+  m.eos_id = m.tokenizer.eos_id();
+  m.eos_ids = read_end_tokens(opt, folder, config, m.eos_id);
   m.seed = random_key{static_cast<std::uint64_t>(opt.get<std::int64_t>("seed"))};
   m.defaults = read_request_defaults(opt, folder);
   m.features = {.tool_calls = opt.get<bool>("enable-auto-tool-choice"),

@@ -127,6 +127,8 @@ namespace serving::detail {
 
 RLCORE_INLINE std::vector<text::message> messages_for(const text::chat_template& chat, const conversation& talk) {
   std::vector<text::message> messages = talk.messages;
+  if (!chat.has_thoughts())  // of this server's answers, which clients send back
+    for (text::message& m : messages) m.reasoning_content.reset();
   const bool parted = std::ranges::any_of(messages, [](const text::message& m) { return !m.parts.empty(); });
   if (!parted || chat.takes_parts()) return messages;
   if (!talk.pictures.empty())

@@ -244,8 +244,9 @@ struct served_model {
   std::filesystem::path folder;
   text::tokenizer tokenizer;
   std::optional<text::chat_template> chat{};
-  std::string without_chat{};  ///< why there is no template
-  std::vector<std::int32_t> eos_ids{};
+  std::string without_chat{};            ///< why there is no template
+  std::vector<std::int32_t> eos_ids{};   ///< end an answer
+  std::optional<std::int32_t> eos_id{};  ///< the tokenizer's own of them: an answer that it ends has no stop_reason
   std::int64_t max_length = 0, vocabulary = 0;
   random_key seed{};          ///< for requests without one
   std::string fingerprint{};  ///< of weights and build

@@ -237,9 +237,11 @@ RLCORE_INLINE called_tool tool_call_parser::call_of(std::string_view block) {
   const json value = text::try_parse_json<json>(block);
   if (!value.is_object() || !value.contains("name") || !value["name"].is_string()) return {};
   const auto arguments = value.find("arguments");
-  return {value["name"].get<std::string>(), arguments == value.end() ? "{}"
-                                            : arguments->is_string() ? arguments->get<std::string>()
-                                                                     : text::python_json(*arguments)};
+  std::string name = value["name"].get<std::string>();
+  if (arguments == value.end() || arguments->is_null()) return {std::move(name), "{}"};
+  if (arguments->is_string() && text::try_parse_json<json>(arguments->get_ref<const std::string&>()).is_object())
+    return {std::move(name), arguments->get<std::string>()};
+  return {std::move(name), text::python_json(*arguments)};
 }
 
 }  // namespace serving

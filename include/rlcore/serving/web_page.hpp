@@ -280,7 +280,7 @@ inline constexpr std::string_view openapi_description = R"json({
     "tool_choice": {"enum": ["none", "auto", null]},
     "add_generation_prompt": {"$ref": "#/components/schemas/switch"},
     "continue_final_message": {"$ref": "#/components/schemas/switch"},
-    "chat_template_kwargs": {"type": ["object", "null"], "additionalProperties": false, "properties": {
+    "chat_template_kwargs": {"type": ["object", "null"], "properties": {
       "enable_thinking": {"$ref": "#/components/schemas/switch"}, "add_vision_id": {"$ref": "#/components/schemas/switch"}}},
     "include_reasoning": {"$ref": "#/components/schemas/switch"}}}]},
   "tokenize_request": {"type": "object", "properties": {

@@ -22,6 +22,7 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/merge_adapter.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/rollout/session_memory.hpp"

@@ -51,6 +51,12 @@ class chat_template {
   /// Does the template use enable_thinking?
   bool has_thinking() const;
 
+  /// Does the template read the thoughts of a message, by reasoning_content or thinking?
+  bool has_thoughts() const;
+
+  /// Does the template name the variable?
+  bool mentions(std::string_view variable) const;
+
   /// Does the template accept content in parts? A single text part is then rendered like plain text.
   bool takes_parts() const;
 
@@ -69,6 +75,11 @@ class chat_template {
 
   std::shared_ptr<const parts> parts_;
 };
+
+/// Makes `jinja` the chat template of a model folder, in each of the files that transformers and vLLM look for it:
+/// chat_template.jinja, `chat_template` of tokenizer_config.json, and chat_template.json where it is. Throws
+/// file_error, format_error.
+void write_chat_template(const std::filesystem::path& folder, const std::string& jinja);
 
 }  // namespace text
 RLCORE_END
@@ -116,6 +127,7 @@ struct chat_template::parts {
 
   bool has_tools() const { return with_tools.has_value() || program.mentions("tools"); }
   bool has_thinking() const { return mentions_any({"enable_thinking", "open_thinking"}); }
+  bool has_thoughts() const { return mentions_any({"reasoning_content", "thinking"}); }
   /// The template for these options: that with tools, where there are two.
   const jinja::program& program_of(const render_options& options) const {
     return with_tools && !options.tools.empty() ? *with_tools : program;
@@ -144,9 +156,10 @@ struct chat_template::parts {
       throw config_error(name + " does not number pictures; expected add_vision_id unset or false");
     for (std::size_t i = 0; i < messages.size(); ++i) {
       if (!messages[i].tool_calls.empty() && !mentions_any({"tool_calls"})) throw_dropped_part(i, "a tool call");
-      if (messages[i].reasoning_content && !mentions_any({"reasoning_content", "thinking"}))
-        throw_dropped_part(i, "reasoning_content");
+      if (messages[i].reasoning_content && !has_thoughts()) throw_dropped_part(i, "reasoning_content");
     }
+    for (const auto& [variable, value] : options.variables.items())
+      if (!mentions_any({variable})) throw config_error(name + " does not read the variable '" + variable + "'");
   }
 
   /// The conversation as text, with what loops wrote. Throws as chat_template::render.
@@ -295,6 +308,10 @@ RLCORE_INLINE bool chat_template::has_tools() const { return parts_->has_tools()
 
 RLCORE_INLINE bool chat_template::has_thinking() const { return parts_->has_thinking(); }
 
+RLCORE_INLINE bool chat_template::has_thoughts() const { return parts_->has_thoughts(); }
+
+RLCORE_INLINE bool chat_template::mentions(std::string_view variable) const { return parts_->mentions_any({variable}); }
+
 RLCORE_INLINE bool chat_template::takes_parts() const {
   std::vector<message> shown{{"user", "words"}};
   try {
@@ -317,6 +334,18 @@ RLCORE_INLINE std::string chat_template::render(std::span<const message> message
   written =
       parts_->program_of(options).marks_generation() ? r.generated : parts_->turns_of_assistant(messages, options, r);
   return std::move(r.text);
+}
+
+RLCORE_INLINE void write_chat_template(const std::filesystem::path& folder, const std::string& jinja) {
+  for (const char* name : {"tokenizer_config.json", "chat_template.json"}) {
+    const std::filesystem::path file = folder / name;
+    if (!std::filesystem::exists(file)) continue;
+    auto json = parse_json<format_error, nlohmann::ordered_json>(read_text_file(file), file.string());
+    if (!json.is_object()) throw format_error(file.string() + ": not a JSON object");
+    json["chat_template"] = jinja;
+    write_text_file(file, json_text(json, 2) + "\n");
+  }
+  write_text_file(folder / "chat_template.jinja", jinja);
 }
 
 }  // namespace text

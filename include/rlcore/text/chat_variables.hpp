@@ -273,6 +273,7 @@ RLCORE_INLINE jinja::dictionary chat_variables(std::span<const message> messages
     all.set("enable_thinking", *options.enable_thinking);
     all.set("open_thinking", *options.enable_thinking);  // minimind's word for it
   }
+  for (const auto& [name, value] : options.variables.items()) all.set(name, jinja::from_json(value));
   return all;
 }
 

@@ -21,7 +21,7 @@ namespace text {
 /// A call of a tool by the assistant.
 struct tool_call {
   std::string name;
-  nlohmann::ordered_json arguments;  ///< usually an object; a string is JSON text already
+  nlohmann::ordered_json arguments;  ///< usually an object; a string is no JSON of one
   nlohmann::ordered_json further{};  ///< an object with further fields of the call, such as its id, or null
 };
 
@@ -75,12 +75,22 @@ inline std::string joined(const std::vector<message_part>& parts) {
 
 }  // namespace detail
 
+/// `json` without members that are null, at any depth: tables (Arrow, Parquet) put nulls in place of missing keys, as
+/// in arguments of calls and in schemas of tools. Nulls in lists stay. TRL's trainers do the same.
+nlohmann::ordered_json without_null_members(const nlohmann::ordered_json& json);
+
+/// A list of messages as tables store it: without null members, and with the object in the place of a message that is
+/// JSON text, as the JSON type of `datasets` keeps it.
+nlohmann::ordered_json stored_messages(const nlohmann::ordered_json& list);
+
 /// Accepted content forms: only text, or also a list of parts with images.
 enum class content_form { text, parts };
 
 /// Messages from their usual JSON form: [{"role", "content", "reasoning_content", "tool_calls": [{"function":
 /// {"name", "arguments"}} or {"name", "arguments"}]}]; other keys are kept for the template. A null content is an empty
-/// one. Throws data_error, naming the message, for other keys' types, and for content in parts unless `form` allows it.
+/// one. Arguments that are the JSON text of an object become that object, as in vLLM: most templates would quote the
+/// text once more. Throws data_error, naming the message, for other keys' types, and for content in parts unless `form`
+/// allows it.
 std::vector<message> messages_from_json(const nlohmann::ordered_json& json, content_form form = content_form::text);
 
 /// Rendering options.
@@ -88,7 +98,8 @@ struct render_options {
   bool add_generation_prompt = false;     ///< open the assistant's next turn at the end
   std::optional<bool> enable_thinking{};  ///< unset: the template's default
   std::vector<nlohmann::ordered_json> tools{};
-  bool add_vision_id = false;  ///< "Picture 1: " and so on in front of pictures
+  bool add_vision_id = false;          ///< "Picture 1: " and so on in front of pictures
+  nlohmann::ordered_json variables{};  ///< an object with further variables of the template, or null
 };
 
 }  // namespace text
@@ -158,9 +169,40 @@ RLCORE_INLINE std::vector<message_part> parts_from_json(const nlohmann::ordered_
   return parts;
 }
 
+/// The arguments of a call as templates expect them.
+inline nlohmann::ordered_json call_arguments(const nlohmann::ordered_json& sent) {
+  if (!sent.is_string()) return sent;
+  nlohmann::ordered_json object = try_parse_exact_json<nlohmann::ordered_json>(sent.get_ref<const std::string&>());
+  return object.is_object() ? object : sent;
+}
+
 }  // namespace text::detail
 
 namespace text {
+
+RLCORE_INLINE nlohmann::ordered_json without_null_members(const nlohmann::ordered_json& json) {
+  if (json.is_array()) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const auto& item : json) list.push_back(without_null_members(item));
+    return list;
+  }
+  if (!json.is_object()) return json;
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const auto& [key, item] : json.items())
+    if (!item.is_null()) object[key] = without_null_members(item);
+  return object;
+}
+
+RLCORE_INLINE nlohmann::ordered_json stored_messages(const nlohmann::ordered_json& list) {
+  nlohmann::ordered_json messages = without_null_members(list);
+  if (!messages.is_array()) return messages;
+  for (auto& m : messages) {
+    if (!m.is_string()) continue;
+    auto object = try_parse_exact_json<nlohmann::ordered_json>(m.get_ref<const std::string&>());
+    if (object.is_object()) m = std::move(object);
+  }
+  return messages;
+}
 
 RLCORE_INLINE std::vector<message> messages_from_json(const nlohmann::ordered_json& json, content_form form) {
   if (!json.is_array()) throw data_error(std::string("messages: expected a list, found ") + json.type_name());
@@ -190,7 +232,8 @@ RLCORE_INLINE std::vector<message> messages_from_json(const nlohmann::ordered_js
         if (!function.is_object() || !function.contains("name") || !function["name"].is_string() ||
             !function.contains("arguments"))
           throw data_error(where + ".tool_calls: expected {\"name\", \"arguments\"}, found " + json_text(call));
-        m.tool_calls.push_back({function["name"].template get<std::string>(), function["arguments"],
+        m.tool_calls.push_back({function["name"].template get<std::string>(),
+                                detail::call_arguments(function["arguments"]),
                                 detail::members_but(call, {"name", "arguments", "function"})});
       }
     }

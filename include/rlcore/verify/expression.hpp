@@ -1,53 +1,24 @@
-// Expressions in LaTeX: text, parser, equality.
+// Formulas as computer algebra reads them: value and equality.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <initializer_list>
 #include <numbers>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
-#include "rlcore/core/random.hpp"
 #include "rlcore/verify/python_text.hpp"
+#include "rlcore/verify/quantity.hpp"
 
 RLCORE_BEGIN
-namespace verify::detail {
-
-/// Knows fractions, roots, text commands, spaces and common symbols; fails on anything else.
-class latex_reader {
- public:
-  explicit latex_reader(std::string_view text) : text_(text) {}
-  /// Nothing for unknown commands, and for dashes or quotes that LaTeX would join.
-  std::optional<std::string> run() {
-    std::string out;
-    if (!read(out, false, 0) || at_ != text_.size()) return std::nullopt;
-    return out;
-  }
-
- private:
-  static constexpr int deepest = 40;
-
-  static constexpr bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-  void skip_spaces() {
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
-  }
-  /// Up to the end, or to the brace that closes a group.
-  bool read(std::string& out, bool group, int depth);
-  /// A group, a command or one character.
-  bool argument(std::string& out, int depth);
-  bool command(std::string& out, int depth);
-
-  std::string_view text_;
-  std::size_t at_ = 0;
-};
-
-}  // namespace verify::detail
-
 namespace verify {
 
 /// Result of compare_formulas().
@@ -55,59 +26,83 @@ enum class sameness { equal, different, undecided };
 
 namespace detail {
 
-/// Evaluates numbers, single letters (variables), pi, + - * / ^ **, factorials of numbers, sqrt(), ln(), parentheses
-/// and products without a sign, in principal branches as computer algebra has them.
+/// Reads numbers, variables, pi, + - * / ^ **, factorials, sqrt(), ln(), parentheses and products without a sign as
+/// sympy's parser with implicit multiplication does, and computes in principal branches.
 class formula {
  public:
-  using number = std::complex<double>;
+  enum class grammar {
+    sympy,
+    python  ///< numbers, + - * / ** and parentheses alone
+  };
 
-  /// The value with variables set by `point`; nothing if the text is not such a formula.
-  static std::optional<number> value(std::string_view text, std::uint32_t point);
+  formula(std::string_view text, sample_point& point, grammar rules = grammar::sympy)
+      : text_(text), point_(point), rules_(rules) {}
+
+  /// Nothing if the text is no formula, or if is_beyond().
+  std::optional<quantity> value();
+  /// The text has functions that are not known here.
+  bool is_beyond() const noexcept { return beyond_; }
+  /// Whether numbers with a decimal point appear, and the digits of the longest.
+  bool has_decimals() const noexcept { return decimal_digits_ > 0; }
+  std::size_t decimal_digits() const noexcept { return decimal_digits_; }
+  /// A root or power of a decimal was rounded: computer algebra sees no more where it came from.
+  bool is_rounded() const noexcept { return rounded_; }
+  /// The largest summand.
+  double largest() const noexcept { return largest_; }
 
  private:
-  formula(std::string_view text, std::uint32_t point) : text_(text), point_(point) {}
+  using result = std::optional<quantity>;
+  static constexpr int deepest = 60;
 
   void skip() {
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) ++at_;
   }
-  bool take(std::string_view token);
   char peek() {
     skip();
     return at_ < text_.size() ? text_[at_] : '\0';
   }
-  std::optional<number> sum();
-  static bool starts_factor(char c) {
-    return is_digit(c) || c == '.' || c == '(' || (c >= 'a' && c <= 'z') || static_cast<unsigned char>(c) >= 0x80;
+  bool take(std::string_view token) {
+    skip();
+    if (!text_.substr(at_).starts_with(token)) return false;
+    at_ += token.size();
+    return true;
   }
-  std::optional<number> product();
-  std::optional<number> signed_power();
-  static std::optional<number> factorial(number x);
-  static number power(number base, number exponent);
-  std::optional<number> atom();
-  std::optional<number> literal();
-  /// pi, or a single letter.
-  std::optional<number> name();
-  bool is_greek(std::size_t i) const {
-    const auto c = static_cast<unsigned char>(text_[i]);
-    return (c == 0xCE || c == 0xCF) && i + 1 < text_.size();
+  result beyond() {
+    beyond_ = true;
+    return std::nullopt;
   }
-  number variable(std::uint32_t letter) const {
-    constexpr random_key key{0x6d617468};
-    return {0.3 + 2.5 * key.uniform(letter, point_, 0), 0.2 + 1.5 * key.uniform(letter, point_, 1)};
+  bool starts_factor() {
+    const char c = peek();
+    return rules_ == grammar::sympy &&
+           (is_digit(c) || c == '.' || c == '(' || c == '_' || letter_bytes(text_, at_) != 0);
   }
+  result sum();
+  result product();
+  result signed_power();
+  /// With one or two exclamation marks.
+  result factorial(const quantity& x, int marks);
+  result power(const quantity& base, const quantity& exponent);
+  result root(const quantity& x);
+  result atom();
+  result literal();
+  result word();
+  result call(std::string_view function);
 
   std::string_view text_;
-  std::uint32_t point_;
-  std::size_t at_ = 0;
+  sample_point& point_;
+  grammar rules_;
+  std::size_t at_ = 0, word_end_ = 0;
   int depth_ = 0;
+  bool beyond_ = false, rounded_ = false;
+  std::size_t decimal_digits_ = 0;
+  double largest_ = 0;
 };
 
 }  // namespace detail
 
-/// Compares values at 6 points: equal when all agree to 1e-12 of their size, different when one differs by 1e-8,
-/// undecided in between and if a text is no formula. With decimal fractions, computer algebra uses rounded numbers:
-/// then only rational formulas of the same value are equal, and close values are undecided. Texts beyond
-/// 1000 bytes are undecided.
+/// Equal when the values agree at every point, different when one differs. Numbers with a decimal point are rounded
+/// as computer algebra rounds them: 0.5 is 1/2 and 0.5 pi is pi/2, but no decimal is pi/2. Undecided are values that
+/// are close, functions that are not known here, and texts beyond 1000 bytes.
 sameness compare_formulas(std::string_view a, std::string_view b);
 
 }  // namespace verify
@@ -117,232 +112,252 @@ RLCORE_END
 RLCORE_BEGIN
 namespace verify::detail {
 
-RLCORE_INLINE bool latex_reader::read(std::string& out, bool group, int depth) {
-  if (depth > deepest) return false;
-  while (at_ < text_.size()) {
-    const char c = text_[at_];
-    if (c == '}') {
-      if (group) return true;
-      ++at_;  // an unmatched one is dropped
-      continue;
-    }
-    if (c == '{') {
-      ++at_;
-      if (!read(out, true, depth + 1)) return false;
-      if (at_ < text_.size()) ++at_;  // a group may be left open
-    } else if (c == '\\') {
-      if (!command(out, depth)) return false;
-    } else if (c == '\n' || c == '&' || c == '#' || c == '%' || c == '~' || c == '`' || c == '\'' ||
-               (c == '-' && at_ + 1 < text_.size() && text_[at_ + 1] == '-')) {
-      return false;
-    } else {
-      out += c;
-      ++at_;
-    }
-  }
-  return true;
-}
-
-RLCORE_INLINE bool latex_reader::argument(std::string& out, int depth) {
-  skip_spaces();
-  if (at_ == text_.size() || text_[at_] == '}') return false;
-  if (text_[at_] == '\\') return command(out, depth + 1);
-  if (text_[at_] != '{') {
-    const std::size_t bytes = code_point_bytes(text_, at_);
-    out += text_.substr(at_, bytes);
-    at_ += bytes;
-    return true;
-  }
-  ++at_;
-  if (!read(out, true, depth + 1)) return false;
-  if (at_ < text_.size()) ++at_;
-  return true;
-}
-
-RLCORE_INLINE bool latex_reader::command(std::string& out, int depth) {
-  struct symbol {
-    std::string_view name, text;
-  };
-  static constexpr std::array<symbol, 48> symbols{
-      {{"pi", "π"},          {"cdot", "·"},  {"times", "×"}, {"infty", "∞"}, {"cup", "∪"},   {"cap", "∩"},
-       {"alpha", "α"},       {"beta", "β"},  {"gamma", "γ"}, {"delta", "δ"}, {"theta", "θ"}, {"lambda", "λ"},
-       {"mu", "μ"},          {"phi", "ϕ"},   {"omega", "ω"}, {"sigma", "σ"}, {"le", "≤"},    {"leq", "≤"},
-       {"ge", "≥"},          {"geq", "≥"},   {"ne", "≠"},    {"neq", "≠"},   {"pm", "±"},    {"circ", "∘"},
-       {"angle", "∠"},       {"in", "∈"},    {"div", "÷"},   {"ldots", "…"}, {"sin", "sin"}, {"cos", "cos"},
-       {"tan", "tan"},       {"log", "log"}, {"ln", "ln"},   {"exp", "exp"}, {"left", ""},   {"right", ""},
-       {"displaystyle", ""}, {"quad", "  "}, {",", " "},     {"!", ""},      {";", " "},     {":", " "},
-       {" ", " "},           {"{", "{"},     {"}", "}"},     {"$", "$"},     {"%", "%"},     {"mid", "|"}}};
-  static constexpr std::array<std::string_view, 11> contents{
-      "text", "mathrm", "textbf", "mbox", "mathbf", "textit", "mathit", "boxed", "overline", "textrm", "mathsf"};
-  ++at_;
-  if (depth > deepest || at_ == text_.size()) return false;
-  std::size_t end = at_;
-  while (end < text_.size() && is_letter(text_[end])) ++end;
-  if (end == at_) ++end;
-  const std::string_view name = text_.substr(at_, end - at_);
-  at_ = end;
-  const bool word = is_letter(name[0]);
-  if (name == "frac") {
-    if (!argument(out, depth)) return false;
-    out += '/';
-    return argument(out, depth);
-  }
-  if (name == "sqrt") {
-    skip_spaces();
-    if (at_ < text_.size() && text_[at_] == '[') {  // the degree is not kept
-      at_ = text_.find(']', at_);
-      if (at_ == std::string_view::npos) return at_ = text_.size(), false;
-      ++at_;
-    }
-    out += "√(";
-    if (!argument(out, depth)) return false;
-    out += ')';
-    return true;
-  }
-  for (const std::string_view known : contents)
-    if (name == known) return argument(out, depth);
-  for (const symbol& s : symbols)
-    if (name == s.name) {
-      out += s.text;
-      if (word) skip_spaces();
-      return true;
-    }
-  return false;
-}
-
-}  // namespace verify::detail
-
-namespace verify::detail {
-
-RLCORE_INLINE auto formula::value(std::string_view text, std::uint32_t point) -> std::optional<number> {
-  formula f{text, point};
-  const std::optional<number> result = f.sum();
-  f.skip();
-  return result && f.at_ == text.size() ? result : std::nullopt;
-}
-
-RLCORE_INLINE bool formula::take(std::string_view token) {
+RLCORE_INLINE auto formula::value() -> result {
+  const result all = sum();
   skip();
-  if (!text_.substr(at_).starts_with(token)) return false;
-  at_ += token.size();
-  return true;
+  if (all && at_ == text_.size()) return all;
+  return std::nullopt;
 }
 
-RLCORE_INLINE auto formula::sum() -> std::optional<number> {
-  if (++depth_ > 60) return std::nullopt;
-  std::optional<number> left = product();
+RLCORE_INLINE auto formula::sum() -> result {
+  if (++depth_ > deepest) return beyond();
+  result left = product();
   while (left) {
-    const bool plus = peek() == '+';
-    if (!plus && peek() != '-') break;
+    const bool minus = peek() == '-';
+    if (!minus && peek() != '+') break;
     ++at_;
-    const std::optional<number> right = product();
+    const result right = product();
     if (!right) return std::nullopt;
-    left = plus ? *left + *right : *left - *right;
+    largest_ = std::max({largest_, std::abs(left->value), std::abs(right->value)});
+    left = plus(*left, minus ? times(quantity::fraction(-1), *right) : *right);
   }
   --depth_;
   return left;
 }
 
-RLCORE_INLINE auto formula::product() -> std::optional<number> {
-  std::optional<number> left = signed_power();
+RLCORE_INLINE auto formula::product() -> result {
+  result left = signed_power();
   while (left) {
     const char c = peek();
-    const bool times = c == '*', over = c == '/';
-    if (!times && !over && !starts_factor(c)) break;
-    if (times || over) ++at_;
-    const std::optional<number> right = signed_power();
+    if (c != '*' && c != '/' && !starts_factor()) break;
+    if (c == '*' || c == '/') ++at_;
+    if (c == '/' && at_ < text_.size() && text_[at_] == '/') return beyond();
+    const result right = signed_power();
     if (!right) return std::nullopt;
-    left = over ? *left / *right : *left * *right;
+    left = c == '/' ? over(*left, *right) : times(*left, *right);
   }
   return left;
 }
 
-RLCORE_INLINE auto formula::signed_power() -> std::optional<number> {
-  if (++depth_ > 60) return std::nullopt;
-  std::optional<number> result;
-  if (take("-")) {
-    result = signed_power();
-    if (result) result = -*result;
-  } else if (take("+")) {
-    result = signed_power();
+RLCORE_INLINE auto formula::signed_power() -> result {
+  if (++depth_ > deepest) return beyond();
+  result x;
+  const char sign = peek();
+  if (sign == '-' || sign == '+') {
+    ++at_;
+    x = signed_power();
+    if (x && sign == '-') x = times(quantity::fraction(-1), *x);
   } else {
-    result = atom();
-    while (result && take("!")) result = factorial(*result);
-    if (result && (take("**") || take("^"))) {
-      const std::optional<number> exponent = signed_power();
-      result = exponent ? std::optional(power(*result, *exponent)) : std::nullopt;
+    x = atom();
+    int marks = 0;
+    while (x && rules_ == grammar::sympy && take("!")) ++marks;
+    if (x && marks > 0) x = factorial(*x, marks);
+    if (x && (take("**") || (rules_ == grammar::sympy && take("^")))) {
+      const result exponent = signed_power();
+      x = exponent ? power(*x, *exponent) : std::nullopt;
     }
   }
   --depth_;
-  return result;
+  return x;
 }
 
-RLCORE_INLINE auto formula::factorial(number x) -> std::optional<number> {
-  if (x.imag() != 0 || x.real() < 0 || x.real() > 20 || x.real() != std::floor(x.real())) return std::nullopt;
-  double product = 1;
-  for (int k = 2; k <= static_cast<int>(x.real()); ++k) product *= k;  // exact: 20! = 2^18 times a number of 44 bits
-  return number(product);
+/// The gamma function of z + 1 by the series of Lanczos with g = 7, to 15 digits.
+inline std::complex<double> gamma_of_next(std::complex<double> z) {
+  constexpr double pi = std::numbers::pi;
+  if (z.real() < -0.5) return pi / (std::sin(pi * (z + 1.0)) * gamma_of_next(-z - 1.0));
+  constexpr std::array<double, 8> terms{676.5203681218851,     -1259.1392167224028,  771.32342877765313,
+                                        -176.61502916214059,   12.507343278686905,   -0.13857109526572012,
+                                        9.9843695780195716e-6, 1.5056327351493116e-7};
+  std::complex<double> series = 0.99999999999980993;
+  for (std::size_t i = 0; i < terms.size(); ++i) series += terms[i] / (z + static_cast<double>(i + 1));
+  const std::complex<double> t = z + 7.5;
+  return std::sqrt(2 * pi) * std::pow(t, z + 0.5) * std::exp(-t) * series;
 }
 
-RLCORE_INLINE auto formula::power(number base, number exponent) -> number {
-  const double n = exponent.real();
-  if (exponent.imag() == 0 && n == std::floor(n) && std::abs(n) <= 64) {  // exact if possible
-    number result = 1;
-    for (int i = 0; i < static_cast<int>(std::abs(n)); ++i) result *= base;
-    return n < 0 ? 1.0 / result : result;
+RLCORE_INLINE auto formula::factorial(const quantity& x, int marks) -> result {
+  if (marks > 2) return std::nullopt;
+  if (x.is_integer() ? x.above < 0 || x.above > 170 : marks > 1) return beyond();
+  if (!x.is_integer()) {
+    rounded_ = rounded_ || x.type == quantity::kind::decimal;
+    return quantity::of(x.type == quantity::kind::decimal ? x.type : quantity::kind::term, gamma_of_next(x.value));
   }
-  if (exponent == number(0.5)) return std::sqrt(base);
-  return std::pow(base, exponent);
+  quantity product = quantity::fraction(1);
+  for (std::int64_t k = x.above; k > 1; k -= marks) product = times(product, quantity::fraction(k));
+  return product;
 }
 
-RLCORE_INLINE auto formula::atom() -> std::optional<number> {
+RLCORE_INLINE auto formula::root(const quantity& x) -> result {
+  using kind = quantity::kind;
+  const std::complex<double> value = std::sqrt(x.value);
+  if (x.is_fraction() && x.below != 0 && x.above >= 0) {
+    const auto whole = [](std::int64_t n) {
+      return static_cast<std::int64_t>(std::sqrt(static_cast<double>(n)) + 0.5);
+    };
+    const std::int64_t above = whole(x.above), below = whole(x.below);
+    if (above * above == x.above && below * below == x.below) return quantity::fraction(above, below);
+  }
+  if (x.type != kind::decimal) return joined(x, quantity::of(kind::term, 0), value);
+  rounded_ = rounded_ || value * value != x.value;
+  return quantity::of(kind::decimal, value);
+}
+
+RLCORE_INLINE auto formula::power(const quantity& base, const quantity& exponent) -> result {
+  using kind = quantity::kind;
+  if (exponent.is_integer() && std::abs(exponent.above) <= 64) {
+    quantity product = quantity::fraction(1);
+    for (std::int64_t i = std::abs(exponent.above); i > 0; --i) product = times(product, base);
+    return exponent.above < 0 ? over(quantity::fraction(1), product) : product;
+  }
+  if (exponent.is_fraction() && exponent.above == 1 && exponent.below == 2) return root(base);
+  const double n = exponent.value.real();
+  const bool is_decimal = exponent.type == kind::decimal, is_real = base.value.imag() == 0 && base.value.real() >= 0;
+  if (is_decimal && base.is_number()) {
+    if (n == std::floor(n) && std::abs(n) <= 64) {
+      const result whole = power(base, quantity::fraction(static_cast<std::int64_t>(n)));
+      return quantity::of(kind::decimal, whole->value);
+    }
+    rounded_ = true;
+    if (n == 0.5) return quantity::of(kind::decimal, std::sqrt(base.value));
+    return quantity::of(kind::decimal, is_real ? std::pow(base.value.real(), n) : std::pow(base.value, n));
+  }
+  const bool number = base.type == kind::decimal && exponent.is_number();
+  rounded_ = rounded_ || (base.type == kind::decimal && !exponent.is_integer());
+  quantity q = quantity::of(exponent.is_integer() ? base.type
+                            : number              ? kind::decimal
+                                                  : kind::term,
+                            std::pow(base.value, exponent.value));
+  q.decimal_power = is_decimal ? n > 0 : base.decimal_power || exponent.decimal_power;
+  return q;
+}
+
+RLCORE_INLINE auto formula::atom() -> result {
   const char c = peek();
   if (take("(")) {
-    const std::optional<number> inside = sum();
-    return inside && take(")") ? inside : std::nullopt;
+    const result inside = sum();
+    if (!inside) return std::nullopt;
+    return take(")") ? inside : std::nullopt;
   }
-  if (is_digit(c) || c == '.') return literal();
-  for (const std::string_view function : {"sqrt", "ln"})
-    if (text_.substr(at_).starts_with(function) && text_.substr(at_ + function.size()).starts_with("(")) {
-      at_ += function.size() + 1;
-      const std::optional<number> x = sum();
-      if (!x || !take(")")) return std::nullopt;
-      return function == "sqrt" ? std::sqrt(*x) : std::log(*x);
-    }
-  return name();
+  if (at_ >= word_end_ && (is_digit(c) || c == '.')) return literal();
+  return rules_ == grammar::sympy && at_ < text_.size() ? word() : std::nullopt;
 }
 
-RLCORE_INLINE auto formula::literal() -> std::optional<number> {
+RLCORE_INLINE auto formula::literal() -> result {
   const std::size_t begin = at_;
-  while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
-  if (at_ < text_.size() && text_[at_] == '.') {
-    ++at_;
+  const auto digits = [&] {
     while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
+  };
+  const auto has = [&](std::size_t at, std::string_view signs) {
+    return at < text_.size() && contains(signs, text_.substr(at, 1));
+  };
+  digits();
+  const std::size_t whole = at_;
+  if (has(at_, ".")) ++at_, digits();
+  if (at_ == begin + 1 && text_[begin] == '.') return std::nullopt;
+  const bool point = at_ != whole;
+  const std::size_t sign = at_ + (has(at_ + 1, "+-") ? 2 : 1);
+  const bool exponent = has(at_, "e") && has(sign, "0123456789");
+  if (exponent) at_ = sign, digits();
+  const std::string_view text = text_.substr(begin, at_ - begin);
+  if (text.size() > 300 || has(at_, point ? "_[" : "_")) return beyond();
+  if (point || exponent) {
+    std::string mantissa(text.substr(0, text.find('e')));
+    std::erase(mantissa, '.');
+    const std::size_t first = std::min(mantissa.find_first_not_of('0'), mantissa.size());
+    const std::size_t last = mantissa.find_last_not_of('0');
+    decimal_digits_ = std::max(decimal_digits_, last == std::string::npos ? 1 : last + 1 - first);
+    return quantity::of(quantity::kind::decimal, std::strtod(std::string(text).c_str(), nullptr));
   }
-  const std::string digits(text_.substr(begin, at_ - begin));
-  if (digits == "." || digits.size() > 300 || (digits.size() > 1 && digits[0] == '0' && is_digit(digits[1])))
-    return std::nullopt;
-  return number(std::strtod(digits.c_str(), nullptr));
+  if (text.size() > 1 && text[0] == '0') {  // 05 is the product of 0 and 5
+    at_ = std::min(text_.find_first_not_of('0', begin), whole);
+    return rules_ == grammar::sympy || at_ == whole ? std::optional(quantity::fraction(0)) : std::nullopt;
+  }
+  if (text == "0" && has(at_, "xob") && has(at_ + 1, "0123456789abcdef")) return beyond();
+  if (has(at_, "j")) {  // Python's imaginary numbers
+    ++at_;
+    return quantity::of(quantity::kind::term, {0, std::strtod(std::string(text).c_str(), nullptr)});
+  }
+  if (text.size() <= 15) return quantity::fraction(std::strtoll(std::string(text).c_str(), nullptr, 10));
+  return quantity::of(quantity::kind::fraction, std::strtod(std::string(text).c_str(), nullptr));
 }
 
-RLCORE_INLINE auto formula::name() -> std::optional<number> {
+RLCORE_INLINE auto formula::word() -> result {
+  if (at_ < word_end_) {  // a word is split: each letter is a factor, so that a power belongs to the last one
+    if (is_digit(text_[at_])) {
+      const std::size_t begin = at_;
+      while (at_ < word_end_ && is_digit(text_[at_])) ++at_;
+      const std::string number(text_.substr(begin, at_ - begin));
+      if (number.size() > 15 || (number.size() > 1 && number[0] == '0')) return beyond();
+      return quantity::fraction(std::strtoll(number.c_str(), nullptr, 10));
+    }
+    const std::string_view letter = text_.substr(at_, code_point_bytes(text_, at_));
+    at_ += letter.size();
+    return quantity::of(quantity::kind::term, point_.value_of(letter));
+  }
   std::size_t end = at_;
-  while (end < text_.size() && ((text_[end] >= 'a' && text_[end] <= 'z') || is_greek(end)))
-    end += static_cast<unsigned char>(text_[end]) >= 0x80 ? 2u : 1u;
-  const std::string_view word = text_.substr(at_, end - at_);
-  if (word.empty()) return std::nullopt;
-  for (const std::string_view other : {"re", "im", "li", "ff", "rf", "oo"})
-    if (word == other) return std::nullopt;  // functions and constants of computer algebra
-  if (word.find("sqrt") != std::string_view::npos ||
-      (end < text_.size() && (is_digit(text_[end]) || text_[end] == '_')))
-    return std::nullopt;
-  if (word == "pi") return at_ = end, number(std::numbers::pi);
-  // One letter; the following letters are further factors, so that a power applies to the last one.
-  const std::size_t bytes = static_cast<unsigned char>(word[0]) >= 0x80 ? 2 : 1;
-  std::uint32_t letter = 0;
-  for (const char c : word.substr(0, bytes)) letter = letter << 8 | static_cast<unsigned char>(c);
-  at_ += bytes;
-  return variable(letter);
+  for (std::size_t bytes; end < text_.size(); end += bytes) {
+    bytes = is_digit(text_[end]) || text_[end] == '_' ? 1 : letter_bytes(text_, end);
+    if (bytes == 0) break;
+  }
+  const std::string_view name = text_.substr(at_, end - at_);
+  if (name.empty()) return std::nullopt;
+  if (name == "pi") return at_ = end, quantity::of(quantity::kind::term, std::numbers::pi);
+  if (name == "sqrt" || name == "ln") return at_ = end, call(name);
+  const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (is_one_of({"oo", "zoo", "nan"})) return at_ = end, quantity::of(quantity::kind::term, NAN);
+  if (is_one_of({"as", "if", "in", "is", "or"})) return std::nullopt;
+  if (is_one_of({"re", "im", "li", "ff", "rf", "gff", "csc", "jn", "yn", "hn1", "hn2", "fft", "ntt", "fu", "eye", "all",
+                 "id", "frac"}))
+    return beyond();
+  if (contains(name, "_") || is_one_of({"mu", "nu", "xi"}))
+    return at_ = end, quantity::of(quantity::kind::term, point_.value_of(name));
+  word_end_ = end;
+  return word();
+}
+
+RLCORE_INLINE auto formula::call(std::string_view function) -> result {
+  result x;
+  if (peek() == '(') {
+    x = atom();
+  } else {  // without parentheses it takes the product that follows
+    x = signed_power();
+    while (x && (peek() == '*' || starts_factor())) {
+      if (peek() == '*') ++at_;
+      if (peek() == '(') return beyond();
+      const result factor = signed_power();
+      x = factor ? std::optional(times(*x, *factor)) : std::nullopt;
+    }
+  }
+  if (!x) return std::nullopt;
+  if (function == "sqrt") return root(*x);
+  if (x->is_integer() && x->above == 1) return quantity::fraction(0);
+  rounded_ = rounded_ || x->type == quantity::kind::decimal;
+  return quantity::of(x->type == quantity::kind::decimal ? x->type : quantity::kind::term, std::log(x->value));
+}
+
+/// How far apart two values are that computer algebra holds for equal, where one has decimals; below 0 if none are.
+inline double decimal_tolerance(const formula& f, const quantity& x, const formula& g, const quantity& y,
+                                double scale) {
+  if (x.decimal_power != y.decimal_power) return -1;
+  const double number_left = plus(x.number(), times(quantity::fraction(-1), y.number())).value.real();
+  if (number_left != 0 && std::abs(number_left) <= 1e-9 * scale) return -1;  // 0.1 + 0.2 is not quite 0.3
+  const bool rounded = f.is_rounded() || g.is_rounded();
+  if (x.is_number() && y.is_number()) return std::max(f.decimal_digits(), g.decimal_digits()) > 15 ? -1 : 0;
+  if (x.is_number() == y.is_number()) return rounded ? 0 : 1e-11 * scale;
+  const auto& [number, digits] = x.is_number() ? std::pair(x, f.decimal_digits()) : std::pair(y, g.decimal_digits());
+  if (number.is_fraction()) return rounded ? -1 : 1e-11 * scale;
+  return rounded || digits > 12 ? -1 : 1e-15 * std::abs(number.value);  // a decimal is no root
 }
 
 }  // namespace verify::detail
@@ -350,17 +365,25 @@ RLCORE_INLINE auto formula::name() -> std::optional<number> {
 namespace verify {
 
 RLCORE_INLINE sameness compare_formulas(std::string_view a, std::string_view b) {
+  // Comparisons, sets and tuples cannot be subtracted, and other signs are no formula.
+  constexpr std::string_view strange = ",=<>{};:|&@#?\"'";
+  if (a.find_first_of(strange) != a.npos || b.find_first_of(strange) != b.npos) return sameness::different;
   if (a.size() > 1000 || b.size() > 1000) return sameness::undecided;
-  const auto has = [&](std::string_view part) { return detail::contains(a, part) || detail::contains(b, part); };
-  const bool decimal = has("."), both = detail::contains(a, ".") && detail::contains(b, ".");
-  const bool irrational = has("sqrt") || has("ln") || has("pi") || (both && has("/"));
   bool close = true;
-  for (std::uint32_t point = 0; point < 6; ++point) {
-    const auto x = detail::formula::value(a, point), y = detail::formula::value(b, point);
-    if (!x || !y) return sameness::undecided;
-    const double distance = std::abs(*x - *y), size = std::max({1e-300, std::abs(*x), std::abs(*y)});
-    if (!std::isfinite(distance) || distance > 1e-8 * size) return sameness::different;
-    close = close && (decimal ? distance == 0 && !irrational : distance <= 1e-12 * size);
+  detail::sample_point point;
+  for (; point.index < detail::sample_point::count; ++point.index) {
+    detail::formula f(a, point), g(b, point);
+    const auto x = f.value(), y = g.value();
+    if (!x || !y) return (!x && !f.is_beyond()) || (!y && !g.is_beyond()) ? sameness::different : sameness::undecided;
+    const double distance = std::abs(x->value - y->value), size = std::max(std::abs(x->value), std::abs(y->value));
+    const double scale = std::min(std::max({size, f.largest(), g.largest()}), 1e5 * size);
+    if (!std::isfinite(distance) && point.has_large_values()) continue;
+    if (!std::isfinite(distance)) return sameness::different;
+    const bool decimals = f.has_decimals() || g.has_decimals();
+    const double tolerance = decimals ? detail::decimal_tolerance(f, *x, g, *y, scale) : 1e-11 * scale;
+    if (distance > (decimals ? tolerance : std::max(tolerance, 1e-8 * size))) return sameness::different;
+    close = close && distance <= tolerance;
+    if (point.variables.empty()) break;
   }
   return close ? sameness::equal : sameness::undecided;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "rlcore/verify/expression.hpp"
+#include "rlcore/verify/latex_text.hpp"
 #include "rlcore/verify/math.hpp"
 
 RLCORE_BEGIN
@@ -22,7 +23,7 @@ namespace verify {
 /// The differences between verl's prime_math and mathruler, which grade alike otherwise.
 struct grade_settings {
   bool liters = true;  ///< "liter" is a unit (in verl's prime_math, not in mathruler)
-  bool bare = false;   ///< spaces and braces are dropped at the end (mathruler)
+  bool bare = false;   ///< spaces, braces and percent signs are dropped at the end (mathruler)
 };
 
 namespace detail {
@@ -52,7 +53,7 @@ void replace_with_blanks(std::string& s, std::string_view before, std::string_vi
 
 struct normal_answer {
   std::string text;
-  bool complete = true;  ///< false: it contains unknown LaTeX
+  bool complete = true;  ///< false: it has LaTeX that latex_reader does not know
 };
 
 normal_answer normalize_grade(std::string_view answer, const grade_settings& settings);
@@ -66,16 +67,12 @@ std::vector<std::string> tuple_parts(std::string_view text);
 /// True if the original would pass the difference to computer algebra.
 bool allows_formula(std::string text);
 
-/// True for text that no parser of formulas accepts; the original then finds the answers different. Commas make tuples,
-/// which cannot be subtracted.
-bool cannot_parse_formula(std::string_view s);
-
 }  // namespace detail
 
 /// Two answers are equal if they are the same string after either of two normalisations. Otherwise the parts of tuples
 /// are compared: fractions of the same form, or formulas of equal value; an integer equals only an integer. The
-/// original uses computer algebra; here values at random points decide, and otherwise the result is `undecided`. The
-/// time is linear in the texts' length except for formulas, which are short.
+/// original uses computer algebra; here compare_formulas() decides. The time is linear in the texts' length except for
+/// formulas, which are short.
 sameness grade_answer(std::string_view response, std::string_view truth, const grade_settings& settings = {});
 
 }  // namespace verify
@@ -182,14 +179,15 @@ RLCORE_INLINE normal_answer normalize_grade(std::string_view answer, const grade
     replace_all(latex, "\\tfrac", "\\frac");
     replace_all(latex, "\\dfrac", "\\frac");
     replace_all(latex, "\\frac", " \\frac");
-    if (auto text = latex_reader(latex).run()) {
+    latex_reader reader(latex);
+    std::string text = reader.run();
+    if (reader.outcome() == latex_outcome::converted) {
       for (const auto& [from, to] : std::initializer_list<std::pair<const char*, const char*>>{
                {"√", "sqrt"}, {"π", "pi"}, {"∞", "inf"}, {"∪", "U"}, {"·", "*"}, {"×", "*"}})
-        replace_all(*text, from, to);
-      s = std::string(strip(*text));
-    } else {
-      complete = false;
+        replace_all(text, from, to);
+      s = std::string(strip(text));
     }
+    complete = reader.outcome() != latex_outcome::unknown;
   }
   replace_with_blanks(s, "-", "", "-");
   std::string mixed;  // 7 3/4 -> 7+3/4
@@ -205,7 +203,7 @@ RLCORE_INLINE normal_answer normalize_grade(std::string_view answer, const grade
   }
   s = mixed;
   if (settings.bare) std::erase_if(s, [](char c) { return c == ' ' || c == '{' || c == '}'; });
-  s = lower(s);
+  s = lower_letters(s);
   if (is_near_integer(python_float(without_thousands_commas(s)))) {
     std::string digits = s;
     std::erase(digits, ',');
@@ -259,19 +257,10 @@ RLCORE_INLINE bool allows_formula(std::string text) {
   std::set<std::string> letters;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t bytes = code_point_bytes(text, at);
-    const char c = text[at];
-    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (bytes == 2 && (c == '\xCE' || c == '\xCF')))
-      letters.insert(text.substr(at, bytes));
+    if (letter_bytes(text, at) != 0) letters.insert(text.substr(at, bytes));
     at += bytes;
   }
   return letters.size() <= 2;
-}
-
-RLCORE_INLINE bool cannot_parse_formula(std::string_view s) {
-  if (s.empty() || s.find_first_of(",=}{") != std::string_view::npos) return true;
-  for (std::size_t i = s.find('.'); i != std::string_view::npos; i = s.find('.', i + 1))
-    if (!(i > 0 && is_digit(s[i - 1])) && !(i + 1 < s.size() && is_digit(s[i + 1]))) return true;
-  return std::count(s.begin(), s.end(), '(') != std::count(s.begin(), s.end(), ')');
 }
 
 }  // namespace verify::detail
@@ -280,9 +269,9 @@ namespace verify {
 
 RLCORE_INLINE sameness grade_answer(std::string_view response, std::string_view truth, const grade_settings& settings) {
   using namespace detail;
-  const auto mathd = [](std::string_view answer) {
+  const auto mathd = [&](std::string_view answer) {
     const std::string_view inside = strip(whole_text(strip(answer)));
-    return normalize_math(inside).value_or(std::string(inside));
+    return normalize_math(inside, settings.bare).value_or(std::string(inside));
   };
   if (mathd(response) == mathd(truth)) return sameness::equal;
   const normal_answer a = normalize_grade(response, settings), b = normalize_grade(truth, settings);
@@ -297,8 +286,7 @@ RLCORE_INLINE sameness grade_answer(std::string_view response, std::string_view 
     sameness part = sameness::different;
     if (is_fraction(x[i]) && is_fraction(y[i]))
       part = x[i] == y[i] ? sameness::equal : sameness::different;
-    else if (is_integer_text(x[i]) == is_integer_text(y[i]) && !cannot_parse_formula(x[i]) &&
-             !cannot_parse_formula(y[i]) && allows_formula("(" + y[i] + ")-(" + x[i] + ")"))
+    else if (is_integer_text(x[i]) == is_integer_text(y[i]) && allows_formula("(" + y[i] + ")-(" + x[i] + ")"))
       part = compare_formulas(x[i], y[i]);
     if (part == sameness::different) return part;
     if (part == sameness::undecided) result = part;

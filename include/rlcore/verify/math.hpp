@@ -32,8 +32,8 @@ constexpr bool is_plain_integer(std::string_view text) noexcept {
 
 /// The normal form of an answer; nothing if the original raises an exception (two `\text` with a blank after the brace,
 /// a root or fraction without argument). The answer `3 \text{ cm}` becomes `3`, `x = .5` becomes `\frac{1}{2}`, `10\%`
-/// becomes `10`.
-std::optional<std::string> normalize_math(std::string_view answer);
+/// becomes `10`, and with `bare_percent` `10%` as well.
+std::optional<std::string> normalize_math(std::string_view answer, bool bare_percent = false);
 
 /// Equality of normal forms; of the strings themselves if one has no normal form.
 inline bool equal_math(std::string_view a, std::string_view b) {
@@ -107,7 +107,7 @@ RLCORE_INLINE std::optional<std::string> brace_fractions(std::string_view text) 
 
 namespace verify {
 
-RLCORE_INLINE std::optional<std::string> normalize_math(std::string_view answer) {
+RLCORE_INLINE std::optional<std::string> normalize_math(std::string_view answer, bool bare_percent) {
   using namespace detail;
   std::string s(answer);
   replace_all(s, "\n", "");
@@ -126,6 +126,7 @@ RLCORE_INLINE std::optional<std::string> normalize_math(std::string_view answer)
   }
   replace_all(s, "\\\\%", "");
   replace_all(s, "\\%", "");
+  if (bare_percent) replace_all(s, "%", "");
   replace_all(s, " .", " 0.");
   replace_all(s, "{.", "{0.");
   if (s.empty()) return s;

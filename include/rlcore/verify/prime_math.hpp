@@ -44,9 +44,16 @@ struct numeric_text {
 /// `x` as a float, without commas or {,}.
 std::optional<double> digits_of(const numeric_text& x);
 
+/// A text of numbers, + - * / ** and parentheses as Python calculates it: a number, or the text of a list or tuple of
+/// numbers. Nothing if it is no such text.
+std::optional<numeric_text> calculate(std::string_view text);
+
 /// $5 and 5% lose their sign, 10_2 its base; with \pi as a number the text is calculated. Nothing if the original
 /// raises an exception.
 std::optional<numeric_text> prepare_numeric(const std::string& answer, double pi);
+
+/// Interval(a, b), Interval.open(a, b), Interval.Lopen(a, b) and Interval.Ropen(a, b) in brackets; other text as it is.
+std::string interval_in_brackets(const std::string& text);
 
 inline bool is_close(double a, double b) {
   return a == b ||
@@ -55,6 +62,15 @@ inline bool is_close(double a, double b) {
 
 /// The general comparison: texts; numbers to 1e-4, also multiplied or divided by 100; parts of tuples.
 sameness equal_numerically(const std::string& answer, const std::string& truth, double pi, int depth = 0);
+
+/// Compares what commas separate; nothing if there are unequal numbers of parts.
+std::optional<sameness> equal_in_parts(std::string_view answer, std::string_view truth, bool trimmed, int depth);
+
+/// An answer in Python's notation, Matrix([[1], [2]]) or [5], and a pmatrix. Undecided if an entry is no number.
+sameness equal_to_matrix(std::string_view answer, std::string_view truth, int depth);
+
+/// equal_numerically() of texts that are no numbers.
+sameness equal_as_tuples(const std::string& answer, const std::string& truth, int depth);
 
 }  // namespace detail
 
@@ -115,6 +131,40 @@ RLCORE_INLINE std::optional<double> digits_of(const numeric_text& x) {
   return python_float(s);
 }
 
+RLCORE_INLINE std::optional<numeric_text> calculate(std::string_view text) {
+  const std::string_view s = strip(text);
+  if (s.empty() || s.size() > 1000 || s.find_first_not_of("0123456789.+-*/() ,[]") != s.npos) return std::nullopt;
+  const auto number_in = [](std::string_view part) -> std::optional<double> {
+    sample_point nowhere;
+    const auto x = formula(part, nowhere, formula::grammar::python).value();
+    return x && std::isfinite(x->value.real()) ? std::optional(x->value.real()) : std::nullopt;
+  };
+  if (const auto number = number_in(s)) return numeric_text{"", number};
+  const bool list = s.front() == '[' && s.back() == ']', in_brackets = list || (s.front() == '(' && s.back() == ')');
+  if (!list && !contains(s, ",")) return std::nullopt;
+  std::string out = list ? "[" : "(";
+  for (const std::string_view part : split(in_brackets && s.size() > 1 ? s.substr(1, s.size() - 2) : s, ",")) {
+    const auto number = number_in(part);
+    if (!number) return std::nullopt;
+    std::array<char, 40> digits;
+    std::snprintf(digits.data(), digits.size(), "%.17g", *number);
+    out.append(out.size() > 1 ? ", " : "").append(digits.data());
+  }
+  return numeric_text{out + (list ? "]" : ")"), {}};
+}
+
+RLCORE_INLINE std::string interval_in_brackets(const std::string& text) {
+  struct form {
+    std::string_view name, open, close;
+  };
+  if (!text.ends_with(')') || contains(text, "\n")) return text;
+  for (const form& f : {form{"Interval(", "[", "]"}, form{"Interval.Ropen(", "[", ")"},
+                        form{"Interval.Lopen(", "(", "]"}, form{"Interval.open(", "(", ")"}})
+    if (text.starts_with(f.name))
+      return std::string(f.open).append(text, f.name.size(), text.size() - 1 - f.name.size()).append(f.close);
+  return text;
+}
+
 RLCORE_INLINE std::optional<numeric_text> prepare_numeric(const std::string& answer, double pi) {
   const auto number_end = [&](std::size_t i) {
     const std::size_t begin = i;
@@ -139,56 +189,105 @@ RLCORE_INLINE std::optional<numeric_text> prepare_numeric(const std::string& ans
   std::string& s = out.text;
   for (std::size_t at = s.find("\\pi"); at != std::string::npos; at = s.find("\\pi", at + 1))
     s.replace(at, 3, (at > 0 && is_digit(s[at - 1]) ? "*" : "1*") + std::string(digits.data()));
-  if (s.size() < 1000 && s.find_first_not_of("0123456789.+-*/() ") == std::string::npos &&
-      s.find_first_not_of(' ') != s.npos)
-    if (const auto x = formula::value(s, 0)) out.number = x->real();
-  return out;
+  const auto result = calculate(s);
+  return result ? *result : out;
 }
 
 RLCORE_INLINE sameness equal_numerically(const std::string& answer, const std::string& truth, double pi, int depth) {
-  const auto a = prepare_numeric(answer, pi), b = prepare_numeric(truth, pi);
+  auto a = prepare_numeric(answer, pi);
+  const auto b = prepare_numeric(truth, pi);
   if (!a || !b || depth > 8) return sameness::different;
-  const auto bare = [](std::string s, std::string_view without) {
-    std::erase_if(s, [&](char c) { return without.find(c) != std::string_view::npos; });
+  if (count_code_points(a->text, 1001) > 1000) {
+    std::size_t end = 0;
+    for (int i = 0; i < 1000; ++i) end += code_point_bytes(a->text, end);
+    a->text.resize(end);
+  }
+  const auto bare = [](std::string s) {
+    std::erase(s, ' ');
     return s;
   };
-  const auto same_if = [](bool equal) { return equal ? sameness::equal : sameness::different; };
   if (!a->number && !b->number &&
-      (lower(strip(a->text)) == lower(strip(b->text)) || bare(a->text, " ") == bare(b->text, " ")))
+      (lower_letters(strip(a->text)) == lower_letters(strip(b->text)) || bare(a->text) == bare(b->text)))
     return sameness::equal;
   const auto x = digits_of(*a), y = digits_of(*b);
-  if (x && y) return same_if(is_close(*y / 100, *x) || is_close(*y, *x) || is_close(*y * 100, *x));
-  if (!a->number && a->text.empty()) return sameness::different;
+  if (x && y) {
+    const bool equal = is_close(*y / 100, *x) || is_close(*y, *x) || is_close(*y * 100, *x);
+    return equal ? sameness::equal : sameness::different;
+  }
   const std::string p(strip(a->text)), q(strip(b->text));
-  if (a->number || b->number || p.empty() || q.empty()) return sameness::different;
-  for (const char* word : {"Interval", "Point", "Matrix", "\\begin"})
-    if (contains(p, word) || contains(q, word)) return sameness::undecided;
-  const auto inside = [](const std::string& s) {
-    const std::size_t begin = s.find_first_not_of("[]()"), end = s.find_last_not_of("[]()");
-    return begin == std::string::npos ? std::string() : s.substr(begin, end + 1 - begin);
-  };
-  const bool stripped = (p.front() == '[' && p.back() == ']' && q.front() != '(') ||
-                        (p.front() == '(' && p.back() == ')' && q.front() != '[');
-  if (bare(stripped ? inside(p) : p, "{}()") == bare(stripped ? inside(q) : q, "{}()")) return sameness::equal;
-  const auto all_parts = [&](std::string_view s, std::string_view t, bool trimmed) -> std::optional<sameness> {
-    const std::vector<std::string_view> u = split(s, ","), v = split(t, ",");
-    if (u.size() != v.size() || u.size() > 100) return std::nullopt;
-    sameness result = sameness::equal;
-    for (std::size_t i = 0; i < u.size() && result != sameness::different; ++i) {
-      const sameness part = equal_numerically(std::string(trimmed ? strip(u[i]) : u[i]),
-                                              std::string(trimmed ? strip(v[i]) : v[i]), std::numbers::pi, depth + 1);
-      if (part != sameness::equal) result = part;
+  if (a->number || b->number || a->text.empty()) return sameness::different;
+  return equal_as_tuples(interval_in_brackets(p), q, depth);
+}
+
+RLCORE_INLINE std::optional<sameness> equal_in_parts(std::string_view answer, std::string_view truth, bool trimmed,
+                                                     int depth) {
+  const std::vector<std::string_view> u = split(answer, ","), v = split(truth, ",");
+  if (u.size() != v.size() || u.size() > 100) return std::nullopt;
+  sameness result = sameness::equal;
+  for (std::size_t i = 0; i < u.size() && result != sameness::different; ++i) {
+    const sameness part = equal_numerically(std::string(trimmed ? strip(u[i]) : u[i]),
+                                            std::string(trimmed ? strip(v[i]) : v[i]), std::numbers::pi, depth + 1);
+    if (part != sameness::equal) result = part;
+  }
+  return result;
+}
+
+RLCORE_INLINE sameness equal_to_matrix(std::string_view answer, std::string_view truth, int depth) {
+  const bool list = answer.starts_with('[');
+  std::string numbers(list ? answer : answer.substr(std::string_view("Matrix").size()));
+  std::erase_if(numbers, [](char c) { return contains("()[]", std::string_view(&c, 1)); });
+  const std::vector<std::string_view> entries = split(numbers, ",");
+  if (entries.size() > 100) return sameness::undecided;
+  for (const std::string_view entry : entries)
+    if (!python_float(entry)) return sameness::undecided;
+  std::vector<std::string> items;
+  if (list) {
+    std::string inside(truth);
+    for (const char* mark : {"\\begin{pmatrix}", "\\end{pmatrix}"}) replace_all(inside, mark, "");
+    if (entries.size() > 1 || inside.find_first_of("\\&") != std::string::npos) return sameness::different;
+    items.push_back(inside);
+  } else {  // every other word between the first and the last is an entry
+    std::vector<std::string> words;
+    for (const std::string_view word : split(truth, " "))
+      if (!strip(word).empty()) words.emplace_back(strip(word));
+    for (std::size_t i = 1; i + 1 < words.size(); i += 2) items.push_back(words[i]);
+  }
+  if (items.size() != entries.size()) return sameness::different;
+  for (std::size_t i = 0; i < items.size(); ++i)
+    if (equal_numerically(std::string(entries[i]), items[i], std::numbers::pi, depth + 1) != sameness::equal)
+      return sameness::different;
+  return sameness::equal;
+}
+
+RLCORE_INLINE sameness equal_as_tuples(const std::string& p, const std::string& q, int depth) {
+  const auto without_brackets = [&](std::string s) {
+    const bool both = (p.starts_with('[') && p.ends_with(']') && !q.starts_with('(')) ||
+                      (p.starts_with('(') && p.ends_with(')') && !q.starts_with('['));
+    if (both) {
+      const std::size_t begin = s.find_first_not_of("[]()"), end = s.find_last_not_of("[]()");
+      s = begin == std::string::npos ? std::string() : s.substr(begin, end + 1 - begin);
     }
-    return result;
+    std::erase_if(s, [](char c) { return contains("{}()", std::string_view(&c, 1)); });
+    return s;
   };
-  if (p.size() > 1 && q.size() > 1 && contains("([", p.substr(0, 1)) && contains(")]", p.substr(p.size() - 1)) &&
-      p.front() == q.front() && p.back() == q.back())
-    if (const auto result =
-            all_parts(std::string_view(p).substr(1, p.size() - 2), std::string_view(q).substr(1, q.size() - 2), false);
+  const auto between = [](std::string_view s, std::size_t begin) {
+    return begin < s.size() ? s.substr(begin, s.size() - 1 - begin) : std::string_view{};
+  };
+  if (without_brackets(p) == without_brackets(q)) return sameness::equal;
+  if (p.empty() || q.empty()) return sameness::different;
+  if (contains("([", p.substr(0, 1)) && contains(")]", p.substr(p.size() - 1)) && p.front() == q.front() &&
+      p.back() == q.back())
+    if (const auto result = equal_in_parts(between(p, 1), between(q, 1), false, depth);
         result && *result != sameness::different)
       return *result;
   if (contains(p, ",") && contains(q, ","))
-    if (const auto result = all_parts(p, q, true)) return *result;
+    if (const auto result = equal_in_parts(p, q, true, depth)) return *result;
+  if (p.starts_with("Point") && q.front() == '(' && q.back() == ')')
+    if (const auto result = equal_in_parts(between(p, p.find('(') + 1), between(q, 1), false, depth);
+        result && *result != sameness::different)
+      return *result;
+  if (contains(q, "\\begin{pmatrix}") && (p.starts_with("Matrix") || (p.front() == '[' && p.back() == ']')))
+    return equal_to_matrix(p, q, depth);
   return sameness::different;  // here the original uses computer algebra, with a time limit that always fails
 }
 
@@ -204,10 +303,9 @@ RLCORE_INLINE verdict score_prime_math(std::string_view response, std::string_vi
   sameness same = grade_answer(answer.text, truth);
   if (same != sameness::equal) {
     const bool pi = detail::contains(answer.text, "\\pi") || detail::contains(truth, "\\pi");
-    const std::string text = answer.text.substr(0, 100'000);
     for (const double value : {std::numbers::pi, 3.14}) {
       if (value == 3.14 && !pi) continue;
-      const sameness numeric = detail::equal_numerically(text, truth, value);
+      const sameness numeric = detail::equal_numerically(answer.text, truth, value);
       if (numeric == sameness::equal || same == sameness::different) same = numeric;
       if (same == sameness::equal) break;
     }

@@ -24,9 +24,6 @@ struct search_settings {
 
 namespace detail {
 
-/// Lower case of ASCII, Latin-1, Latin Extended-A, Greek and Cyrillic letters; others stay.
-std::string lower_letters(std::string_view text);
-
 /// Whether a code point is a letter, a digit or an underscore; of those outside ASCII all but signs and spaces.
 bool is_word_at(std::string_view text, std::size_t at);
 
@@ -56,46 +53,6 @@ RLCORE_END
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_VERIFY)
 RLCORE_BEGIN
 namespace verify::detail {
-
-RLCORE_INLINE std::string lower_letters(std::string_view text) {
-  std::string out;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t bytes = code_point_bytes(text, at);
-    if (bytes != 2) {
-      out += lower(text.substr(at, bytes));
-      at += bytes;
-      continue;
-    }
-    std::uint32_t c =
-        (static_cast<std::uint32_t>(text[at]) & 0x1F) << 6 | (static_cast<std::uint32_t>(text[at + 1]) & 0x3F);
-    at += 2;
-    const bool even = c % 2 == 0;
-    if (c == 0x130) {  // capital I with a dot: i and the dot
-      out += "i\xCC\x87";
-      continue;
-    }
-    if ((c >= 0xC0 && c <= 0xDE && c != 0xD7) || (c >= 0x391 && c <= 0x3AB && c != 0x3A2) || (c >= 0x410 && c <= 0x42F))
-      c += 0x20;
-    else if (c == 0x178)
-      c = 0xFF;
-    else if ((c >= 0x100 && c <= 0x137 && even) || (c >= 0x139 && c <= 0x148 && !even) ||
-             (c >= 0x14A && c <= 0x177 && even) || (c >= 0x179 && c <= 0x17E && !even))
-      c += 1;
-    else if (c >= 0x400 && c <= 0x40F)
-      c += 0x50;
-    else if (c == 0x386)  // Greek with an accent
-      c = 0x3AC;
-    else if (c >= 0x388 && c <= 0x38A)
-      c += 0x25;
-    else if (c == 0x38C)
-      c = 0x3CC;
-    else if (c == 0x38E || c == 0x38F)
-      c += 0x3F;
-    out += static_cast<char>(0xC0 | c >> 6);
-    out += static_cast<char>(0x80 | (c & 0x3F));
-  }
-  return out;
-}
 
 RLCORE_INLINE bool is_word_at(std::string_view text, std::size_t at) {
   const auto c = static_cast<unsigned char>(text[at]);

@@ -78,6 +78,18 @@ TEST(batch_plan, dynamic_batches) {
   EXPECT_TRUE(plan.warnings.empty());
 }
 
+TEST(batch_plan, a_warm_up_of_no_steps_is_a_share_of_them_since_verl_0_8) {
+  const std::string optim = "actor_rollout_ref.actor.optim.";
+  for (const auto& [version, steps] : {std::pair("0.6.1", 0), std::pair("0.8.0", 10), std::pair("0.9.1", 10)})
+    EXPECT_EQ(make_batch_plan(
+                  parse("quickstart", {optim + "lr_warmup_steps=0", optim + "lr_warmup_steps_ratio=0.1",
+                                       "trainer.total_training_steps=105", "rlcore.verl=" + std::string(version)}),
+                  7473)
+                  .warmup_steps,
+              steps)
+        << version;
+}
+
 TEST(batch_plan, odd_cases) {
   const std::string actor = "actor_rollout_ref.actor.";
   const batch_plan plan = make_batch_plan(parse("quickstart", {actor + "ppo_mini_batch_size=50", actor + "ppo_epochs=2",

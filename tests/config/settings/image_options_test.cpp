@@ -36,19 +36,19 @@ TEST(image_options, are_the_models_unless_a_key_says_otherwise) {
   EXPECT_EQ(same.min_pixels, 784);
   EXPECT_EQ(same.max_pixels, 50176);
   EXPECT_EQ(same.resample, image::resampling::torchvision);
-  EXPECT_EQ(same.decode.opacity, image::alpha::drop);
+  EXPECT_EQ(same.decode.opacity, image::alpha::white);
   EXPECT_EQ(read({}).cache_bytes, std::size_t{512} << 20);
   EXPECT_EQ(read({}).most, std::numeric_limits<std::size_t>::max());
 
   const image_options o =
       read({"data.image_key=pics", "data.video_key=films", "data.image_patch_size=14",
             "data.mm_processor_kwargs={min_pixels: 3136, size: {shortest_edge: 1, longest_edge: 9408}}",
-            "rlcore.image_resampling=pillow", "rlcore.image_alpha=white", "rlcore.image_cache_mb=0"});
+            "rlcore.image_resampling=pillow", "rlcore.image_alpha=drop", "rlcore.image_cache_mb=0"});
   EXPECT_EQ(o.image_key + o.video_key, "picsfilms");
   EXPECT_EQ(o.of(model).min_pixels, 3136);
   EXPECT_EQ(o.of(model).max_pixels, 9408);
   EXPECT_EQ(o.of(model).resample, image::resampling::pillow);
-  EXPECT_EQ(o.of(model).decode.opacity, image::alpha::white);
+  EXPECT_EQ(o.of(model).decode.opacity, image::alpha::drop);
   EXPECT_EQ(o.cache_bytes, 0u);
   EXPECT_EQ(read({"+data.mm_processor_kwargs.max_pixels=784"}).of(model).max_pixels, 784);
   const options sft = options::parse(words{"data.image_key=pics"}, sft_registry());

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "rlcore/device/npu/allocator.hpp"
-#include "rlcore/device/npu/pinned_buffer.hpp"
+#include "rlcore/device/npu/staging.hpp"
 #include "rlcore/device/npu/stream.hpp"
 #include "rlcore/emulator/runtime.hpp"
 #include "support/scripted_npu.hpp"

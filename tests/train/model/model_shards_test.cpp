@@ -13,6 +13,7 @@
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/launch.hpp"

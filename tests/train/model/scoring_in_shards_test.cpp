@@ -11,6 +11,7 @@
 
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/train/model/scored_groups.hpp"

@@ -151,8 +151,9 @@ inline constexpr key image_pixels[] = {
     {"rlcore.image_resampling", text, "torchvision", honoured,
      "bicubic resampling of pictures as torchvision (vLLM, transformers) or Pillow rounds it",
      words("torchvision|pillow")},
-    {"rlcore.image_alpha", text, "drop", honoured,
-     "a picture's opacity: dropped as in Pillow, or its colours laid on white as in qwen-vl-utils",
+    {"rlcore.image_alpha", text, "white", honoured,
+     "a transparent picture: its colours laid on white as in vLLM and qwen-vl-utils, or its opacity dropped as in "
+     "Pillow",
      words("drop|white")},
 };
 

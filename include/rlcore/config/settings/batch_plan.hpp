@@ -70,7 +70,8 @@ inline std::int64_t micro_size(const options& opt, const std::string& name, std:
   return 0;
 }
 
-/// <prefix>lr_warmup_steps; if that is negative, the share <prefix>lr_warmup_steps_ratio of all steps.
+/// <prefix>lr_warmup_steps; if that is 0 (since verl 0.8.0) or negative, the share <prefix>lr_warmup_steps_ratio of all
+/// steps.
 std::int64_t warmup_steps(const options& opt, const std::string& prefix, std::int64_t total);
 
 void warn_about_mini_batch(batch_plan& plan, const options& opt, std::int64_t ranks);
@@ -101,12 +102,14 @@ batch_plan make_batch_plan(const options& opt, std::int64_t dataset_prompts, std
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+#include "rlcore/config/algorithm/verl_version.hpp"
+
 RLCORE_BEGIN
 namespace train::detail {
 
 RLCORE_INLINE std::int64_t warmup_steps(const options& opt, const std::string& prefix, std::int64_t total) {
   const std::int64_t steps = opt.get<std::int64_t>(prefix + "lr_warmup_steps");
-  if (steps >= 0) return steps;
+  if (steps > 0 || (steps == 0 && read_verl_version(opt) < verl::version::v0_8_0)) return steps;
   const double share = opt.get<double>(prefix + "lr_warmup_steps_ratio") * static_cast<double>(total);
   return static_cast<std::int64_t>(opt.get<bool>("rlcore.round_warmup_up") ? std::ceil(share - 1e-9) : share);
 }

@@ -29,7 +29,7 @@ struct image_options {
   std::string image_key = "images", video_key = "videos";
   std::optional<std::int64_t> min_pixels = {}, max_pixels = {};
   image::resampling resample = image::resampling::torchvision;
-  image::alpha opacity = image::alpha::drop;
+  image::alpha opacity = image::alpha::white;
   std::size_t cache_bytes = std::size_t{512} << 20;
   std::size_t most = std::numeric_limits<std::size_t>::max();  ///< images of a prompt: --data.max_images_per_prompt
   bool strip = false;                                          ///< white space around marks, as OpenRLHF does
@@ -53,7 +53,7 @@ void read_processor_kwargs(image_options& o, const options& opt);
 inline void read_image_pixels(image_options& o, const options& opt) {
   o.resample = opt.get<std::string>("rlcore.image_resampling") == "pillow" ? image::resampling::pillow
                                                                            : image::resampling::torchvision;
-  o.opacity = opt.get<std::string>("rlcore.image_alpha") == "white" ? image::alpha::white : image::alpha::drop;
+  o.opacity = opt.get<std::string>("rlcore.image_alpha") == "drop" ? image::alpha::drop : image::alpha::white;
 }
 
 /// Image settings, for programs with keys::images and keys::image_pixels; OpenRLHF's flags apply if one of them is

@@ -79,7 +79,7 @@ struct chat_request {
 
 namespace detail {
 
-/// A message as templates expect it: call arguments as an object, no null members, no content in parts.
+/// A message as templates expect it: call arguments as JSON instead of its text, no null members, no content in parts.
 json plain_message(const json& sent, const std::string& where);
 
 void read_template_fields(body_fields& f, const chat_features& features, conversation& talk);
@@ -182,7 +182,7 @@ RLCORE_INLINE json plain_message(const json& sent, const std::string& where) {
   if (role != "system" && role != "developer" && role != "user" && role != "assistant" && role != "tool")
     throw bad_request(where + ".role: '" + role + "' is unknown; expected system, developer, user, assistant or tool");
   // Response members beside the text, which OpenAI's clients send back.
-  for (const char* key : {"refusal", "annotations", "audio", "function_call", "tool_call_id", "name"}) m.erase(key);
+  for (const char* key : {"refusal", "annotations", "audio", "function_call"}) m.erase(key);
   if (m.contains("reasoning") && !m.contains("reasoning_content")) m["reasoning_content"] = m["reasoning"];
   m.erase("reasoning");
   const auto calls = m.find("tool_calls");
@@ -193,9 +193,9 @@ RLCORE_INLINE json plain_message(const json& sent, const std::string& where) {
     if (!function.contains("arguments") || function["arguments"].is_null() || function["arguments"] == "")
       function["arguments"] = json::object();
     if (!function["arguments"].is_string()) continue;
-    const json arguments = text::try_parse_json<json>(function["arguments"].get_ref<const std::string&>());
-    if (!arguments.is_object()) throw bad_request(where + ".tool_calls: the arguments of a call are no JSON object");
-    function["arguments"] = arguments;
+    json arguments = text::try_parse_json<json>(function["arguments"].get_ref<const std::string&>());
+    if (arguments.is_discarded()) throw bad_request(where + ".tool_calls: the arguments of a call are no JSON");
+    function["arguments"] = arguments.is_null() ? json::object() : std::move(arguments);
   }
   if (calls->empty()) m.erase("tool_calls");
   return m;
@@ -220,9 +220,12 @@ RLCORE_INLINE void read_template_fields(body_fields& f, const chat_features& fea
     body_fields inner(*kwargs);
     if (inner.find("enable_thinking") != nullptr) talk.options.enable_thinking = inner.boolean("enable_thinking", true);
     talk.options.add_vision_id = inner.boolean("add_vision_id", false);
-    if (const auto unknown = inner.unknown(); !unknown.empty())
-      throw bad_request("chat_template_kwargs: '" + unknown.front() +
-                        "' is unknown; expected enable_thinking or add_vision_id");
+    for (const std::string& name : inner.unknown()) {  // the template refuses what it does not read
+      for (const char* own : {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message",
+                              "chat_template", "tokenize"})
+        if (name == own) throw bad_request("chat_template_kwargs: '" + name + "' belongs beside messages");
+      talk.options.variables[name] = (*kwargs)[name];
+    }
   }
 }
 

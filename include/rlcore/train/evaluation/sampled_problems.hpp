@@ -287,10 +287,7 @@ RLCORE_INLINE rollout::generation evaluation_sampling(const options& opt, const 
                        "give a temperature");
   settings.max_new_tokens = opt.get<std::int64_t>("data.max_response_length");
   settings.rules.validate(config.vocab_size, settings.max_new_tokens);
-  settings.eos_ids = config.eos_token_ids;
-  if (settings.eos_ids.empty() && tokenizer.eos_id()) settings.eos_ids.push_back(*tokenizer.eos_id());
-  if (settings.eos_ids.empty())
-    throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
+  settings.eos_ids = checkpoint::end_tokens(folder, config.eos_token_ids, tokenizer.eos_id());
   settings.max_sequences = opt.get<std::int64_t>("rollout.max_num_seqs");
   settings.max_batched_tokens = opt.get<std::int64_t>("rollout.max_num_batched_tokens");
   if (opt.get<std::string>("rlcore.rollout_weights") == "int8") settings.weights = weight_format::int8;

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
@@ -19,8 +20,10 @@
 #include "rlcore/checkpoint/safetensors_reader.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/host_window.hpp"
+#include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/text_file.hpp"
 
 RLCORE_BEGIN
@@ -133,20 +136,28 @@ void load_packed(nn::causal_lm<Device>& model, const std::filesystem::path& fold
              });
 }
 
-/// Saves the files of a model's folder besides weights: config, and the tokenizer files of `tokenizer_folder`.
+/// Where a model came from, and what its saved folder has in place of what is there.
+struct model_source {
+  std::filesystem::path folder;  ///< its tokenizer, and what rlcore does not change in its configuration
+  std::string chat_template;     ///< Jinja, as the model was trained; empty: the folder's
+
+  model_source(std::filesystem::path from, std::string jinja = {})
+      : folder(std::move(from)), chat_template(std::move(jinja)) {}
+};
+
+/// Saves the files of a model's folder besides weights: config, tokenizer and chat template.
 template <class Device>
-void save_config(const std::filesystem::path& folder, const nn::causal_lm<Device>& model,
-                 const std::filesystem::path& tokenizer_folder) {
+void save_config(const std::filesystem::path& folder, const nn::causal_lm<Device>& model, const model_source& from) {
   std::filesystem::create_directories(folder);
-  checkpoint::write_config(folder, model.settings());
-  text::copy_files(tokenizer_folder, folder);
+  checkpoint::write_config(folder, model.settings(), checkpoint::stored_type::f32, from.folder);
+  text::copy_files(from.folder, folder);
+  if (!from.chat_template.empty()) text::write_chat_template(folder, from.chat_template);
 }
 
-/// Saves a folder that transformers can load: weights in F32, config, and the tokenizer files of `tokenizer_folder`.
+/// Saves a folder that transformers can load: weights in F32, config, tokenizer and chat template.
 template <class Device>
-void save_model(const std::filesystem::path& folder, const nn::causal_lm<Device>& model,
-                const std::filesystem::path& tokenizer_folder) {
-  save_config(folder, model, tokenizer_folder);
+void save_model(const std::filesystem::path& folder, const nn::causal_lm<Device>& model, const model_source& from) {
+  save_config(folder, model, from);
   checkpoint::save_weights(folder, model.parameters(), to_host(model.device(), model.weights()));
 }
 

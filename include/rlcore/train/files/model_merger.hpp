@@ -19,6 +19,7 @@
 #include "rlcore/checkpoint/stream_weights.hpp"
 #include "rlcore/checkpoint/vision_config_json.hpp"
 #include "rlcore/checkpoint/weight_source.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/nn/vision/module_names.hpp"
 #include "rlcore/telemetry/progress.hpp"
@@ -165,14 +166,7 @@ RLCORE_INLINE void copy_model_files(const std::filesystem::path& from, const std
   const std::filesystem::path old_config = from / "config.json";
   auto config =
       text::parse_json<format_error, nlohmann::ordered_json>(data::read_file(old_config), old_config.string());
-  const char* dtype = type == checkpoint::stored_type::f32   ? "float32"
-                      : type == checkpoint::stored_type::f16 ? "float16"
-                                                             : "bfloat16";
-  if (config.contains("dtype")) config["dtype"] = dtype;
-  if (config.contains("torch_dtype") || !config.contains("dtype")) config["torch_dtype"] = dtype;
-  for (const char* part : {"text_config", "vision_config"})
-    for (const char* key : {"dtype", "torch_dtype"})
-      if (config.contains(part) && config[part].is_object() && config[part].contains(key)) config[part][key] = dtype;
+  checkpoint::set_stored_dtype(config, type);
   checkpoint::write_file_atomically(to / "config.json", text::json_text(config, 2) + "\n");
 }
 

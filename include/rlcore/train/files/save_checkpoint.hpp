@@ -45,10 +45,10 @@ struct trained_state {
   const nn::causal_lm<Device>& model;
   const nn::lora<Device>* adapter = nullptr;  ///< null: all weights are trained
   const optim::adamw<Device>& optimizer;
-  const std::string& base_name;                   ///< what adapter folders call the base
-  const std::filesystem::path& tokenizer_folder;  ///< its files are saved beside the weights
-  const nlohmann::ordered_json& extra;            ///< extra_state.json
-  bool save_whole = false;                        ///< several ranks write the weights of huggingface/ too
+  const std::string& base_name;         ///< what adapter folders call the base
+  const model_source& from;             ///< its files are saved beside the weights
+  const nlohmann::ordered_json& extra;  ///< extra_state.json
+  bool save_whole = false;              ///< several ranks write the weights of huggingface/ too
 };
 
 /// extra_state.json and fsdp_config.json.
@@ -63,7 +63,7 @@ template <class Device>
 void save_by_one(const std::filesystem::path& folder, const trained_state<Device>& state) {
   Device& device = state.model.device();
   const std::span<const nn::parameter> trained = state.adapter ? state.adapter->parameters() : state.model.parameters();
-  save_model(folder / "huggingface", state.model, state.tokenizer_folder);
+  save_model(folder / "huggingface", state.model, state.from);
   if (state.adapter)
     save_adapter(folder, state.model.settings(), state.adapter->settings(), state.base_name, trained,
                  to_host(device, state.adapter->values()));
@@ -142,7 +142,7 @@ void save_by_ranks(parallel::any_communicator& ranks, const std::filesystem::pat
   save_runs(ranks, folder, state.adapter ? "adapter" : "weights", runs, model.device(), place_of,
             state.optimizer.m().data(), state.optimizer.v().data());
   if (ranks.rank() == 0) {
-    save_config(folder / "huggingface", model, state.tokenizer_folder);
+    save_config(folder / "huggingface", model, state.from);
     if (state.adapter)
       save_adapter_of_shards(folder, model.settings(), state.adapter->settings(), state.base_name,
                              state.adapter->parameters());

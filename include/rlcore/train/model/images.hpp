@@ -119,7 +119,7 @@ RLCORE_INLINE std::string image_text(const data::image_settings& images) {
   return "images " + std::to_string(images.processor->min_pixels) + " to " +
          std::to_string(images.processor->max_pixels) + " pixels each, resampled as " +
          (pillow ? "Pillow" : "torchvision") + " does it (rlcore.image_resampling)" +
-         (images.processor->decode.opacity == image::alpha::white ? ", on white (rlcore.image_alpha)" : "");
+         (images.processor->decode.opacity == image::alpha::drop ? ", opacity dropped (rlcore.image_alpha)" : "");
 }
 
 RLCORE_INLINE std::string image_text(const data::image_counts& counts) {

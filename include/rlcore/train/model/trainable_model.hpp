@@ -218,13 +218,13 @@ class trainable_model {
   }
 
   /// Writes the files above into `folder`, all ranks together; rank 0's `extra` goes into extra_state.json.
-  void save(const std::filesystem::path& folder, const std::filesystem::path& tokenizer_folder,
+  void save(const std::filesystem::path& folder, const model_source& from,
             const nlohmann::ordered_json& extra = nlohmann::ordered_json::object()) const {
     nlohmann::ordered_json state{{"rlcore_version", RLCORE_VERSION_STRING}, {"optimizer_steps", optimizer_.steps()}};
     state["sums"] = settings_of_sums(strategy_.settings(), static_cast<int>(model.settings().tp_reduce_chunks));
     if (adapter_) state["base_fingerprint"] = fingerprint_;
     for (const auto& [key, value] : extra.items()) state[key] = value;
-    share_.save(folder, {model, adapter(), optimizer_, base_name_, tokenizer_folder, state, save_whole_});
+    share_.save(folder, {model, adapter(), optimizer_, base_name_, from, state, save_whole_});
   }
 
   /// Restores what save() wrote, to the same bits; returns extra_state.json. With LoRA the base must be loaded before.

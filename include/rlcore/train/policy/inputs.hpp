@@ -17,6 +17,7 @@
 #include "rlcore/config/settings/model_options.hpp"
 #include "rlcore/data/open_blend.hpp"
 #include "rlcore/train/files/export_model.hpp"
+#include "rlcore/train/files/model_files.hpp"
 #include "rlcore/train/files/named_files.hpp"
 #include "rlcore/train/model/images.hpp"
 #include "rlcore/train/policy/check_memory.hpp"
@@ -31,8 +32,8 @@ namespace train {
 /// Opened and checked by open_policy_inputs(). Nothing here depends on the algorithm.
 struct policy_inputs {
   const policy_settings settings;
-  std::filesystem::path model_folder;
-  nn::config config;  ///< of the policy
+  model_source model;  ///< of the policy; checkpoints have its chat template and tokenizer
+  nn::config config;   ///< of the policy
   text::tokenizer tokenizer;
   std::vector<std::int32_t> eos_ids;  ///< a response ends at any of them
   opened_rewards rewards;
@@ -60,10 +61,6 @@ void find_policy_files(const options& opt, policy_settings& s);
 nn::config policy_config(const std::filesystem::path& folder, const policy_settings& s,
                          const text::tokenizer& tokenizer);
 
-/// The tokens that end a response: config.json's, or else the tokenizer's. Throws format_error if there is none.
-std::vector<std::int32_t> end_tokens(const std::filesystem::path& folder, const nn::config& config,
-                                     const text::tokenizer& tokenizer);
-
 }  // namespace detail
 
 template <class Device>
@@ -75,9 +72,11 @@ std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options&
   const std::filesystem::path folder = named_model(opt, "actor_rollout_ref.model.path", s.model_path);
   if (s.reward.model) s.reward.model->path = named_model(opt, "reward_model.model.path", s.reward.model->path).string();
   text::tokenizer tokenizer = text::tokenizer::load(folder);
-  const auto chat = text::chat_template::chosen(chat_template_setting(opt), folder, "rlcore.chat_template");
+  const std::string own_template = chat_template_setting(opt);
+  const auto chat = text::chat_template::chosen(own_template, folder, "rlcore.chat_template");
   nn::config config = detail::policy_config(folder, s, tokenizer);
-  std::vector<std::int32_t> eos = detail::end_tokens(folder, config, tokenizer);
+  config.eos_token_ids = checkpoint::end_tokens(folder, config.eos_token_ids, tokenizer.eos_id());
+  std::vector<std::int32_t> eos = config.eos_token_ids;
 
   opened_rewards rewards(device, s.reward, folder, s.logits_bytes, custom_rewards);
   const data::image_settings images = model_images(s.images, config, folder);
@@ -99,9 +98,15 @@ std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options&
   s.schedule.warmup_steps = plan.warmup_steps;
   s.root = checkpoint::expand_home(s.root).string();
   s.rollout_dir = checkpoint::expand_home(s.rollout_dir).string();
-  return std::make_shared<policy_inputs>(policy_inputs{std::move(s), folder, std::move(config), std::move(tokenizer),
-                                                       std::move(eos), std::move(rewards), std::move(train),
-                                                       std::move(val), std::move(plan)});
+  return std::make_shared<policy_inputs>(policy_inputs{std::move(s),
+                                                       {folder, own_template.empty() ? "" : chat.source()},
+                                                       std::move(config),
+                                                       std::move(tokenizer),
+                                                       std::move(eos),
+                                                       std::move(rewards),
+                                                       std::move(train),
+                                                       std::move(val),
+                                                       std::move(plan)});
 }
 
 }  // namespace train
@@ -151,14 +156,6 @@ RLCORE_INLINE nn::config policy_config(const std::filesystem::path& folder, cons
                        std::to_string(s.max_prompt_length + s.max_response_length) + " is more than the model's " +
                        std::to_string(config.max_position_embeddings) + " positions (max_position_embeddings)");
   return config;
-}
-
-RLCORE_INLINE std::vector<std::int32_t> end_tokens(const std::filesystem::path& folder, const nn::config& config,
-                                                   const text::tokenizer& tokenizer) {
-  std::vector<std::int32_t> eos = config.eos_token_ids;
-  if (eos.empty() && tokenizer.eos_id()) eos.push_back(*tokenizer.eos_id());
-  if (eos.empty()) throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
-  return eos;
 }
 
 }  // namespace train::detail

@@ -128,7 +128,7 @@ class policy_models {
   /// Prints models, devices and the batch plan.
   void describe(Device& device, const policy_inputs& in, const team& ranks) {
     const nn::config& c = in.config;
-    description = fmt::format("{}: {}, {} layers, hidden {}, {}", in.model_folder.string(), nn::name_of(c.model),
+    description = fmt::format("{}: {}, {} layers, hidden {}, {}", in.model.folder.string(), nn::name_of(c.model),
                               c.num_hidden_layers, c.hidden_size, parameters_text(policy));
     if (const auto& lora = in.settings.lora)
       description += fmt::format(", {:.3g} M of them trained (LoRA, rank {}, alpha {:g})",
@@ -165,7 +165,7 @@ policy_models<Device>::policy_models(Device& device, const options& opt, const p
   if (needs_reference_ && !s.lora) frozen.emplace(device, in.config, &ranks.world());
   if (const auto value = read_critic_settings(opt, in.plan, contains(algorithm.inputs(), advantage_input::values))) {
     value_folder_ =
-        value->model_path.empty() ? in.model_folder : named_model(opt, "critic.model.path", value->model_path);
+        value->model_path.empty() ? in.model.folder : named_model(opt, "critic.model.path", value->model_path);
     value_model.emplace(device, critic_config(value_folder_, in.config, s), *value, s.logits_bytes, s.seed,
                         &ranks.world());
     say("critic %s%s\n", value_folder_.c_str(),
@@ -183,8 +183,8 @@ policy_models<Device>::~policy_models() = default;
 
 template <class Device>
 void policy_models<Device>::load(const policy_inputs& in, bool continues) {
-  if (frozen) frozen->load(in.model_folder);
-  if (!continues || in.settings.lora) policy.load(in.model_folder);
+  if (frozen) frozen->load(in.model.folder);
+  if (!continues || in.settings.lora) policy.load(in.model.folder);
   if (value_model && (!continues || value_model->settings.lora)) value_model->load(value_folder_);
 }
 

@@ -102,8 +102,7 @@ class policy_run_impl final : public policy_run {
   }
 
   void save() {
-    save_state(settings().root, models_.policy, critic_or_null(), in_.model_folder, state_, settings().keep,
-               &ranks_.world());
+    save_state(settings().root, models_.policy, critic_or_null(), in_.model, state_, settings().keep, &ranks_.world());
   }
 
   std::int64_t epoch() const { return (state_.rounds - 1) / in_.plan.steps_per_epoch; }

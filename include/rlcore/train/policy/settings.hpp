@@ -207,6 +207,7 @@ RLCORE_INLINE optim::schedule read_schedule(const options& opt, const std::strin
   schedule.warmup_steps = opt.get<std::int64_t>(prefix + "lr_warmup_steps");
   schedule.warmup_ratio = opt.get<double>(prefix + "lr_warmup_steps_ratio");
   schedule.min_lr_ratio = opt.find<double>(prefix + "min_lr_ratio").value_or(0);
+  if (read_verl_version(opt) < verl::version::v0_6_1) schedule.init_lr_ratio = schedule.min_lr_ratio;
   if (opt.known().find(prefix + "num_cycles") != nullptr) schedule.num_cycles = opt.get<double>(prefix + "num_cycles");
   return schedule;
 }

@@ -54,13 +54,12 @@ inline void delete_old_critics(const std::filesystem::path& root, std::int64_t n
 /// stay). Older checkpoints stay intact on failure. Collective over all `ranks`.
 template <class Device>
 void save_state(const std::filesystem::path& root, actor<Device>& a, critic<Device>* value_model,
-                const std::filesystem::path& tokenizer_folder, const run_state& state, std::int64_t keep,
-                parallel::world* ranks = nullptr) {
+                const model_source& from, const run_state& state, std::int64_t keep, parallel::world* ranks = nullptr) {
   save_step_together(root, state.step, keep, ranks, [&](const std::filesystem::path& folder) {
     nlohmann::ordered_json extra{{"skipped_updates", state.skipped_updates}};
     if (state.reward_kl_coefficient > 0) extra["reward_kl_coefficient"] = state.reward_kl_coefficient;
-    a.save(folder / "actor", tokenizer_folder, extra);
-    if (value_model != nullptr) value_model->save(folder / "critic", tokenizer_folder);
+    a.save(folder / "actor", from, extra);
+    if (value_model != nullptr) value_model->save(folder / "critic", from);
     if (ranks != nullptr && !ranks->first()) return;
     const nlohmann::ordered_json data{{"step", state.step}, {"seed", state.seed}, {"rounds", state.rounds}};
     checkpoint::write_file_atomically(folder / "data.json", text::json_text(data, 2) + "\n");

@@ -150,7 +150,7 @@ RLCORE_INLINE std::vector<text::message> message_column(const data::row& from, c
   if (value.is_string()) return {text::message{role, value.get<std::string>()}};
   const auto form = rules.images.processor ? text::content_form::parts : text::content_form::text;
   try {
-    if (value.is_array() && !value.empty()) return text::messages_from_json(value, form);
+    if (value.is_array() && !value.empty()) return text::messages_from_json(text::stored_messages(value), form);
   } catch (const data_error& e) {
     throw data_error(where + ": column '" + data::printable(key) + "': " + e.what());
   }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -19,12 +20,15 @@
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/model_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/telemetry/stages.hpp"
+#include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/parse_json.hpp"
+#include "rlcore/train/files/model_files.hpp"
 #include "rlcore/train/files/save_checkpoint.hpp"
 #include "rlcore/train/model/parameters_text.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
@@ -51,9 +55,9 @@ struct supervised_state {
 /// (0: keeps all). Older checkpoints stay intact on failure. Collective over all ranks of the model.
 template <class Device, class Task>
 void save_supervised(const std::filesystem::path& root, trainable_model<Device>& model, const Task& task,
-                     const std::filesystem::path& tokenizer_folder, const supervised_state& state, std::int64_t keep) {
+                     const model_source& from, const supervised_state& state, std::int64_t keep) {
   save_step_together(root, state.step, keep, model.world(), [&](const std::filesystem::path& folder) {
-    model.save(folder, tokenizer_folder);
+    model.save(folder, from);
     if (model.world() != nullptr && !model.world()->first()) return;
     if constexpr (requires { task.save(folder); }) task.save(folder);
     const nlohmann::ordered_json data{{"rlcore_version", RLCORE_VERSION_STRING},
@@ -150,10 +154,11 @@ class supervised_run {
   void describe(Device& device, const training_settings& training);
   /// Continues from the run's last checkpoint if the settings say so.
   void resume(const training_settings& training);
-  void save() { save_supervised(root_, model, task_, base_.folder, state_, settings_.keep); }
+  void save() { save_supervised(root_, model, task_, saved_as_, state_, settings_.keep); }
 
   supervised_settings settings_;
   const base_model& base_;
+  model_source saved_as_;
   Task& task_;
   const team& ranks_;
   std::filesystem::path root_;
@@ -165,14 +170,44 @@ class supervised_run {
   bool begun_ = false;  ///< whether the first next_step() has been called
 };
 
+namespace detail {
+
+/// The config of the model in training. A mark that the task teaches as the end of a turn is an EOS of the saved model.
+template <class Task>
+nn::config trained_config(const base_model& base, const Task& task) {
+  nn::config c = base.config;
+  if constexpr (requires { task.turn_end(base.tokenizer); })
+    if (const auto end = task.turn_end(base.tokenizer);
+        end && std::find(c.eos_token_ids.begin(), c.eos_token_ids.end(), *end) == c.eos_token_ids.end()) {
+      say("note: answers end with %s, which is no EOS in config.json: the saved model names it there and in "
+          "generation_config.json\n",
+          base.tokenizer.token_of(*end).c_str());
+      c.eos_token_ids.push_back(*end);
+    }
+  return c;
+}
+
+/// The chat template that the command line names, as Jinja; empty: the folder's.
+inline std::string named_chat_template(const options& opt, const std::filesystem::path& folder) {
+  const char* flag = "tokenizer_chat_template";
+  const bool flags = opt.known().find(flag) != nullptr;
+  const std::string setting = flags ? opt.find<std::string>(flag).value_or("") : chat_template_setting(opt);
+  if (setting.empty()) return {};
+  return text::chat_template::chosen(setting, folder, flags ? "--tokenizer_chat_template" : "rlcore.chat_template")
+      .source();
+}
+
+}  // namespace detail
+
 template <class Device, class Task>
   requires supervised_task<Task, Device>
 supervised_run<Device, Task>::supervised_run(Device& device, const options& opt, const supervised_settings& settings,
                                              const training_settings& training, const base_model& base, Task& task,
                                              const team& ranks)
-    : model(device, base.config, training, &ranks.world()),
+    : model(device, detail::trained_config(base, task), training, &ranks.world()),
       settings_(settings),
       base_(base),
+      saved_as_(base.folder, detail::named_chat_template(opt, base.folder)),
       task_(task),
       ranks_(ranks),
       root_(checkpoint::expand_home(settings.root)),

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -84,6 +86,21 @@ class sft_task {
   std::size_t eval_size() const noexcept { return eval_.size(); }
   std::string data_text() const { return train::data_text(train_); }
   const std::vector<data::sft_example>& train() const noexcept { return train_; }
+
+  /// The special token that most rows teach as the end of an answer, such as <|im_end|>; none without such a token.
+  std::optional<std::int32_t> turn_end(const text::tokenizer& tokenizer) const {
+    std::map<std::int32_t, std::size_t> rows_of;
+    for (const data::sft_example& e : train_)
+      for (std::size_t t = e.written.size(); t-- > 0;)
+        if (e.written[t] != 0) {
+          ++rows_of[e.tokens[t]];
+          break;
+        }
+    const auto by_rows = [](const auto& a, const auto& b) { return a.second < b.second; };
+    const auto most = std::max_element(rows_of.begin(), rows_of.end(), by_rows);
+    if (most == rows_of.end() || 2 * most->second <= train_.size() || !tokenizer.is_special(most->first)) return {};
+    return most->first;
+  }
 
   /// Shows update() and evaluate() on this line as they go on.
   void watch(progress& bar) noexcept { bar_ = &bar; }

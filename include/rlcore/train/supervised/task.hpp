@@ -86,6 +86,7 @@ std::string data_text(const std::vector<Row>& rows) {
 /// A task may have more, and the loop makes use of it:
 ///   prepare(trainable_model<Device>&)  once, after the weights are loaded or restored and before the first step
 ///   data_text() const                  which rows train: a run does not go on in its folder with others
+///   turn_end(const text::tokenizer&)   the token that ends a taught answer: an EOS of the saved model
 ///   watch(progress&)                   a line on the terminal to draw phase(name, done, of) on
 ///   save(path) const                   further files of a checkpoint, into the folder global_step_N being written
 ///   restore(path)                      the same when a run continues

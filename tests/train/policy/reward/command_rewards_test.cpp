@@ -89,11 +89,12 @@ TEST_F(command_rewards, a_program_reads_one_json_line_per_response) {
                                          "; echo 1; done\n",
                                      true)},
         2);
-  EXPECT_EQ(scratch::read(seen),
-            "{\"data_source\":\"mine\",\"solution_str\":\"#### 0\",\"ground_truth\":\"0\",\"extra_info\":{\"index\":0,"
-            "\"text\":\"\\\"\\n\\\\\"}}\n"
-            "{\"data_source\":\"mine\",\"solution_str\":\"#### 1\",\"ground_truth\":\"1\",\"extra_info\":{\"index\":1,"
-            "\"text\":\"\\\"\\n\\\\\"}}\n");
+  const auto request = [](int i) {
+    const std::string n = std::to_string(i);
+    return R"({"data_source":"mine","solution_str":"#### )" + n + R"(","ground_truth":")" + n +
+           R"(","extra_info":{"index":)" + n + R"(,"text":"\"\n\\"},"index":)" + n + "}\n";
+  };
+  EXPECT_EQ(scratch::read(seen), request(0) + request(1));
 }
 
 TEST_F(command_rewards, every_failure_has_one_line) {
@@ -124,10 +125,27 @@ TEST_F(command_rewards, every_failure_has_one_line) {
     EXPECT_EQ(failure(command, 0.1).find('\n'), std::string::npos);
 }
 
-TEST_F(command_rewards, lines_that_nobody_asked_for) {
-  train::command_rewards source(external_reward{.command = "while read a; do printf '1\\n2\\n'; done"});
-  score(source, 1);
-  EXPECT_THROW(score(source, 1), data_error);
+TEST_F(command_rewards, a_line_too_many_shifts_no_reward) {
+  for (const char* command : {"while read a; do printf '1\\n2\\n'; done", "echo 0; while read a; do echo 1; done",
+                              "n=0; while read a; do echo 1; n=$((n+1)); test $n = 2 && echo 5; done; sleep 0.2",
+                              "while read a; do echo 1; done; echo 7"})
+    EXPECT_NE(failure(command).find("wrote more lines than there were responses"), std::string::npos) << command;
+  const std::string late = "read a; echo 1; read a; echo 1; read a; echo 1; read a; echo 1; read a; echo 1; sleep 20";
+  EXPECT_NE(failure(late, 0.3).find("did not end within 0.3 s"), std::string::npos);
+  train::command_rewards source(
+      external_reward{.command = "echo 0; while read a; do echo 1; done", .zero_on_failure = true});
+  EXPECT_EQ(rewards(score(source, 4)), std::vector<float>(4, 0));
+}
+
+TEST_F(command_rewards, answers_with_an_index_belong_to_their_request) {
+  const std::string starts = (place / "starts").string(),
+                    mine = R"(while read -r a; do n=${a##*:}; n=${n%\}}; echo "{\"index\": $n, \"score\": $n}"; )";
+  train::command_rewards source(external_reward{.command = "echo >> " + starts + "; " + mine + "done"});
+  for (int step = 0; step < 3; ++step) EXPECT_EQ(rewards(score(source, 3)), (std::vector<float>{0, 1, 2}));
+  EXPECT_EQ(scratch::read(starts), "\n");  // one process for all steps
+  const std::string twice = R"(test $n = 1 && echo '{"index": 1, "score": 9}'; done)";
+  EXPECT_NE(failure(mine + twice).find("answered for another response for response 3 of 5"), std::string::npos)
+      << failure(mine + twice);
 }
 
 TEST_F(command_rewards, failures_may_count_zero) {
@@ -205,7 +223,16 @@ TEST_F(command_rewards, functions_of_verl) {
            "def fails(data_source, solution_str, ground_truth, extra_info):\n"
            "  raise KeyError('two\\nlines')\n"
            "def lists(data_sources, solution_strs, ground_truths, extra_infos):\n"
-           "  return [len(data_sources) + float(t) for t in ground_truths]\n");
+           "  return [len(data_sources) + float(t) for t in ground_truths]\n"
+           "import asyncio\n"
+           "gate = asyncio.Semaphore(1)\n"
+           "async def later(data_source, solution_str, ground_truth, extra_info):\n"
+           "  async with gate:\n"
+           "    await asyncio.sleep(0)\n"
+           "    return {'score': float(ground_truth), 'pred': 'x'}\n"
+           "async def later_lists(data_sources, solution_strs, ground_truths, extra_infos):\n"
+           "  return await asyncio.gather(*(later(*row) for row in zip(data_sources, solution_strs, ground_truths, "
+           "extra_infos)))\n");
   const auto batch = score(
       external_reward{.path = path, .function = "compute_score", .arguments = train::parse_value("{bonus: 0.5}")});
   EXPECT_EQ(rewards(batch), (std::vector<float>{1.5, 1.5, 1.5, -1.5, 1.5}));
@@ -213,6 +240,12 @@ TEST_F(command_rewards, functions_of_verl) {
   EXPECT_EQ(batch[3].verdict.pred, "#### 3");
   EXPECT_EQ(rewards(score(external_reward{.path = path, .function = "lists", .whole_batch = true}, 3)),
             (std::vector<float>{3, 4, 5}));
+  for (const bool whole : {false, true}) {  // verl awaits such functions
+    const auto awaited =
+        score(external_reward{.path = path, .function = whole ? "later_lists" : "later", .whole_batch = whole}, 3);
+    EXPECT_EQ(rewards(awaited), (std::vector<float>{0, 1, 2}));
+    EXPECT_EQ(awaited[2].verdict.pred, "x");
+  }
   try {
     score(external_reward{.path = path, .function = "fails"});
     ADD_FAILURE();

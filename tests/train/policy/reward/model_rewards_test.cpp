@@ -1,5 +1,6 @@
 // The score of a reward model is the number of its head at the last token.
 #include "rlcore/train/policy/reward/model_rewards.hpp"
+#include "rlcore/checkpoint/write_config.hpp"
 
 #include <gtest/gtest.h>
 

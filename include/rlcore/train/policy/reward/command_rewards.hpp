@@ -28,7 +28,7 @@ namespace train {
 /// python3 -c <this> <file> <function> <further arguments as JSON> <0|1: the function takes lists>. Answers {"ready":
 /// 1} or {"error": ...} first. What the function prints goes to standard error.
 inline constexpr const char* python_reward = R"py(
-import importlib.util, json, os, sys
+import asyncio, importlib.util, inspect, json, os, sys
 answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
 os.dup2(2, 1)
 path, name, further, lists = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4] == "1"
@@ -47,16 +47,24 @@ def say(x):
     except BrokenPipeError:
         os._exit(1)
 
-def answer(x):
+loop = asyncio.new_event_loop()  # one for all calls: what a function keeps belongs to it
+asyncio.set_event_loop(loop)
+
+def called(arguments):
+    x = function(**arguments, **further)
+    return loop.run_until_complete(x) if inspect.isawaitable(x) else x
+
+def answer(x, index):
     try:
         x = plain(x[0] if isinstance(x, tuple) else x)
+        x = {**(x if isinstance(x, dict) else {"score": x}), "index": index}
         json.dumps(x)
     except Exception as e:
-        return tell(e)
+        return tell(e, index)
     say(x)
 
-def tell(e):
-    say({"error": (type(e).__name__ + ": " + str(e)).replace("\n", " ")[:300]})
+def tell(e, index):
+    say({"error": (type(e).__name__ + ": " + str(e)).replace("\n", " ")[:300], "index": index})
 
 try:
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
@@ -65,19 +73,20 @@ try:
     sys.modules["reward_function"] = module
     spec.loader.exec_module(module)
     function = getattr(module, name)
-    answer(1)
+    answer(1, 0)
 except BaseException as e:
-    tell(e)
+    tell(e, 0)
     sys.exit(1)
 
 waiting, batch = 0, []
 for line in sys.stdin.buffer:
     request = json.loads(line)
     if not lists:
+        index = request.pop("index")
         try:
-            answer(function(**request, **further))
+            answer(called(request), index)
         except Exception as e:
-            tell(e)
+            tell(e, index)
         continue
     if "count" in request:
         waiting, batch = request["count"], []
@@ -88,14 +97,14 @@ for line in sys.stdin.buffer:
     try:
         columns = {"data_sources": "data_source", "solution_strs": "solution_str",
                    "ground_truths": "ground_truth", "extra_infos": "extra_info"}
-        scores = list(function(**{k: [r[v] for r in batch] for k, v in columns.items()}, **further))
+        scores = list(called({k: [r[v] for r in batch] for k, v in columns.items()}))
         if len(scores) != len(batch):
             raise ValueError("%d scores for %d responses" % (len(scores), len(batch)))
-        for score in scores:
-            answer(score)
+        for r, score in zip(batch, scores):
+            answer(score, r["index"])
     except Exception as e:
-        for _ in batch:
-            tell(e)
+        for r in batch:
+            tell(e, r["index"])
 )py";
 
 namespace detail {
@@ -114,9 +123,11 @@ inline double number_of(const nlohmann::json& j) {
 /// data_error for anything else, for a score that is not finite, and with the text of an object's `error`.
 judgement read_judgement(const std::string& line);
 
-/// The program runs as long as this object. An answer that is missing, late or malformed throws data_error;
-/// with zero_on_failure it counts 0 and reward/failed instead, and a program that has ended is started again, at most
-/// three times without an answer in between.
+/// A program whose answers carry the `index` of the request runs as long as this object. One whose answers do not is
+/// asked for one batch: its input is closed after that, and its lines have to be as many as the responses, or a line
+/// too many would give each response the reward of its neighbour. An answer that is missing, late, malformed or of
+/// another response throws data_error; with zero_on_failure it counts 0 and reward/failed instead, and a program that
+/// has ended is started again, at most three times without an answer in between.
 class command_rewards final : public text_rewards {
  public:
   /// Starts the program. `strip_end` as in response_text(). Throws file_error if it cannot be started.
@@ -145,12 +156,19 @@ class command_rewards final : public text_rewards {
 
   std::string how_it_failed(line_process::status status);
 
-  void ask(std::span<const answer> answers);
+  void ask(std::span<const answer> answers, std::size_t first);
 
   void start();
 
+  /// Sets `to` from a line that answers response `index`. False if it is the answer of another response.
+  bool read_answer(const std::string& line, std::size_t index, const std::string& where, judgement& to);
+
+  /// After the last answer: ends a program whose answers have no index. The reason why it cannot be told which answer
+  /// belongs to which response; empty if it can.
+  std::string end_of_batch();
+
   external_reward settings_;
-  bool python_ = false;
+  bool python_ = false, indexed_ = false;  ///< indexed_: the last answer had an index
   std::string name_;
   std::unique_ptr<line_process> process_;
   std::int64_t asked_ = 0, failed_ = 0;
@@ -184,12 +202,14 @@ RLCORE_INLINE nlohmann::ordered_json to_json(const value& v) {
 
 namespace train {
 
-RLCORE_INLINE judgement read_judgement(const std::string& line) {
+namespace detail {
+
+/// read_judgement() of a line that has been parsed.
+RLCORE_INLINE judgement judgement_of(const nlohmann::json& j, const std::string& line) {
   const auto refuse = [&] {
     return data_error("answered '" + data::printable(line) +
                       "'; expected a finite number or an object with one as \"score\"");
   };
-  const nlohmann::json j = text::try_parse_json(line);
   if (j.is_discarded()) throw refuse();
   if (!j.is_object()) {
     const double score = detail::number_of(j);
@@ -211,6 +231,12 @@ RLCORE_INLINE judgement read_judgement(const std::string& line) {
   return result;
 }
 
+}  // namespace detail
+
+RLCORE_INLINE judgement read_judgement(const std::string& line) {
+  return detail::judgement_of(text::try_parse_json(line), line);
+}
+
 RLCORE_INLINE command_rewards::command_rewards(external_reward settings, bool strip_end)
     : text_rewards(strip_end), settings_(std::move(settings)) {
   python_ = settings_.path.ends_with(".py");
@@ -220,35 +246,54 @@ RLCORE_INLINE command_rewards::command_rewards(external_reward settings, bool st
   start();
 }
 
+RLCORE_INLINE bool command_rewards::read_answer(const std::string& line, std::size_t index, const std::string& where,
+                                                judgement& to) {
+  const nlohmann::json j = text::try_parse_json(line);
+  indexed_ = j.is_object() && j.contains("index");
+  if (indexed_ && j["index"] != index) return false;
+  try {
+    to = detail::judgement_of(j, line);
+  } catch (const data_error& e) {
+    fail(std::string(e.what()) + " " + where);
+    to = judged(0.0), ++failed_;
+  }
+  return true;
+}
+
+RLCORE_INLINE std::string command_rewards::end_of_batch() {
+  const char* more = "wrote more lines than there were responses";
+  if (indexed_) return process_->has_output() ? more : "";
+  process_->close_input();
+  std::string line;
+  const line_process::status status = process_->read_line(line, settings_.timeout);
+  if (status == line_process::status::end) return process_.reset(), "";
+  return status == line_process::status::timeout ? "did not end within " + real_text(settings_.timeout) +
+                                                       " s (rlcore.reward_timeout) of the end of its input"
+                                                 : more;
+}
+
 RLCORE_INLINE void command_rewards::judge(std::span<const answer> answers, std::span<judgement> judgements) {
+  if (answers.empty()) return;
   asked_ += std::ssize(answers);
-  std::size_t next = 0;
+  std::size_t next = 0, first = 0;  // to be answered; first that this process has been asked
   int failures_in_a_row = 0;
   const auto where = [&] {
     return "for response " + std::to_string(next + 1) + " of " + std::to_string(answers.size()) + " (data_source '" +
            data::printable(answers[next].data_source) + "')";
   };
-  if (process_ != nullptr && process_->has_output()) {
-    process_.reset();
-    fail("wrote a line that nobody asked for");
-  }
   while (next < answers.size()) {
     if (process_ == nullptr) start();
-    ask(answers.subspan(next));
+    first = next;
+    ask(answers.subspan(next), next);
     while (next < answers.size()) {
       std::string line;
       const line_process::status status = process_->read_line(line, settings_.timeout);
-      if (status == line_process::status::line) {
-        try {
-          judgements[next] = read_judgement(line);
-        } catch (const data_error& e) {
-          fail(std::string(e.what()) + " " + where());
-          judgements[next] = judged(0.0), ++failed_;
-        }
+      const bool answered = status == line_process::status::line;
+      if (answered && read_answer(line, next, where(), judgements[next])) {
         ++next, failures_in_a_row = 0;
         continue;
       }
-      const std::string why = how_it_failed(status) + " " + where();
+      const std::string why = (answered ? "answered for another response" : how_it_failed(status)) + " " + where();
       process_->stop();
       process_.reset();
       fail(why);
@@ -257,6 +302,15 @@ RLCORE_INLINE void command_rewards::judge(std::span<const answer> answers, std::
       break;
     }
   }
+  if (process_ == nullptr) return;
+  const std::string why = end_of_batch();
+  if (why.empty()) return;
+  process_->stop();
+  process_.reset();
+  fail(why +
+       ": which answer belongs to which response is not known; answer {\"index\": that of the request, \"score\": "
+       "...}, or print nothing else and end with the input");
+  for (; first < next; ++first) judgements[first] = judged(0.0), ++failed_;
 }
 
 RLCORE_INLINE std::string command_rewards::how_it_failed(line_process::status status) {
@@ -267,13 +321,14 @@ RLCORE_INLINE std::string command_rewards::how_it_failed(line_process::status st
   return "ended (" + process_->ending() + ") before it answered";
 }
 
-RLCORE_INLINE void command_rewards::ask(std::span<const answer> answers) {
+RLCORE_INLINE void command_rewards::ask(std::span<const answer> answers, std::size_t first) {
   if (settings_.whole_batch) process_->write("{\"count\":" + std::to_string(answers.size()) + "}\n");
   for (const answer& a : answers) {
     const nlohmann::ordered_json request{{"data_source", a.data_source},
                                          {"solution_str", a.solution_str},
                                          {"ground_truth", a.ground_truth},
-                                         {"extra_info", a.extra_info.is_null() ? data::row::object() : a.extra_info}};
+                                         {"extra_info", a.extra_info.is_null() ? data::row::object() : a.extra_info},
+                                         {"index", first++}};
     process_->write(text::exact_dump(request) + "\n");
   }
 }

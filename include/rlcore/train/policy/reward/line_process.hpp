@@ -50,6 +50,9 @@ class line_process {
   /// Bytes for its input; they go out while read_line() waits.
   void write(std::string_view bytes) { pending_ += bytes; }
 
+  /// Closes its input once all bytes have gone out.
+  void close_input() { closing_ = true; }
+
   /// The next line of its output, without the line end.
   status read_line(std::string& line, double seconds);
 
@@ -88,6 +91,7 @@ class line_process {
   pid_t pid_ = -1;
   int in_ = -1, out_ = -1, status_ = 0;
   std::string pending_, buffer_;
+  bool closing_ = false;
   std::size_t searched_ = 0;
 };
 
@@ -168,6 +172,7 @@ RLCORE_INLINE void line_process::run_child(char* const* argv, int in, int out, i
 }
 
 RLCORE_INLINE bool line_process::exchange(int milliseconds) {
+  if (closing_ && pending_.empty()) close_fd(std::exchange(in_, -1));
   struct pollfd fds[2] = {{out_, POLLIN, 0}, {pending_.empty() ? -1 : in_, POLLOUT, 0}};
   if (::poll(fds, 2, milliseconds) <= 0) return true;
   if ((fds[1].revents & (POLLOUT | POLLERR | POLLHUP)) != 0) send();
