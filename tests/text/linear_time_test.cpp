@@ -1,0 +1,163 @@
+// No text and no file from outside takes quadratic time: twice the input takes about twice the time.
+#include <gtest/gtest.h>
+#include <utf8proc.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/text/added_tokens.hpp"
+#include "rlcore/text/normalizer.hpp"
+#include "rlcore/text/pre_tokenizer.hpp"
+#include "rlcore/text/tokenizer.hpp"
+#include "rlcore/text/utf8.hpp"
+#include "rlcore/text/word_automaton.hpp"
+#include "support/growth.hpp"
+
+namespace RLCORE_TEST_ID {
+namespace {
+
+using nlohmann::json;
+using namespace rlcore;
+using namespace rlcore::text;
+
+std::string repeated(std::string_view part, std::size_t times) {
+  std::string all;
+  for (std::size_t i = 0; i < times; ++i) all += part;
+  return all;
+}
+
+/// A byte-level tokenizer.json without merges, with `added` added tokens <|0|>, <|1|>, ...
+std::string tokenizer_json(std::size_t added) {
+  const byte_alphabet alphabet;
+  json vocabulary = json::object(), tokens = json::array();
+  for (int byte = 0; byte < 256; ++byte) {
+    std::string name;
+    append_utf8(name, alphabet.character(static_cast<std::uint8_t>(byte)));
+    vocabulary[name] = byte;
+  }
+  for (std::size_t i = 0; i < added; ++i)
+    tokens.push_back({{"id", 256 + i}, {"content", "<|" + std::to_string(i) + "|>"}, {"special", true}});
+  const json split{{"type", "Split"}, {"pattern", {{"Regex", qwen2_split}}}, {"behavior", "Isolated"}},
+      bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  return json{{"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}},
+              {"added_tokens", tokens},
+              {"normalizer", {{"type", "NFC"}}},
+              {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}}},
+              {"decoder", {{"type", "ByteLevel"}}}}
+      .dump();
+}
+
+TEST(linear_time, a_letter_with_many_marks_is_normalised) {
+  for (const normal_form form : {normal_form::nfc, normal_form::nfd, normal_form::nfkc, normal_form::nfkd})
+    EXPECT_LE(growth_of_time(
+                  5000, [](std::size_t n) { return "a" + repeated("\xCC\x81\xCC\xA3", n); },
+                  [&](const std::string& text) { normalized(text, form); }),
+              linear_growth);
+}
+
+std::string by_utf8proc(std::string_view text, int options) {
+  utf8proc_uint8_t* result = nullptr;
+  const auto size =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+                   &result, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | options));
+  const std::string out(reinterpret_cast<const char*>(result), static_cast<std::size_t>(size));
+  std::free(result);
+  return out;
+}
+
+TEST(linear_time, normal_forms_are_those_of_utf8proc) {
+  // Letters with marks below and above, Hangul, ligatures, excluded and singleton compositions, marks of all classes.
+  const std::vector<char32_t> some{'a',    'A',    0xC5,   0x301,   0x323,   0x307,   0x334,  0x345, 0x1E0B, 0xAC00,
+                                   0x1100, 0x1161, 0x11A8, 0xFB01,  0x212B,  0xFDFA,  0x3099, 0xF71, 0xF72,  0xF74,
+                                   0x5B0,  0x5B1,  0x93C,  0x915,   0x958,   0x2ADC,  0x1F82, 0x390, 0x200D, 0x338,
+                                   0x2260, 0x378,  0xE000, 0x1D15E, 0x1D165, 0x1D16E, 0x110BA};
+  std::mt19937 random(1);
+  for (int i = 0; i < 4000; ++i) {
+    std::string text;
+    for (std::size_t n = random() % 12; n > 0; --n) {
+      const auto any = static_cast<char32_t>(random() % 0x110000);
+      append_utf8(text, random() % 4 > 0 || (any >> 11) == 0x1B ? some[random() % some.size()] : any);
+    }
+    EXPECT_EQ(normalized(text, normal_form::nfc), by_utf8proc(text, UTF8PROC_COMPOSE));
+    EXPECT_EQ(normalized(text, normal_form::nfd), by_utf8proc(text, UTF8PROC_DECOMPOSE));
+    EXPECT_EQ(normalized(text, normal_form::nfkc), by_utf8proc(text, UTF8PROC_COMPOSE | UTF8PROC_COMPAT));
+    EXPECT_EQ(normalized(text, normal_form::nfkd), by_utf8proc(text, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT));
+  }
+}
+
+TEST(linear_time, many_added_tokens_are_loaded_and_found) {
+  EXPECT_LE(growth_of_time(
+                500, [](std::size_t n) { return tokenizer_json(n); },
+                [](const std::string& file) { tokenizer::parse(file, ""); }),
+            linear_growth);
+  const std::string plain = tokenizer_json(0);
+  EXPECT_LE(growth_of_time(
+                500,
+                [](std::size_t n) {
+                  json config;
+                  for (std::size_t i = 0; i < n; ++i)
+                    config["added_tokens_decoder"][std::to_string(256 + i)] = {{"content", "<|" + std::to_string(i)}};
+                  return config.dump();
+                },
+                [&](const std::string& config) { tokenizer::parse(plain, config); }),
+            linear_growth);
+}
+
+TEST(linear_time, tokens_that_repeat_their_text_are_found) {
+  // Every position begins a part of all tokens, and tokens take the white space around them.
+  EXPECT_LE(growth_of_time(
+                2000,
+                [](std::size_t n) {
+                  std::vector<added_token_finder::entry> entries;
+                  for (std::size_t i = 1; i <= 40; ++i) entries.push_back({std::string(n / i, 'a') + "b", {}});
+                  return std::pair(added_token_finder(entries), std::string(50 * n, 'a'));
+                },
+                [](const auto& input) {
+                  input.first.split(input.second, true, [](std::string_view) {}, [](std::int32_t) {});
+                }),
+            linear_growth);
+  added_token space;
+  space.lstrip = space.rstrip = true;
+  const added_token_finder finder({{" ", space}});
+  EXPECT_LE(
+      growth_of_time(
+          40000, [](std::size_t n) { return std::string(n, ' '); },
+          [&](const std::string& text) { finder.split(text, true, [](std::string_view) {}, [](std::int32_t) {}); }),
+      linear_growth);
+}
+
+TEST(linear_time, the_longest_word_at_every_position_is_found) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    const auto word = [&](std::size_t most) {
+      std::string text;
+      for (std::size_t n = random() % (most + 1); n > 0; --n) text += "ab\xC3"[random() % 3];
+      return text;
+    };
+    const std::vector<std::string> words{word(4), word(4), word(3), word(2), word(5)};
+    const std::string text = word(20);
+    const std::vector<std::string_view> views(words.begin(), words.end());
+    const word_automaton automaton(views);
+    std::vector<std::size_t> found(text.size(), words.size()), expected = found;
+    automaton.for_each(text, [&](std::size_t begin, std::size_t w) { found[begin] = w; });
+    const std::vector<bool> occurring = automaton.occurring(text);
+    for (std::size_t w = 0; w < words.size(); ++w) {
+      bool occurs = false;
+      for (std::size_t at = 0; at < text.size() && !words[w].empty(); ++at) {
+        if (text.compare(at, words[w].size(), words[w]) != 0) continue;
+        occurs = true;
+        if (expected[at] == words.size() || words[expected[at]].size() < words[w].size()) expected[at] = w;
+      }
+      EXPECT_EQ(occurring[w], occurs);
+    }
+    EXPECT_EQ(found, expected);
+  }
+}
+
+}  // namespace
+}  // namespace RLCORE_TEST_ID
