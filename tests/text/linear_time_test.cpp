@@ -10,13 +10,16 @@
 #include <string_view>
 #include <vector>
 
+#include "rlcore/core/error.hpp"
 #include "rlcore/text/added_tokens.hpp"
 #include "rlcore/text/normalizer.hpp"
+#include "rlcore/text/pattern.hpp"
 #include "rlcore/text/pre_tokenizer.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/text/utf8.hpp"
 #include "rlcore/text/word_automaton.hpp"
 #include "support/growth.hpp"
+#include "support/thrown.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -157,6 +160,23 @@ TEST(linear_time, the_longest_word_at_every_position_is_found) {
     }
     EXPECT_EQ(found, expected);
   }
+}
+
+TEST(linear_time, a_run_of_blanks_of_any_length_is_one_word) {
+  const pattern split(qwen2_split);
+  const auto ends_in = [&](const std::string& text) {
+    std::vector<std::size_t> ends;
+    split.for_each_match(text, [&](std::size_t, std::size_t end) { ends.push_back(end); });
+    return ends;
+  };
+  constexpr std::size_t many = 12'000'000;  // more than the steps that PCRE2 takes without being told
+  EXPECT_EQ(ends_in(std::string(many, ' ')), std::vector<std::size_t>{many});
+  EXPECT_EQ(ends_in(std::string(many, ' ') + "x"), (std::vector<std::size_t>{many - 1, many + 1}));
+  EXPECT_LE(growth_of_time(200'000, [](std::size_t n) { return std::string(n, ' '); }, ends_in), linear_growth);
+  EXPECT_NE(thrown_by([] {
+              pattern("(a+)+$").for_each_match(std::string(40, 'a') + "b", [](auto, auto) {});
+            }).find("gave up at byte 0 of 41: match limit exceeded"),
+            std::string::npos);
 }
 
 }  // namespace
