@@ -12,9 +12,15 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/text/added_tokens.hpp"
+#include "rlcore/text/big_integer.hpp"
+#include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/jinja/program.hpp"
+#include "rlcore/text/message.hpp"
 #include "rlcore/text/normalizer.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/pattern.hpp"
 #include "rlcore/text/pre_tokenizer.hpp"
+#include "rlcore/text/stream_decoder.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/text/utf8.hpp"
 #include "rlcore/text/word_automaton.hpp"
@@ -53,6 +59,13 @@ std::string tokenizer_json(std::size_t added) {
               {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}}},
               {"decoder", {{"type", "ByteLevel"}}}}
       .dump();
+}
+
+std::vector<message> conversation(std::size_t turns) {
+  std::vector<message> messages{{"system", "be brief"}};
+  for (std::size_t i = 0; i < turns; ++i)
+    messages.push_back({i % 2 == 0 ? "user" : "assistant", "turn number " + std::to_string(i)});
+  return messages;
 }
 
 TEST(linear_time, a_letter_with_many_marks_is_normalised) {
@@ -177,6 +190,90 @@ TEST(linear_time, a_run_of_blanks_of_any_length_is_one_word) {
               pattern("(a+)+$").for_each_match(std::string(40, 'a') + "b", [](auto, auto) {});
             }).find("gave up at byte 0 of 41: match limit exceeded"),
             std::string::npos);
+}
+
+TEST(linear_time, a_conversation_of_many_turns_is_rendered) {
+  for (const char* family : {"chatml", "qwen2.5", "qwen3", "minimind"}) {
+    const chat_template chat = chat_template::named(family);
+    EXPECT_LE(growth_of_time(500, conversation,
+                             [&](const std::vector<message>& messages) {
+                               std::vector<written_bytes> written;
+                               chat.render(messages, {}, written);
+                             }),
+              linear_growth)
+        << family;
+  }
+}
+
+/// Templates as published ones are written: of Llama 3, of Qwen3, of Hermes.
+const std::vector<std::string> templates = {
+    "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|start_header_id|>' + "
+    "message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}"
+    "{% set content = '<|begin_of_text|>' + content %}{% endif %}{{ content }}{% endfor %}",
+    "{%- if messages[0]['role'] == 'system' %}{%- set system_message = messages[0]['content']|trim %}"
+    "{%- set messages = messages[1:] %}{%- endif %}{{ system_message }}{%- for message in messages %}"
+    "{%- if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}"
+    "{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' }}"
+    "{%- elif messages | length == 1 %}{{- 'one' }}{%- endif %}{%- endfor %}",
+    "{%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}"
+    "{%- for message in messages[::-1] %}{%- set index = (messages|length - 1) - loop.index0 %}"
+    "{%- if ns.multi_step_tool and message.role == 'user' and message.content is string %}"
+    "{%- set ns.multi_step_tool = false %}{%- set ns.last_query_index = index %}{%- endif %}{%- endfor %}"
+    "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\n' }}"
+    "{%- if messages is defined and (loop.last or (loop.previtem and loop.previtem.role != 'tool')) %}"
+    "{{- message.content.split('</think>')[-1].lstrip('\n') }}{%- else %}{{- message.content }}{%- endif %}"
+    "{%- if loop.last or (messages[loop.index0 + 1].role != 'tool') %}{{- '<|im_end|>\n' }}{%- endif %}{%- endfor %}",
+    "{%- macro turn(m) %}{{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{%- endmacro %}"
+    "{%- for message in messages | rejectattr('role', 'equalto', 'tool') %}{{ turn(message) }}{%- endfor %}"};
+
+TEST(linear_time, templates_of_published_kinds_render_many_turns) {
+  for (const std::string& jinja : templates) {
+    const chat_template chat = chat_template::from_jinja(jinja);
+    EXPECT_LE(growth_of_time(500, conversation, [&](const std::vector<message>& m) { chat.render(m); }), linear_growth)
+        << jinja;
+    EXPECT_NE(chat.render(conversation(4000)).find("turn number 3999"), std::string::npos) << jinja;
+  }
+}
+
+TEST(linear_time, messages_that_no_loop_writes_are_looked_for) {
+  const chat_template chat = chat_template::from_jinja("{{ messages[0].content }}{% for m in messages %}{% endfor %}");
+  const auto dropped = [](std::size_t n) {
+    std::vector<message> messages{{"user", repeated("x", 100 * n)}};
+    for (std::size_t i = 0; i < n; ++i) {
+      messages.push_back({"note", "y" + std::to_string(i)});
+      messages[0].content += messages.back().content + " ";
+    }
+    return messages;
+  };
+  EXPECT_LE(growth_of_time(500, dropped, [&](const std::vector<message>& m) { chat.render(m); }), linear_growth);
+  std::vector<message> lost = dropped(3);
+  lost[2].content = "nowhere";
+  EXPECT_EQ(thrown_by([&] { chat.render(lost); }), "messages[2]: role 'note' has no place in chat template");
+}
+
+TEST(linear_time, a_dictionary_of_many_keys_is_read_and_searched) {
+  const jinja::program each("{% for k in d %}{{ d[k] }}{% endfor %}");
+  EXPECT_LE(growth_of_time(
+                2000,
+                [](std::size_t n) {
+                  jinja::dictionary variables, d;
+                  for (std::size_t i = 0; i < n; ++i) d.set("key" + std::to_string(i), static_cast<std::int64_t>(i));
+                  variables.set("d", std::move(d));
+                  return variables;
+                },
+                [&](const jinja::dictionary& variables) { each.render(variables); }),
+            linear_growth);
+}
+
+TEST(linear_time, what_a_template_writes_is_limited_before_it_is_there) {
+  std::string deep = "1";
+  for (int i = 0; i < 900; ++i) deep = "[" + deep + ",1]";
+  const jinja::program written("{{ x | tojson(indent=100) }}");
+  jinja::value::list many(100, jinja::from_json(json::parse(deep)));
+  jinja::dictionary variables;
+  variables.set("x", jinja::value(std::move(many)));
+  EXPECT_EQ(thrown_by([&] { written.render(variables); }),
+            "line 1: the template does more work than it may; it may loop over too much");
 }
 
 }  // namespace

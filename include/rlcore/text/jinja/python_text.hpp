@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,10 @@ std::int32_t code_point(std::string_view character) noexcept;
 
 /// Python's str.isspace() for one character.
 bool is_space(std::string_view character) noexcept;
+
+/// Where `part` begins in `s`, from byte `from` on; npos if it is not there. Takes linear time, which s.find(part) does
+/// not.
+std::size_t find_text(std::string_view s, std::string_view part, std::size_t from = 0) noexcept;
 
 /// str.strip (left and right), str.lstrip, str.rstrip: without the characters of `set`, of white space if it is null.
 std::string_view strip(std::string_view s, const std::string* set, bool left, bool right);
@@ -93,6 +98,12 @@ RLCORE_INLINE bool is_space(std::string_view character) noexcept {
          code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
 }
 
+RLCORE_INLINE std::size_t find_text(std::string_view s, std::string_view part, std::size_t from) noexcept {
+  if (from > s.size()) return s.npos;
+  const void* found = ::memmem(s.data() + from, s.size() - from, part.data(), part.size());
+  return found == nullptr ? s.npos : static_cast<std::size_t>(static_cast<const char*>(found) - s.data());
+}
+
 RLCORE_INLINE std::string_view strip(std::string_view s, const std::string* set, bool left, bool right) {
   const auto drop = [&](std::string_view c) { return set == nullptr ? is_space(c) : set->find(c) != set->npos; };
   while (left && !s.empty()) {
@@ -139,7 +150,7 @@ RLCORE_INLINE std::string capitalize(std::string_view s, bool every_word) {
 RLCORE_INLINE std::vector<std::string> split(std::string_view s, const std::string* separator, std::int64_t most) {
   std::vector<std::string> out;
   if (separator != nullptr) {
-    for (std::size_t at; most != 0 && (at = s.find(*separator)) != s.npos; --most) {
+    for (std::size_t at; most != 0 && (at = find_text(s, *separator)) != s.npos; --most) {
       out.emplace_back(s.substr(0, at));
       s.remove_prefix(at + separator->size());
     }
@@ -177,7 +188,7 @@ RLCORE_INLINE std::string replace(std::string_view s, std::string_view from, std
     for (const std::string_view c : characters(s)) (out += most-- != 0 ? to : std::string_view()) += c;
     return most != 0 ? out.append(to) : out;
   }
-  for (std::size_t at; most != 0 && (at = s.find(from)) != s.npos; --most) {
+  for (std::size_t at; most != 0 && (at = find_text(s, from)) != s.npos; --most) {
     (out += s.substr(0, at)) += to;
     s.remove_prefix(at + from.size());
   }
