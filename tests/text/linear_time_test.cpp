@@ -265,6 +265,83 @@ TEST(linear_time, a_dictionary_of_many_keys_is_read_and_searched) {
             linear_growth);
 }
 
+TEST(linear_time, an_object_of_many_keys_is_parsed) {
+  const auto object = [](std::size_t n) {
+    std::string text = "{\"key\": 0";
+    for (std::size_t i = 0; i < n; ++i) text += ",\"key" + std::to_string(i) + "\": [" + std::to_string(i) + "]";
+    return text + "}";
+  };
+  using ordered = nlohmann::ordered_json;
+  EXPECT_LE(growth_of_time(2000, object, [](const std::string& t) { parse_json<format_error, ordered>(t, ""); }),
+            linear_growth);
+  EXPECT_LE(growth_of_time(2000, object, [](const std::string& t) { parse_exact_json<format_error, ordered>(t, ""); }),
+            linear_growth);
+  EXPECT_LE(growth_of_time(2000, object, [](const std::string& t) { try_parse_json(t); }), linear_growth);
+  EXPECT_LE(growth_of_time(
+                1000,
+                [&](std::size_t n) {
+                  ordered m = ordered::parse(object(n));
+                  m["role"] = "user", m["content"] = "x";
+                  return ordered::array({m});
+                },
+                [](const ordered& list) { messages_from_json(list); }),
+            linear_growth);
+}
+
+TEST(linear_time, values_are_those_of_the_parser_of_nlohmann) {
+  const std::vector<std::string> parts{"{",
+                                       "}",
+                                       "[",
+                                       "]",
+                                       ",",
+                                       ":",
+                                       "\"a\"",
+                                       "\"b\"",
+                                       "\"\"",
+                                       "1",
+                                       "-2.5e3",
+                                       "null",
+                                       "true",
+                                       " ",
+                                       "\"a\":1",
+                                       "\"a\":{\"b\":[]}",
+                                       "18446744073709551616",
+                                       "1e999",
+                                       "x"};
+  const auto ordered = [](const std::string& text) -> std::string {
+    try {
+      return nlohmann::ordered_json::parse(text).dump();
+    } catch (const json::parse_error& e) {
+      return "x: not valid JSON (at byte " + std::to_string(e.byte) + " of " + std::to_string(text.size()) + ")";
+    } catch (const json::exception&) {
+      return "x: not valid JSON (a number is out of range)";
+    }
+  };
+  std::mt19937 random(1);
+  std::string many = "{";
+  for (int i = 0; i < 100; ++i)
+    many += (i > 0 ? ",\"" : "\"") + std::to_string(random() % 50) + "\":" + std::to_string(i);
+  std::vector<std::string> texts{many + "}", "[" + many + "}]"};
+  for (int i = 0; i < 5000; ++i) {
+    std::string text = random() % 2 == 0 ? "{\"a\":1,\"b\":2,\"a\":" : "[";
+    for (std::size_t n = random() % 8; n > 0; --n) text += parts[random() % parts.size()];
+    texts.push_back(text + (text[0] == '{' ? "}" : "]"));
+  }
+  for (const std::string& text : texts) {
+    const std::string expected = ordered(text);
+    std::string found;
+    const std::string problem = thrown_by([&] {
+      found = parse_json<format_error, nlohmann::ordered_json>(text, "x").dump();
+      EXPECT_EQ(parse_json<format_error>(text, "x"), json::parse(text));
+      EXPECT_EQ(try_parse_json(text), json::parse(text));
+    });
+    EXPECT_EQ(found.empty() ? problem : found, expected) << text;
+    EXPECT_EQ(try_parse_json(text).is_discarded(), found.empty()) << text;
+  }
+  EXPECT_FALSE(try_parse_json(std::string(1000, '[') + std::string(1000, ']')).is_discarded());
+  EXPECT_TRUE(try_parse_json(std::string(1001, '[') + std::string(1001, ']')).is_discarded());
+}
+
 TEST(linear_time, what_a_template_writes_is_limited_before_it_is_there) {
   std::string deep = "1";
   for (int i = 0; i < 900; ++i) deep = "[" + deep + ",1]";
