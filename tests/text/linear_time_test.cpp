@@ -4,16 +4,19 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/text/added_tokens.hpp"
 #include "rlcore/text/big_integer.hpp"
 #include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/decoder.hpp"
 #include "rlcore/text/jinja/program.hpp"
 #include "rlcore/text/message.hpp"
 #include "rlcore/text/normalizer.hpp"
@@ -190,6 +193,47 @@ TEST(linear_time, a_run_of_blanks_of_any_length_is_one_word) {
               pattern("(a+)+$").for_each_match(std::string(40, 'a') + "b", [](auto, auto) {});
             }).find("gave up at byte 0 of 41: match limit exceeded"),
             std::string::npos);
+}
+
+TEST(linear_time, literal_patterns_and_replacements) {
+  EXPECT_LE(growth_of_time(
+                1000,
+                [](std::size_t n) {
+                  return std::pair(std::make_shared<pattern>(std::string(n, 'a') + "b" + std::string(n, 'a'), true),
+                                   std::string(100 * n, 'a'));
+                },
+                [](const auto& input) { input.first->for_each_match(input.second, [](auto, auto) {}); }),
+            linear_growth);
+  json steps = json::array();  // each makes a text ten times as long
+  for (int i = 0; i < 12; ++i)
+    steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "x"}}}, {"content", "xxxxxxxxxx"}});
+  const normalizer grow(json{{"type", "Sequence"}, {"normalizers", steps}});
+  EXPECT_EQ(thrown_by([&] { grow("xy"); }), "normalizer: a text of 2 bytes becomes longer than 16777216");
+  const json around{{"type", "TemplateProcessing"},
+                    {"single", {{{"SpecialToken", {{"id", "s"}}}}, {{"Sequence", {{"id", "A"}}}}}},
+                    {"special_tokens", {{"s", {{"ids", std::vector<int>(4097, 1)}}}}}};
+  EXPECT_EQ(thrown_by([&] { post_processor{around}; }), "post_processor adds more than 4096 ids to a text");
+}
+
+TEST(linear_time, texts_are_encoded_and_decoded) {
+  json file = json::parse(tokenizer_json(0));
+  std::string token = "a";
+  for (int i = 0; i < 10; ++i) {
+    file["model"]["merges"].push_back(token + " " + token);
+    file["model"]["vocab"][token += token] = 256 + i;
+  }
+  const tokenizer t = tokenizer::parse(file.dump(), "");
+  const auto encode = [&](const std::string& text) { return t.encode(text); };
+  EXPECT_LE(growth_of_time(20000, [](std::size_t n) { return std::string(n, 'a'); }, encode), linear_growth);
+  EXPECT_LE(growth_of_time(5000, [](std::size_t n) { return repeated(" aab ac", n); }, encode), linear_growth);
+  EXPECT_LE(growth_of_time(
+                20000, [](std::size_t n) { return std::vector<std::int32_t>(n, 0xC3); },
+                [&](const std::vector<std::int32_t>& ids) {
+                  stream_decoder stream(t);
+                  for (const std::int32_t id : ids) stream.push(id);
+                  EXPECT_EQ(t.decode(ids).size(), 3 * ids.size());
+                }),
+            linear_growth);
 }
 
 TEST(linear_time, a_conversation_of_many_turns_is_rendered) {

@@ -54,10 +54,14 @@ class normalizer {
 
   bool empty() const noexcept { return steps_.empty(); }
 
-  /// `text` (valid UTF-8) after all steps.
+  /// `text` (valid UTF-8) after all steps. Throws data_error if replacements make it more than 256 times as long, and
+  /// longer than 16 MiB.
   std::string operator()(std::string_view text) const {
     std::string result(text);
-    for (const auto& step : steps_) result = std::visit([&](const auto& s) { return apply(s, result); }, step);
+    for (const auto& step : steps_) {
+      result = std::visit([&](const auto& s) { return apply(s, result, text.size()); }, step);
+      check_growth(result.size(), text.size());
+    }
     return result;
   }
 
@@ -74,11 +78,21 @@ class normalizer {
     bool left, right;
   };
 
-  static std::string apply(normal_form form, const std::string& text) { return normalized(text, form); }
-  static std::string apply(lower, const std::string& text) { return lowercase(text); }
-  static std::string apply(const prepend& s, const std::string& text) { return text.empty() ? text : s.prefix + text; }
-  static std::string apply(strip_ends s, const std::string& text) { return std::string(strip(text, s.left, s.right)); }
-  static std::string apply(const replace& s, const std::string& text);
+  static void check_growth(std::size_t size, std::size_t original) {
+    constexpr std::size_t most = 256, small = std::size_t{1} << 24;
+    if (size > small && size / most > original)
+      throw data_error("normalizer: a text of " + std::to_string(original) + " bytes becomes longer than " +
+                       std::to_string(std::max(small, most * original)));
+  }
+  static std::string apply(normal_form form, const std::string& text, std::size_t) { return normalized(text, form); }
+  static std::string apply(lower, const std::string& text, std::size_t) { return lowercase(text); }
+  static std::string apply(const prepend& s, const std::string& text, std::size_t) {
+    return text.empty() ? text : s.prefix + text;
+  }
+  static std::string apply(strip_ends s, const std::string& text, std::size_t) {
+    return std::string(strip(text, s.left, s.right));
+  }
+  static std::string apply(const replace& s, const std::string& text, std::size_t original);
 
   void add(const nlohmann::json& json);
 
@@ -201,11 +215,12 @@ RLCORE_INLINE std::string_view strip(std::string_view text, bool left, bool righ
   return text.substr(begin, end - begin);
 }
 
-RLCORE_INLINE std::string normalizer::apply(const replace& s, const std::string& text) {
+RLCORE_INLINE std::string normalizer::apply(const replace& s, const std::string& text, std::size_t original) {
   std::string out;
   std::size_t done = 0;
   s.expression->for_each_match(text, [&](std::size_t begin, std::size_t end) {
     out.append(text, done, begin - done).append(s.with);
+    check_growth(out.size(), original);
     done = end;
   });
   return out.append(text, done);

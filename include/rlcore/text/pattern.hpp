@@ -16,6 +16,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/text/utf8.hpp"
 
 RLCORE_BEGIN
 namespace text {
@@ -34,6 +35,12 @@ class pattern {
   /// Calls visit(begin, end) for every match in `text` (valid UTF-8), left to right. Throws error when PCRE2 gives up.
   template <class Visit>
   void for_each_match(std::string_view text, Visit&& visit) const {
+    if (literal_ && !source_.empty()) {
+      for (std::size_t at = find_text(text, source_); at != text.npos;
+           at = find_text(text, source_, at + source_.size()))
+        visit(at, at + source_.size());
+      return;
+    }
     std::unique_ptr<pcre2_match_data_8, release> data(pcre2_match_data_create_8(1, nullptr));
     effort most;
     const PCRE2_SIZE* span = pcre2_get_ovector_pointer_8(data.get());
@@ -82,6 +89,7 @@ class pattern {
   }
 
   std::string source_;
+  bool literal_;
   std::unique_ptr<pcre2_code_8, release> code_;
 };
 
@@ -139,7 +147,7 @@ RLCORE_INLINE bool pattern::effort::raise(std::size_t text_size) {
   return true;
 }
 
-RLCORE_INLINE pattern::pattern(std::string_view expression, bool literal) : source_(expression) {
+RLCORE_INLINE pattern::pattern(std::string_view expression, bool literal) : source_(expression), literal_(literal) {
   const std::string spelled = literal ? source_ : spell_out_classes(expression);
   const std::uint32_t options =
       PCRE2_UTF | (literal ? std::uint32_t{PCRE2_LITERAL} : std::uint32_t{PCRE2_UCP | PCRE2_MULTILINE});

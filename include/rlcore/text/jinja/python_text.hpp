@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/text/utf8.hpp"
 
 RLCORE_BEGIN
 namespace text::jinja {
@@ -37,10 +37,6 @@ std::int32_t code_point(std::string_view character) noexcept;
 
 /// Python's str.isspace() for one character.
 bool is_space(std::string_view character) noexcept;
-
-/// Where `part` begins in `s`, from byte `from` on; npos if it is not there. Takes linear time, which s.find(part) does
-/// not.
-std::size_t find_text(std::string_view s, std::string_view part, std::size_t from = 0) noexcept;
 
 /// str.strip (left and right), str.lstrip, str.rstrip: without the characters of `set`, of white space if it is null.
 std::string_view strip(std::string_view s, const std::string* set, bool left, bool right);
@@ -96,12 +92,6 @@ RLCORE_INLINE bool is_space(std::string_view character) noexcept {
   const std::int32_t code = code_point(character);
   return code == 0x85 || code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 ||
          code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
-}
-
-RLCORE_INLINE std::size_t find_text(std::string_view s, std::string_view part, std::size_t from) noexcept {
-  if (from > s.size()) return s.npos;
-  const void* found = ::memmem(s.data() + from, s.size() - from, part.data(), part.size());
-  return found == nullptr ? s.npos : static_cast<std::size_t>(static_cast<const char*>(found) - s.data());
 }
 
 RLCORE_INLINE std::string_view strip(std::string_view s, const std::string* set, bool left, bool right) {
