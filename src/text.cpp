@@ -24,3 +24,4 @@
 #include "rlcore/text/stream_decoder.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/text/train_bpe.hpp"
+#include "rlcore/text/word_automaton.hpp"

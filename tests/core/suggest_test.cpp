@@ -57,5 +57,14 @@ TEST(suggest, shares_something_with_what_it_suggests) {
   EXPECT_EQ(did_you_mean("lr", names{"lt"}), " (did you mean 'lt'?)");
 }
 
+TEST(suggest, long_names_are_not_compared) {
+  const std::string long_name(1'000'000, 'a');
+  EXPECT_EQ(did_you_mean(long_name, names{long_name + "b", "abc"}), "");
+  EXPECT_EQ(did_you_mean("abcd", names{long_name, "abce"}), " (did you mean 'abce'?)");
+  const std::string name(256, 'a');
+  EXPECT_EQ(nearest(name, names(10, name + "b"), 1), names{name + "b"});
+  EXPECT_EQ(nearest(name + "a", names(10, name + "b"), 1), names{});
+}
+
 }  // namespace
 }  // namespace RLCORE_TEST_ID

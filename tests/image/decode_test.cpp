@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "image/drawn.hpp"
+#include "rlcore/image/encode.hpp"
+#include "support/cpu_time.hpp"
 
 namespace RLCORE_TEST_ID {
 
@@ -122,6 +124,39 @@ TEST(decode_image, a_bomb_is_refused_by_its_header) {
   std::fill_n(webp.begin() + 21, 3, static_cast<unsigned char>(0xff));
   webp[24] = static_cast<unsigned char>(webp[24] | 0x0f);
   EXPECT_EQ(refusal(webp), "an image of 16384 x 16384 pixels; at most 89478485 are decoded");
+}
+
+TEST(decode_image, texts_in_a_png_are_not_inflated) {
+  // The data of an empty picture are the compressed text of as many chunks as libpng keeps.
+  const bytes blank = encode_png({2600, 1000, std::vector<std::uint8_t>(2600 * 1000 * 3)});
+  bytes text{'z', 'T', 'X', 't', 'k', 0, 0};
+  for (std::size_t at = 8; at + 12 <= blank.size();) {
+    std::size_t length = 0;
+    for (std::size_t i = 0; i < 4; ++i) length = length << 8 | blank[at + i];
+    const auto begin = blank.begin() + static_cast<std::ptrdiff_t>(at + 8);
+    if (std::string(begin - 4, begin) == "IDAT")
+      text.insert(text.end(), begin, begin + static_cast<std::ptrdiff_t>(length));
+    at += 12 + length;
+  }
+  const auto number = [](bytes& to, std::size_t x) {
+    for (int shift = 24; shift >= 0; shift -= 8) to.push_back(static_cast<unsigned char>(x >> shift));
+  };
+  std::uint32_t sum = ~0u;  // CRC-32 of the chunk
+  for (const unsigned char byte : text) {
+    sum ^= byte;
+    for (int bit = 0; bit < 8; ++bit) sum = sum >> 1 ^ (sum & 1 ? 0xEDB88320u : 0u);
+  }
+  bytes chunk;
+  number(chunk, text.size() - 4);
+  chunk.insert(chunk.end(), text.begin(), text.end());
+  number(chunk, ~sum);
+  const bytes plain = file("rgb.png");
+  bytes png(plain.begin(), plain.begin() + 33);  // up to the end of IHDR
+  for (int i = 0; i < 500; ++i) png.insert(png.end(), chunk.begin(), chunk.end());
+  png.insert(png.end(), plain.begin() + 33, plain.end());
+  const double began = cpu_seconds();
+  EXPECT_EQ(decode(png).rgb, decode(plain).rgb);
+  EXPECT_LT(cpu_seconds() - began, 2);  // 4 GB of text would take longer
 }
 
 TEST(decode_image, nothing_and_text_are_no_images) {

@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "rlcore/telemetry/progress.hpp"
+#include "support/thrown.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -89,6 +90,21 @@ TEST(logger, reads_integers_beyond_64_bits_as_real_numbers) {
   std::ofstream(dir.path / "b") << R"({"step":18446744073709551615})"
                                    "\n";
   EXPECT_THROW((void)read_metric_rows(dir.path / "b"), rlcore::format_error);
+}
+
+TEST(logger, files_of_very_many_metrics_are_refused) {
+  const folder dir;
+  fs::create_directories(dir.path);
+  std::string line = "{\"step\":1";
+  for (int i = 0; i < 1 << 14; ++i) line += ",\"m" + std::to_string(i) + "\":1";
+  std::ofstream(dir.path / "a") << line << "}\n";
+  const metrics read = read_metric_rows(dir.path / "a").at(0).values;
+  EXPECT_EQ(read.size(), std::size_t{1} << 14);
+  EXPECT_EQ(read.get("m16383"), 1);
+  EXPECT_FALSE(read.contains("m16384"));
+  std::ofstream(dir.path / "b") << line << "}\n{\"step\":2,\"one more\":1}\n";
+  EXPECT_EQ(thrown_by([&] { read_metric_rows(dir.path / "b"); }),
+            (dir.path / "b").string() + ": line 2: more than 16384 different metrics");
 }
 
 TEST(logger, a_fresh_run_starts_an_empty_file) {

@@ -5,6 +5,7 @@
 
 #include "data/scratch.hpp"
 #include "support/cpu_time.hpp"
+#include "support/growth.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -37,6 +38,15 @@ TEST(prime_math, says_why) {
   EXPECT_EQ(why("The answer is 6."), "wrong");
   EXPECT_EQ(why("I do not know"), "no_match");
   EXPECT_EQ(why("The answer is 6x!!", "7x"), "undecided");
+}
+
+TEST(prime_math, an_answer_of_many_pi_takes_linear_time) {
+  const auto many = [](std::size_t n) {
+    std::string text = "answer is ";
+    for (std::size_t i = 0; i < n; ++i) text += "\\pi";
+    return text;
+  };
+  EXPECT_LE(growth_of_time(4000, many, [](const std::string& text) { score_prime_math(text, "1"); }), linear_growth);
 }
 
 TEST(prime_math, takes_any_bytes) {

@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "rlcore/checkpoint/tensor_info.hpp"
@@ -39,6 +40,41 @@ inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;
 
 /// One entry of the header. `where` starts the message of the format_error.
 tensor_info parse_tensor_info(const std::string& where, const std::string& name, const nlohmann::json& entry);
+
+namespace detail {
+
+/// Reads the JSON of a header without keeping it, and throws format_error for a name that is there twice. (nlohmann's
+/// parser with a callback looks through all of an object behind each of its members.)
+class header_names final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  /// `where` starts the message.
+  explicit header_names(std::string where) : where_(std::move(where)) {}
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool key(string_t& name) override {
+    if (depth_ == 1 && !names_.insert(name).second)
+      throw format_error(where_ + ": tensor '" + data::printable(name) + "' is in the header twice");
+    return true;
+  }
+  bool start_object(std::size_t) override { return ++depth_, true; }
+  bool start_array(std::size_t) override { return ++depth_, true; }
+  bool end_object() override { return --depth_, true; }
+  bool end_array() override { return --depth_, true; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override { return false; }
+
+ private:
+  std::string where_;
+  std::set<std::string> names_;
+  std::size_t depth_ = 0;
+};
+
+}  // namespace detail
 
 /// Parses the JSON and refuses everything that is not a header: duplicate names, and tensors that overlap, leave holes
 /// or do not end at the end of the file. `data_bytes` is the size of the data part.
@@ -158,16 +194,12 @@ RLCORE_INLINE tensor_info parse_tensor_info(const std::string& where, const std:
 
 RLCORE_INLINE safetensors_header parse_safetensors_header(const std::string& where, std::string_view text,
                                                           std::uint64_t data_bytes) {
-  std::set<std::string> names;
-  const auto unique = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& key) {
-    if (depth == 1 && event == nlohmann::json::parse_event_t::key && !names.insert(key.get<std::string>()).second)
-      throw format_error(where + ": tensor '" + data::printable(key.get<std::string>()) + "' is in the header twice");
-    return true;
-  };
   text::check_json_depth<format_error>(text, where + ": not a safetensors file");
   nlohmann::json root;
   try {
-    root = nlohmann::json::parse(text.begin(), text.end(), unique);
+    detail::header_names names(where);
+    nlohmann::json::sax_parse(text, &names);
+    root = nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception&) {
     throw format_error(where + ": not a safetensors file: its header is not valid JSON");
   }

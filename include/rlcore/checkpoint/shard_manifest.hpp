@@ -30,6 +30,9 @@ inline constexpr std::string_view shard_folder_name = "shards", manifest_name = 
 /// Elements under one checksum.
 inline constexpr std::size_t shard_block = std::size_t{1} << 18;
 
+/// Most pieces of one tensor: each is compared with all others.
+inline constexpr std::size_t most_pieces = std::size_t{1} << 14;
+
 /// The number of checksums of a piece with this many elements.
 constexpr std::size_t blocks_of(std::size_t elements) noexcept { return (elements + shard_block - 1) / shard_block; }
 
@@ -183,12 +186,16 @@ RLCORE_INLINE shard_files shard_manifest::parse(const nlohmann::json& json) cons
 
 RLCORE_INLINE void shard_manifest::check() {
   parallel::piece_layout layout;
+  std::map<std::string_view, std::size_t> counts;
   for (const shard_files& r : ranks_) {
     layout.push_back(r.pieces);
-    for (const shard_piece& p : r.pieces)
+    for (const shard_piece& p : r.pieces) {
       if (const auto at = shapes_.find(p.tensor); at == shapes_.end() || at->second != p.shape)
         fail("damaged: a piece of tensor '" + data::printable(p.tensor) + "' of shape " + shape_text(p.shape) +
              ", which is not in the list of tensors");
+      if (++counts[p.tensor] > most_pieces)
+        fail("tensor '" + data::printable(p.tensor) + "' has more than " + std::to_string(most_pieces) + " pieces");
+    }
   }
   try {
     held_ = parallel::held_pieces(layout);

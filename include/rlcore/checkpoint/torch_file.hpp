@@ -206,9 +206,12 @@ RLCORE_INLINE std::vector<torch_tensor> state_dict_reader::read() {
   const pickle_value& root = graph_[graph_.root];
   if (root.kind != kind::dictionary) zip_.fail("holds no state dict (a dictionary of tensors)");
   std::vector<torch_tensor> tensors;
+  std::vector<char> taken(graph_.values.size());  // keys: a pickle may recall a long one in two bytes
   for (std::size_t i = 0; i + 1 < root.items.size(); i += 2) {
     const pickle_value& key = graph_[root.items[i]];
     if (key.kind != kind::text) zip_.fail("its state dict has a key that is no text");
+    if (std::exchange(taken[root.items[i]], 1) != 0)
+      zip_.fail("tensor '" + data::printable(key.text) + "' is there twice");
     name_ = key.text;
     if (text::first_broken_utf8(name_) != name_.size()) fail("has a name that is not UTF-8");
     torch_tensor t = tensor(root.items[i + 1]);
@@ -223,10 +226,12 @@ RLCORE_INLINE std::vector<torch_tensor> state_dict_reader::read() {
 }
 
 RLCORE_INLINE const pickle_value& state_dict_reader::fields(const pickle_value& state) const {
+  constexpr std::size_t most = 1000;  // any number of tensors may share them
+  if (state.items.size() > most) fail("has a form that torch does not write (fields)");
   if (state.kind == kind::dictionary) return state;
   if (state.kind == kind::tuple)
     for (auto i = state.items.rbegin(); i != state.items.rend(); ++i)
-      if (graph_.is(*i, kind::dictionary)) return graph_[*i];
+      if (graph_.is(*i, kind::dictionary) && graph_[*i].items.size() <= most) return graph_[*i];
   fail("has a form that torch does not write (no fields)");
 }
 
@@ -234,12 +239,12 @@ RLCORE_INLINE std::vector<std::int64_t> state_dict_reader::integers(std::uint32_
   const pickle_value* v = &graph_[at];
   if (v->kind == kind::object && callable(*v) == "torch Size") v = &graph_[arguments(*v, 1)[0]];
   if (v->kind != kind::tuple && v->kind != kind::list) fail("has a form that torch does not write (no shape)");
+  if (v->items.size() > 16) fail("has " + std::to_string(v->items.size()) + " dimensions");
   std::vector<std::int64_t> out;
   for (const std::uint32_t i : v->items) {
     out.push_back(expect(i, kind::integer, "extent").number);
     if (out.back() < 0 || out.back() > std::int64_t{1} << 40) fail("has an extent of " + std::to_string(out.back()));
   }
-  if (out.size() > 16) fail("has " + std::to_string(out.size()) + " dimensions");
   return out;
 }
 
@@ -273,7 +278,9 @@ RLCORE_INLINE torch_tensor state_dict_reader::plain(const pickle_value& call) {
   const auto dtype = storage_type(type);
   if (!dtype) fail("has storage of type '" + data::printable(type) + "'");
   t.dtype = *dtype;
-  t.storage = "data/" + expect(id.items[2], kind::text, "storage key").text;
+  const std::string& key = expect(id.items[2], kind::text, "storage key").text;
+  if (key.size() > 256) fail("has a storage key of " + std::to_string(key.size()) + " bytes");
+  t.storage = "data/" + key;
   const std::int64_t offset = expect(call.items[1], kind::integer, "offset").number;
   t.shape = t.whole_shape = integers(call.items[2]);
   t.stride = integers(call.items[3]);
@@ -335,7 +342,8 @@ RLCORE_INLINE void state_dict_reader::check_mesh(const pickle_value& mesh) {
   if (names == nullptr || names->kind != kind::tuple)
     fail("lies on a device mesh without names; expected ('fsdp') or ('ddp', 'fsdp')");
   std::string text;
-  for (const std::uint32_t i : names->items) text += (text.empty() ? "" : ", ") + graph_[i].text;
+  for (const std::uint32_t i : names->items)
+    if (text.size() < 64) text += (text.empty() ? "" : ", ") + data::printable(graph_[i].text, 64);
   if (text != "fsdp" && text != "ddp, fsdp" && text != "dp, fsdp")
     fail("lies on the device mesh (" + data::printable(text) + "); expected (fsdp) or (ddp, fsdp)");
   mesh_dimensions_ = names->items.size();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,12 +30,22 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-/// Up to `count` of `known` that are plausibly what `name` meant, nearest first; empty if none is near.
+/// Up to `count` of `known` that are plausibly what `name` meant, nearest first; empty if none is near. A name of more
+/// than 256 bytes is no slip, and of very many names only the first are compared.
 inline std::vector<std::string> nearest(std::string_view name, std::span<const std::string_view> known,
                                         std::size_t count = 3) {
+  constexpr std::size_t longest = 256, most_work = std::size_t{1} << 27, far = SIZE_MAX;
+  if (name.size() > longest) return {};
   const std::size_t limit = std::max<std::size_t>(2, name.size() / 4);
   std::vector<std::size_t> distances;
-  for (const std::string_view candidate : known) distances.push_back(edit_distance(name, candidate));
+  std::size_t work = 0;
+  for (const std::string_view candidate : known) {
+    const std::size_t shorter = std::min(name.size(), candidate.size()),
+                      longer = std::max(name.size(), candidate.size());
+    const bool compared = longer - shorter <= limit && work <= most_work;
+    if (compared) work += (name.size() + 1) * (candidate.size() + 1);
+    distances.push_back(compared ? edit_distance(name, candidate) : far);
+  }
   std::vector<std::string> names;
   for (std::size_t distance = 0; distance <= limit; ++distance)
     for (std::size_t i = 0; i < known.size() && names.size() < count; ++i)

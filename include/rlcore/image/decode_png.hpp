@@ -123,6 +123,11 @@ inline bool read_png_rows(png_source& source, png_bytepp rows, bool with_alpha) 
     return false;
   }
   png_set_read_fn(png, &source, png_take);
+#ifdef PNG_HANDLE_AS_UNKNOWN_SUPPORTED
+  // Texts, profiles and palettes that no pixel needs: libpng would inflate each to as much as 8 MB and keep it.
+  static constexpr png_byte unread[] = "tEXt\0zTXt\0iTXt\0sPLT\0iCCP\0eXIf";
+  png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, unread, sizeof unread / 5);
+#endif
   if (source.checked) png_set_crc_action(png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
   png_read_info(png, info);
   const int colours = png_get_color_type(png, info);

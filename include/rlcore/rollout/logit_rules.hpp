@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -26,6 +27,9 @@ struct token_bias {
   std::int32_t token = 0;
   float bias = 0;
 };
+
+/// Most tokens of the bad words of a sequence together: each may be compared with every token that is drawn.
+inline constexpr std::size_t most_bad_word_tokens = std::size_t{1} << 16;
 
 /// The rules of one sequence, in the order in which vLLM applies them; the defaults change nothing. `sampling` then
 /// draws from the result. See apply_rules().
@@ -62,10 +66,10 @@ struct logit_rules {
       throw config_error(std::string(name) + ": token " + std::to_string(token) + " is not in the vocabulary of " +
                          std::to_string(vocabulary) + " tokens");
   }
-  /// Can the text ever contain all but the last token of the word?
-  bool may_complete(std::span<const std::int32_t> word) const {
-    return allowed_token_ids.empty() || std::ranges::all_of(word.first(word.size() - 1), [&](std::int32_t token) {
-             return std::ranges::find(allowed_token_ids, token) != allowed_token_ids.end();
+  /// Can the text ever contain all but the last token of the word? `allowed` are the allowed tokens, sorted.
+  static bool may_complete(std::span<const std::int32_t> word, std::span<const std::int32_t> allowed) {
+    return allowed.empty() || std::ranges::all_of(word.first(word.size() - 1), [&](std::int32_t token) {
+             return std::ranges::binary_search(allowed, token);
            });
   }
   /// Requires at least one token that no rule can ever exclude.
@@ -90,10 +94,15 @@ RLCORE_INLINE void logit_rules::validate(std::int64_t vocabulary, std::int64_t m
     throw config_error("min_tokens=" + std::to_string(min_tokens) +
                        " must lie in [0, max_tokens = " + std::to_string(max_new_tokens) + "]");
   for (const std::int32_t token : allowed_token_ids) check_id("allowed_token_ids", token, vocabulary);
+  std::size_t tokens = 0;
   for (const auto& word : bad_words) {
     if (word.empty()) throw config_error("bad_words: a word has no token");
     for (const std::int32_t token : word) check_id("bad_words", token, vocabulary);
+    tokens += word.size();
   }
+  if (tokens > most_bad_word_tokens)
+    throw config_error("bad_words: " + std::to_string(tokens) + " tokens together; expected at most " +
+                       std::to_string(most_bad_word_tokens));
   for (const std::int32_t token : ending_ids) check_id("stop_token_ids", token, vocabulary);
   for (const token_bias& b : logit_bias) {
     check_id("logit_bias", b.token, vocabulary);
@@ -106,8 +115,10 @@ RLCORE_INLINE void logit_rules::validate(std::int64_t vocabulary, std::int64_t m
 
 RLCORE_INLINE void logit_rules::check_choice(std::int64_t vocabulary, std::span<const std::int32_t> never) const {
   std::vector<std::int32_t> excluded(never.begin(), never.end());
+  std::vector<std::int32_t> allowed = allowed_token_ids;
+  std::ranges::sort(allowed);
   for (const auto& word : bad_words)
-    if (may_complete(word)) excluded.push_back(word.back());
+    if (may_complete(word, allowed)) excluded.push_back(word.back());
   if (min_tokens > 0) excluded.insert(excluded.end(), ending_ids.begin(), ending_ids.end());
   std::ranges::sort(excluded);
   excluded.erase(std::unique(excluded.begin(), excluded.end()), excluded.end());

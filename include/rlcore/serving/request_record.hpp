@@ -41,7 +41,7 @@ class request_record {
  private:
   /// A JSON value, or the text if it is not JSON.
   static json readable(std::string_view text) {
-    json value = json::parse(text, nullptr, false);
+    json value = text::try_parse_json<json>(text);
     return value.is_discarded() ? json(std::string(text)) : value;
   }
   /// The text of a choice, or of an event's part of it.

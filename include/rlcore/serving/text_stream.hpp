@@ -30,6 +30,30 @@ inline std::size_t overlap(std::string_view text, std::string_view mark) noexcep
   return 0;
 }
 
+/// Reads a text byte by byte and knows how much of `word` it ends with (Knuth, Morris and Pratt 1977): any text takes
+/// time linear in its length, however long the word is.
+class word_follower {
+ public:
+  /// Follows `word`, which is not empty and must outlive this.
+  explicit word_follower(std::string_view word) : word_(word) {}
+
+  /// Takes the next byte; true if the text now ends with the word.
+  bool push(char c);
+  /// The length of the longest suffix of the text that is a proper prefix of the word.
+  std::size_t begun() const noexcept { return begun_; }
+  std::string_view word() const noexcept { return word_; }
+
+ private:
+  /// begun() behind `begun` bytes of the word and `c`.
+  std::size_t next(std::size_t begun, char c) const noexcept;
+  /// The longest other beginning of the word that its first `begun` > 0 bytes end with.
+  std::size_t back(std::size_t begun) const noexcept { return begun == 1 ? 0 : back_[begun - 2]; }
+
+  std::string_view word_;
+  std::vector<std::uint32_t> back_;  // back(2), back(3) and so on, as far as a text has reached
+  std::size_t begun_ = 0;
+};
+
 /// All pieces together, finish() included, are the tokenizer's decoding of all ids at once, cut at the first complete
 /// stop string; of several that end at the same position the longest counts. One that is complete within the text of
 /// the first `min_tokens` tokens does not count, as in vLLM.
@@ -53,10 +77,11 @@ class text_stream {
 
   text::stream_decoder decoder_;
   std::span<const std::string> stops_;
+  std::vector<word_follower> followers_;  // of stops_, while there is a text to follow
   bool include_stop_;
-  std::int64_t early_;         // remaining tokens whose text is exempt from stop strings
-  std::size_t too_early_ = 0;  // characters of held_ that belong to such tokens
+  std::int64_t early_;  // remaining tokens whose text is exempt from stop strings
   std::string held_;
+  std::size_t shown_ = 0;  // bytes of held_ that were emitted
   std::optional<std::string> stop_;
 };
 
@@ -121,7 +146,11 @@ class tool_call_parser {
   /// Without a name if `block` is no call.
   static called_tool call_of(std::string_view block);
 
+  /// Forgets the first bytes of what is held.
+  void drop(std::size_t size);
+
   std::string held_;
+  std::size_t closed_ = 0;  // no mark that closes a block of held_ begins before
   bool called_ = false;
 };
 
@@ -143,28 +172,44 @@ RLCORE_INLINE std::string text_stream::push(std::int32_t id) {
 RLCORE_INLINE std::string text_stream::finish() {
   if (stopped()) return {};
   std::string shown = take(decoder_.finish(), early_ > 0);
-  if (!stopped()) shown += std::exchange(held_, {});
+  followers_ = {};
+  if (!stopped()) shown += std::exchange(held_, {}).substr(std::exchange(shown_, 0));
   return shown;
 }
 
+RLCORE_INLINE std::size_t word_follower::next(std::size_t begun, char c) const noexcept {
+  while (begun > 0 && word_[begun] != c) begun = back(begun);
+  return word_[begun] == c ? begun + 1 : 0;
+}
+
+RLCORE_INLINE bool word_follower::push(char c) {
+  begun_ = next(begun_, c);
+  if (begun_ > back_.size() + 1) back_.push_back(static_cast<std::uint32_t>(next(back(begun_ - 1), c)));
+  if (begun_ < word_.size()) return false;
+  begun_ = back(begun_);
+  return true;
+}
+
 RLCORE_INLINE std::string text_stream::take(const std::string& piece, bool early) {
-  held_ += piece;
-  if (early) too_early_ = held_.size();
-  std::size_t first = held_.npos, end = held_.npos;
-  for (const std::string& s : stops_) {
-    const std::size_t at = held_.find(s, too_early_ < s.size() ? 0 : too_early_ - s.size() + 1);
-    if (at == held_.npos || (stop_ && (at + s.size() > end || (at + s.size() == end && at >= first)))) continue;
-    stop_ = s, first = at, end = at + s.size();
-  }
-  if (stop_) {
-    held_.resize(include_stop_ ? end : first);
-    return std::exchange(held_, {});
+  if (followers_.empty())
+    for (const std::string& stop : stops_)
+      if (!stop.empty()) followers_.emplace_back(stop);
+  for (const char c : piece) {
+    held_ += c;
+    const word_follower* complete = nullptr;  // the longest stop string that ends here
+    for (word_follower& s : followers_)
+      if (s.push(c) && !early && (complete == nullptr || s.word().size() > complete->word().size())) complete = &s;
+    if (complete == nullptr) continue;
+    stop_ = complete->word();
+    if (!include_stop_) held_.resize(held_.size() - complete->word().size());
+    followers_ = {};
+    return std::exchange(held_, {}).substr(std::exchange(shown_, 0));
   }
   std::size_t kept = 0;
-  for (const std::string& s : stops_) kept = std::max(kept, overlap(held_, s));
-  std::string shown = held_.substr(0, held_.size() - kept);
-  held_.erase(0, shown.size());
-  too_early_ -= std::min(too_early_, shown.size());
+  for (const word_follower& s : followers_) kept = std::max(kept, s.begun());
+  std::string shown = held_.substr(shown_, held_.size() - kept - shown_);
+  shown_ += shown.size();
+  if (2 * shown_ >= held_.size()) held_.erase(0, std::exchange(shown_, 0));
   return shown;
 }
 
@@ -208,33 +253,43 @@ RLCORE_INLINE split_text reasoning_splitter::push(std::string_view piece, bool l
 RLCORE_INLINE text_and_calls tool_call_parser::push(std::string_view piece, bool last) {
   text_and_calls out;
   held_ += piece;
+  std::size_t at = 0;  // what lies before has been shown, or was a call
   for (;;) {
-    const std::size_t begin = held_.find(open);
+    const std::size_t begin = held_.find(open, at);
     if (begin == held_.npos) {
-      const std::size_t kept = last ? 0 : overlap(held_, open);
-      show(held_.substr(0, held_.size() - kept), out);
-      held_.erase(0, held_.size() - kept);
+      const std::size_t kept = last ? 0 : overlap(std::string_view(held_).substr(at), open);
+      show(held_.substr(at, held_.size() - kept - at), out);
+      drop(held_.size() - kept);
       return out;
     }
-    show(held_.substr(0, begin), out);
-    held_.erase(0, begin);
-    const std::size_t end = held_.find(close, open.size());
-    if (end == held_.npos && !last) return out;
-    const std::size_t body = end == held_.npos ? held_.size() : end;
-    const std::size_t whole = end == held_.npos ? held_.size() : end + close.size();
-    if (auto call = call_of(std::string_view(held_).substr(open.size(), body - open.size())); !call.name.empty()) {
+    show(held_.substr(at, begin - at), out);
+    const std::size_t body = begin + open.size();
+    closed_ = std::max(closed_, body);
+    if (!std::string_view(held_).substr(closed_).starts_with(close))  // else it was found for an earlier block
+      closed_ = std::min(held_.find(close, closed_), held_.size());
+    if (closed_ == held_.size() && !last) {
+      closed_ -= std::min(held_.size() - body, close.size() - 1);  // a part of the mark may be there
+      drop(begin);
+      return out;
+    }
+    if (auto call = call_of(std::string_view(held_).substr(body, closed_ - body)); !call.name.empty()) {
       out.calls.push_back(std::move(call));
       called_ = true;
-      held_.erase(0, whole);
+      at = std::min(closed_ + close.size(), held_.size());
     } else {
-      show(held_.substr(0, open.size()), out);  // the rest may contain a further call
-      held_.erase(0, open.size());
+      show(held_.substr(begin, open.size()), out);  // the rest may contain a further call
+      at = body;
     }
   }
 }
 
+RLCORE_INLINE void tool_call_parser::drop(std::size_t size) {
+  held_.erase(0, size);
+  closed_ -= std::min(closed_, size);
+}
+
 RLCORE_INLINE called_tool tool_call_parser::call_of(std::string_view block) {
-  const json value = text::try_parse_json<json>(block);
+  const json value = text::try_parse_json<json>(block);  // mostly ends early where the block is no call
   if (!value.is_object() || !value.contains("name") || !value["name"].is_string()) return {};
   const auto arguments = value.find("arguments");
   std::string name = value["name"].get<std::string>();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +16,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +34,9 @@ namespace train {
 
 /// One line of metrics.jsonl: {"step": N, name: number, ...}; a number that is not finite is null.
 std::string json_line(std::int64_t step, const metrics& m);
+
+/// Most names of metrics in a file: whoever compares runs, or draws them, goes through all rows for each.
+inline constexpr std::size_t most_metric_names = std::size_t{1} << 14;
 
 /// Reads metrics.jsonl, also verl's, which has the numbers in "data"; null is NaN. Drops a last line that a write left
 /// incomplete; any other damage throws format_error with the line. A file that does not exist has no rows.
@@ -129,6 +134,7 @@ RLCORE_INLINE std::string json_line(std::int64_t step, const metrics& m) {
 RLCORE_INLINE std::vector<metric_row> read_metric_rows(const std::filesystem::path& path) {
   text::check_input_kind(path);
   std::vector<metric_row> rows;
+  std::set<std::string> names;
   std::ifstream file(path);
   std::string line;
   for (std::int64_t number = 1; std::getline(file, line); ++number) {
@@ -148,6 +154,9 @@ RLCORE_INLINE std::vector<metric_row> read_metric_rows(const std::filesystem::pa
     const bool nested = json.contains("data") && json["data"].is_object();
     for (const auto& [name, x] : (nested ? json["data"] : json).items()) {
       if (name == "step") continue;
+      if (names.insert(name).second && names.size() > most_metric_names)
+        throw format_error(path.string() + ": line " + std::to_string(number) + ": more than " +
+                           std::to_string(most_metric_names) + " different metrics");
       if (x.is_number_integer() && !beyond(x))
         row.values.set(name, x.template get<std::int64_t>());
       else if (x.is_number())

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,9 +53,8 @@ class metrics {
   }
   /// The number of this name, or nullptr.
   const number* find(std::string_view name) const noexcept {
-    for (const auto& entry : entries_)
-      if (entry.first == name) return &entry.second;
-    return nullptr;
+    const std::size_t at = place_of(name);
+    return at == entries_.size() ? nullptr : &entries_[at].second;
   }
   std::size_t size() const noexcept { return entries_.size(); }
   bool empty() const noexcept { return entries_.empty(); }
@@ -62,7 +63,16 @@ class metrics {
 
  private:
   void put(std::string_view name, number x);
+  /// The number of entries if there is none of this name.
+  std::size_t place_of(std::string_view name) const noexcept {
+    if (const auto found = places_.find(name); found != places_.end()) return found->second;
+    for (std::size_t i = places_.size(); i < entries_.size(); ++i)
+      if (entries_[i].first == name) return i;
+    return entries_.size();
+  }
+
   std::vector<std::pair<std::string, number>> entries_;
+  std::map<std::string, std::size_t, std::less<>> places_;  // of the first entries, where they are many
 };
 
 /// The metrics of one step as logged.
@@ -104,12 +114,14 @@ RLCORE_BEGIN
 namespace train {
 
 RLCORE_INLINE void metrics::put(std::string_view name, number x) {
-  for (auto& entry : entries_)
-    if (entry.first == name) {
-      entry.second = x;
-      return;
-    }
+  constexpr std::size_t few = 256;
+  if (const std::size_t at = place_of(name); at != entries_.size()) {
+    entries_[at].second = x;
+    return;
+  }
   entries_.emplace_back(name, x);
+  if (entries_.size() <= few) return;
+  for (std::size_t i = places_.size(); i < entries_.size(); ++i) places_.emplace(entries_[i].first, i);
 }
 
 RLCORE_INLINE std::vector<metric_row> merged_rows(std::span<const metric_row> rows) {

@@ -63,19 +63,37 @@ Json try_parse_exact_json(std::string_view json) {
   return Json(nlohmann::json::value_t::discarded);
 }
 
+namespace detail {
+
+template <class Json>
+void append_exact(std::string& out, const Json& value) {
+  if (is_big_integer(value)) {
+    out += integer_digits(value);
+  } else if (value.is_binary()) {
+    ((out += '"') += to_base64(value.get_binary())) += '"';
+  } else if (!value.is_structured()) {
+    out += json_text(value);
+  } else {
+    const char* separator = value.is_object() ? "{" : "[";
+    if (value.empty()) out += separator;
+    for (const auto& [key, part] : value.items()) {
+      out += separator;
+      separator = ",";
+      if (value.is_object()) (out += json_text(Json(key))) += ':';
+      append_exact(out, part);
+    }
+    out += value.is_object() ? '}' : ']';
+  }
+}
+
+}  // namespace detail
+
 /// value.dump() with the digits of big integers and base64 of other bytes; text that is no UTF-8 becomes U+FFFD.
 template <class Json>
 std::string exact_dump(const Json& value) {
-  if (is_big_integer(value)) return integer_digits(value);
-  if (value.is_binary()) return '"' + to_base64(value.get_binary()) + '"';
-  if (!value.is_structured()) return json_text(value);
-  std::string out(1, value.is_object() ? '{' : '[');
-  for (const auto& [key, part] : value.items()) {
-    if (out.size() > 1) out += ',';
-    if (value.is_object()) out += json_text(Json(key)) + ':';
-    out += exact_dump(part);
-  }
-  return out + (value.is_object() ? '}' : ']');
+  std::string out;
+  detail::append_exact(out, value);
+  return out;
 }
 
 }  // namespace text
@@ -83,47 +101,21 @@ RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_JSON)
 #include "rlcore/core/compiler.hpp"
+#include "rlcore/text/json_builder.hpp"
 
 RLCORE_BEGIN
 namespace text {
 
 /// Makes a value of what nlohmann's parser reads; an integer beyond 64 bits, which it calls a float, keeps its digits.
 template <class Json>
-class exact_json_reader final : public nlohmann::json_sax<Json> {
+class exact_json_reader final : public json_builder<Json> {
  public:
   using string_t = typename Json::string_t;
 
-  bool null() override { return put(nullptr); }
-  bool boolean(bool x) override { return put(x); }
-  bool number_integer(typename Json::number_integer_t x) override { return put(x); }
-  bool number_unsigned(typename Json::number_unsigned_t x) override { return put(x); }
+  exact_json_reader() : json_builder<Json>(false) {}
   bool number_float(typename Json::number_float_t x, const string_t& text) override {
-    return put(text.find_first_of(".eE") == string_t::npos ? big_integer<Json>(text) : Json(x));
+    return this->put(text.find_first_of(".eE") == string_t::npos ? big_integer<Json>(text) : Json(x));
   }
-  bool string(string_t& x) override { return put(std::move(x)); }
-  bool binary(typename Json::binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return open(Json::object()); }
-  bool key(string_t& name) override { return member_ = &(*open_.back())[name], true; }
-  bool end_object() override { return open_.pop_back(), true; }
-  bool start_array(std::size_t) override { return open(Json::array()); }
-  bool end_array() override { return open_.pop_back(), true; }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
-
-  /// The parsed value.
-  Json take() { return std::move(root_); }
-
- private:
-  Json* place(Json value) {
-    if (open_.empty()) return &(root_ = std::move(value));
-    if (!open_.back()->is_array()) return &(*member_ = std::move(value));
-    open_.back()->push_back(std::move(value));
-    return &open_.back()->back();
-  }
-  bool put(Json value) { return place(std::move(value)) != nullptr; }
-  bool open(Json value) { return open_.push_back(place(std::move(value))), true; }
-
-  Json root_, *member_ = nullptr;
-  std::vector<Json*> open_;
 };
 
 namespace detail {

@@ -98,6 +98,7 @@ RLCORE_END
 #include "rlcore/text/jinja/program.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/text_file.hpp"
+#include "rlcore/text/word_automaton.hpp"
 
 RLCORE_BEGIN
 namespace text {
@@ -175,17 +176,28 @@ struct chat_template::parts {
           name + ": " + e.what() +
           (pictures ? "; for messages with pictures choose a template that takes them, such as qwen2.5-vl" : ""));
     }
-    for (std::size_t i = 0; i < messages.size(); ++i) {  // not written by a loop: elsewhere or dropped
-      const bool visited = std::any_of(r.visits.begin(), r.visits.end(), [&](const auto& v) { return v.element == i; });
-      const auto dropped = [&](std::string_view content) {
-        return r.text.find(jinja::strip(content, nullptr, true, true)) == r.text.npos;
-      };
-      const bool lost = messages[i].parts.empty() ? dropped(messages[i].content)
-                                                  : std::any_of(messages[i].parts.begin(), messages[i].parts.end(),
-                                                                [&](const auto& p) { return dropped(p.text); });
-      if (!visited && lost) throw_dropped_part(i, "role '" + messages[i].role + "'");
-    }
+    check_written(messages, r);
     return r;
+  }
+
+  /// Throws for a message that no loop wrote and whose content stands nowhere else.
+  void check_written(std::span<const message> messages, const jinja::rendering& r) const {
+    std::vector<char> visited(messages.size());
+    for (const jinja::visit& v : r.visits) visited[v.element] = 1;
+    std::vector<std::string_view> contents;
+    const auto for_contents = [&](const auto& visit) {
+      for (std::size_t i = 0; i < messages.size(); ++i) {
+        if (visited[i] != 0) continue;
+        if (messages[i].parts.empty()) visit(i, jinja::strip(messages[i].content, nullptr, true, true));
+        for (const message_part& p : messages[i].parts) visit(i, jinja::strip(p.text, nullptr, true, true));
+      }
+    };
+    for_contents([&](std::size_t, std::string_view content) { contents.push_back(content); });
+    const std::vector<bool> found = word_automaton(contents).occurring(r.text);
+    std::size_t next = 0;
+    for_contents([&](std::size_t i, std::string_view content) {
+      if (!found[next++] && !content.empty()) throw_dropped_part(i, "role '" + messages[i].role + "'");
+    });
   }
 
   /// The add_generation_prompt text after the messages before message `i` of the assistant.
@@ -215,12 +227,14 @@ struct chat_template::parts {
                                                 const jinja::rendering& r) const {
     std::vector<written_bytes> written;
     std::optional<std::string> header;
+    std::vector<std::size_t> visits(messages.size());  // their number, and the last of them, by message
+    std::vector<written_bytes> turns(messages.size());
+    for (const jinja::visit& v : r.visits) ++visits[v.element], turns[v.element] = v.bytes;
     for (std::size_t i = 0; i < messages.size(); ++i) {
       if (messages[i].role != "assistant") continue;
       if (!header) header = open_header(messages, i, options);
-      const auto own = [&](const jinja::visit& v) { return v.element == i; };
-      if (std::count_if(r.visits.begin(), r.visits.end(), own) != 1) throw_ambiguous_turn(i);
-      const written_bytes turn = std::find_if(r.visits.begin(), r.visits.end(), own)->bytes;
+      if (visits[i] != 1) throw_ambiguous_turn(i);
+      const written_bytes turn = turns[i];
       const std::string_view text = std::string_view(r.text).substr(turn.begin, turn.end - turn.begin);
       // Thoughts that the template wrote only because there are some belong to the assistant, an empty block that the
       // open header already has does not.

@@ -27,7 +27,8 @@ class post_processor {
   post_processor() = default;
 
   /// Reads the `post_processor` object of a tokenizer.json (null: nothing is added). Throws format_error for other
-  /// kinds, and for a template that names a token without ids or has not the text once.
+  /// kinds, for a template that names a token without ids or has not the text once, and for more ids than a text may
+  /// have around it.
   explicit post_processor(const nlohmann::json& json) { add(json); }
 
   /// Ids before and behind the text.
@@ -35,7 +36,14 @@ class post_processor {
   const std::vector<std::int32_t>& suffix() const noexcept { return suffix_; }
 
  private:
+  static constexpr std::size_t most_ids = 4096;
+
   void add(const nlohmann::json& json);
+  /// Throws format_error for more than most_ids.
+  static void check_count(std::size_t ids) {
+    if (ids > most_ids)
+      throw format_error("post_processor adds more than " + std::to_string(most_ids) + " ids to a text");
+  }
 
   static std::vector<std::int32_t> ids_of(const nlohmann::json& tokens, const std::string& name);
 
@@ -136,6 +144,7 @@ RLCORE_INLINE void post_processor::add(const nlohmann::json& json) {
     const std::string id =
         string_field(field(piece, "SpecialToken", "post_processor.single"), "id", "post_processor.single.SpecialToken");
     for (const std::int32_t token : ids_of(tokens, id)) (texts == 0 ? before : behind).push_back(token);
+    check_count(prefix_.size() + before.size() + suffix_.size() + behind.size());
   }
   if (texts != 1)
     throw format_error("post_processor.single: expected the text once, found it " + std::to_string(texts) + " times");
@@ -147,6 +156,7 @@ RLCORE_INLINE std::vector<std::int32_t> post_processor::ids_of(const nlohmann::j
   const std::string where = "post_processor.special_tokens['" + name + "']";
   if (!tokens.is_object() || !tokens.contains(name)) throw format_error(where + ": expected its ids, found none");
   std::vector<std::int32_t> ids;
+  check_count(field(tokens[name], "ids", where).size());
   for (const auto& id : field(tokens[name], "ids", where)) {
     if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() > INT32_MAX / 2)
       throw format_error(where + ".ids: expected ids from 0 on, found " + json_text(id));

@@ -141,10 +141,10 @@ namespace text::detail {
 
 RLCORE_INLINE nlohmann::ordered_json members_but(const nlohmann::ordered_json& json,
                                                  std::initializer_list<std::string_view> known) {
-  nlohmann::ordered_json rest;
+  nlohmann::ordered_json::object_t rest;  // appended to: its operator[] compares a key with all before it
   for (const auto& [key, item] : json.items())
-    if (!item.is_null() && std::find(known.begin(), known.end(), key) == known.end()) rest[key] = item;
-  return rest;
+    if (!item.is_null() && std::find(known.begin(), known.end(), key) == known.end()) rest.emplace_back(key, item);
+  return rest.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(std::move(rest));
 }
 
 RLCORE_INLINE std::vector<message_part> parts_from_json(const nlohmann::ordered_json& json, const std::string& where) {

@@ -1,15 +1,13 @@
-// Normalizers of a tokenizer, and its added tokens.
+// Normalizers of a tokenizer.
 #pragma once
 
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,10 +54,14 @@ class normalizer {
 
   bool empty() const noexcept { return steps_.empty(); }
 
-  /// `text` (valid UTF-8) after all steps.
+  /// `text` (valid UTF-8) after all steps. Throws data_error if replacements make it more than 256 times as long, and
+  /// longer than 16 MiB.
   std::string operator()(std::string_view text) const {
     std::string result(text);
-    for (const auto& step : steps_) result = std::visit([&](const auto& s) { return apply(s, result); }, step);
+    for (const auto& step : steps_) {
+      result = std::visit([&](const auto& s) { return apply(s, result, text.size()); }, step);
+      check_growth(result.size(), text.size());
+    }
     return result;
   }
 
@@ -76,102 +78,25 @@ class normalizer {
     bool left, right;
   };
 
-  static std::string apply(normal_form form, const std::string& text) { return normalized(text, form); }
-  static std::string apply(lower, const std::string& text) { return lowercase(text); }
-  static std::string apply(const prepend& s, const std::string& text) { return text.empty() ? text : s.prefix + text; }
-  static std::string apply(strip_ends s, const std::string& text) { return std::string(strip(text, s.left, s.right)); }
-  static std::string apply(const replace& s, const std::string& text);
+  static void check_growth(std::size_t size, std::size_t original) {
+    constexpr std::size_t most = 256, small = std::size_t{1} << 24;
+    if (size > small && size / most > original)
+      throw data_error("normalizer: a text of " + std::to_string(original) + " bytes becomes longer than " +
+                       std::to_string(std::max(small, most * original)));
+  }
+  static std::string apply(normal_form form, const std::string& text, std::size_t) { return normalized(text, form); }
+  static std::string apply(lower, const std::string& text, std::size_t) { return lowercase(text); }
+  static std::string apply(const prepend& s, const std::string& text, std::size_t) {
+    return text.empty() ? text : s.prefix + text;
+  }
+  static std::string apply(strip_ends s, const std::string& text, std::size_t) {
+    return std::string(strip(text, s.left, s.right));
+  }
+  static std::string apply(const replace& s, const std::string& text, std::size_t original);
 
   void add(const nlohmann::json& json);
 
   std::vector<std::variant<normal_form, lower, replace, prepend, strip_ends>> steps_;
-};
-
-/// One entry of `added_tokens` in a tokenizer.json.
-struct added_token {
-  std::int32_t id = 0;
-  std::string content;
-  bool single_word = false;  ///< matches only between non-word characters
-  bool lstrip = false;       ///< includes white space to its left
-  bool rstrip = false;       ///< includes white space to its right
-  bool normalized = true;    ///< matched in the normalised text instead of the raw one
-  bool special = false;      ///< a control token: skipped with skip_special_tokens
-};
-
-/// Finds added tokens in a text: leftmost-longest, as Hugging Face's tokenizers do.
-class added_token_finder {
- public:
-  /// Adds a token that is written `spelling` in the text searched.
-  void add(const added_token& token, std::string spelling) {
-    if (spelling.empty()) return;
-    auto& group = by_first_byte_[static_cast<unsigned char>(spelling[0])];
-    group.push_back({std::move(spelling), token});
-    std::stable_sort(group.begin(), group.end(),
-                     [](const entry& a, const entry& b) { return a.spelling.size() > b.spelling.size(); });
-    any_ = true;
-  }
-
-  bool empty() const noexcept { return !any_; }
-
-  /// Calls on_text(part) and on_token(id) from left to right. Special tokens stay text unless `parse_special`. White
-  /// space that a token takes (rstrip) is searched for further tokens, as tokenizers 0.23 does.
-  template <class OnText, class OnToken>
-  void split(std::string_view text, bool parse_special, OnText&& on_text, OnToken&& on_token) const {
-    std::size_t done = 0, at = 0;
-    while (any_ && at < text.size()) {
-      const entry* match = find(text, at);
-      if (match == nullptr) {
-        ++at;
-        continue;
-      }
-      std::size_t begin = at, end = at + match->spelling.size();
-      at = end;
-      const added_token& token = match->token;
-      if (token.special && !parse_special) continue;
-      if (token.single_word && (word_before(text, begin) || word_after(text, end))) continue;
-      if (token.lstrip) begin = std::max(space_before(text, begin), done);
-      if (token.rstrip) end += text.size() - end - strip(text.substr(end), true, false).size();
-      if (done < begin) on_text(text.substr(done, begin - done));
-      on_token(token.id);
-      done = end;
-    }
-    if (done < text.size()) on_text(text.substr(done));
-  }
-
- private:
-  struct entry {
-    std::string spelling;
-    added_token token;
-  };
-
-  const entry* find(std::string_view text, std::size_t at) const noexcept {
-    for (const entry& e : by_first_byte_[static_cast<unsigned char>(text[at])])
-      if (text.compare(at, e.spelling.size(), e.spelling) == 0) return &e;
-    return nullptr;
-  }
-
-  static utf8_step character_before(std::string_view text, std::size_t at) noexcept {
-    std::size_t begin = at - 1;
-    while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
-    return read_utf8(text, begin);
-  }
-  static bool word_before(std::string_view text, std::size_t at) noexcept {
-    return at > 0 && is_word_character(character_before(text, at).code_point);
-  }
-  static bool word_after(std::string_view text, std::size_t at) noexcept {
-    return at < text.size() && is_word_character(read_utf8(text, at).code_point);
-  }
-  static std::size_t space_before(std::string_view text, std::size_t at) noexcept {
-    while (at > 0) {
-      const utf8_step step = character_before(text, at);
-      if (!is_white_space(step.code_point)) break;
-      at -= step.length;
-    }
-    return at;
-  }
-
-  std::array<std::vector<entry>, 256> by_first_byte_;
-  bool any_ = false;
 };
 
 }  // namespace text
@@ -201,21 +126,65 @@ RLCORE_INLINE bool is_word_character(char32_t c) noexcept {
   }
 }
 
+namespace detail {
+
+/// The class of a mark, by which those behind a letter are ordered; 0 for all else.
+inline int combining_class(std::int32_t c) noexcept { return utf8proc_get_property(c)->combining_class; }
+
+/// The decomposed characters of `text`, with every run of marks in canonical order. utf8proc_map sorts runs by
+/// insertion, which takes quadratic time.
+RLCORE_INLINE std::vector<std::int32_t> decomposed(std::string_view text, utf8proc_option_t options) {
+  constexpr std::size_t longest = 32;  // no character has as many in its decomposition
+  std::vector<std::int32_t> out;
+  out.reserve(text.size() + longest);
+  std::size_t run = 0;  // where the marks at the end begin
+  const auto end_run = [&] {
+    const auto before = [](std::int32_t a, std::int32_t b) { return combining_class(a) < combining_class(b); };
+    const auto begin = out.begin() + static_cast<std::ptrdiff_t>(run);
+    if (!std::is_sorted(begin, out.end(), before)) std::stable_sort(begin, out.end(), before);
+  };
+  int last_class = UTF8PROC_BOUNDCLASS_START;
+  for (std::size_t at = 0; at < text.size();) {
+    std::int32_t c = 0;
+    const auto length = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at,
+                                         static_cast<utf8proc_ssize_t>(text.size() - at), &c);
+    std::int32_t parts[longest];
+    const auto count = length < 0 ? length : utf8proc_decompose_char(c, parts, longest, options, &last_class);
+    if (count < 0 || count > static_cast<utf8proc_ssize_t>(longest))
+      throw data_error(std::string("Unicode normalisation failed: ") +
+                       utf8proc_errmsg(count < 0 ? count : utf8proc_ssize_t{UTF8PROC_ERROR_OVERFLOW}));
+    for (utf8proc_ssize_t i = 0; i < count; ++i) {
+      if (combining_class(parts[i]) == 0) {
+        end_run();
+        run = out.size() + 1;
+      }
+      out.push_back(parts[i]);
+    }
+    at += static_cast<std::size_t>(length);
+  }
+  end_run();
+  return out;
+}
+
+}  // namespace detail
+
 RLCORE_INLINE std::string normalized(std::string_view text, normal_form form) {
   bool ascii = true;
   for (const char c : text) ascii = ascii && static_cast<unsigned char>(c) < 0x80;
   if (ascii) return std::string(text);
   const bool compose = form == normal_form::nfc || form == normal_form::nfkc;
   const bool compatible = form == normal_form::nfkc || form == normal_form::nfkd;
-  const int options =
-      UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0);
-  utf8proc_uint8_t* result = nullptr;
-  const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                   &result, static_cast<utf8proc_option_t>(options));
+  const auto options = static_cast<utf8proc_option_t>(
+      UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0));
+  std::vector<std::int32_t> characters = detail::decomposed(text, options);
+  const auto size =
+      utf8proc_normalize_utf32(characters.data(), static_cast<utf8proc_ssize_t>(characters.size()), options);
   if (size < 0) throw data_error(std::string("Unicode normalisation failed: ") + utf8proc_errmsg(size));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(result, &std::free);
-  return std::string(reinterpret_cast<const char*>(result), static_cast<std::size_t>(size));
+  std::string out;
+  out.reserve(text.size());
+  for (const std::int32_t c : std::span(characters).first(static_cast<std::size_t>(size)))
+    append_utf8(out, static_cast<char32_t>(c));
+  return out;
 }
 
 RLCORE_INLINE std::string lowercase(std::string_view text) {
@@ -246,11 +215,12 @@ RLCORE_INLINE std::string_view strip(std::string_view text, bool left, bool righ
   return text.substr(begin, end - begin);
 }
 
-RLCORE_INLINE std::string normalizer::apply(const replace& s, const std::string& text) {
+RLCORE_INLINE std::string normalizer::apply(const replace& s, const std::string& text, std::size_t original) {
   std::string out;
   std::size_t done = 0;
   s.expression->for_each_match(text, [&](std::size_t begin, std::size_t end) {
     out.append(text, done, begin - done).append(s.with);
+    check_growth(out.size(), original);
     done = end;
   });
   return out.append(text, done);

@@ -46,8 +46,8 @@ void check_json_depth(std::string_view json, const std::string& where) {
 
 namespace detail {
 
-/// Calls nlohmann's parser and writer; `strict`: invalid JSON throws nlohmann's exception instead of returning a
-/// discarded value.
+/// Calls nlohmann's parser and writer; `strict`: invalid JSON throws nlohmann's exception. Otherwise that, and what is
+/// nested too deep, becomes a discarded value; the reading ends where the text is known to be neither.
 void read_json(std::string_view json, nlohmann::json& value, bool strict);
 void read_json(std::string_view json, nlohmann::ordered_json& value, bool strict);
 std::string write_json(const nlohmann::json& value, int indent);
@@ -77,8 +77,8 @@ Json parse_json(std::string_view json, const std::string& where) {
 /// The same for text that may not be JSON: returns a discarded value instead of throwing.
 template <class Json = nlohmann::json>
 Json try_parse_json(std::string_view json) {
-  Json value(nlohmann::json::value_t::discarded);
-  if (too_deep_at(json) == 0) detail::read_json(json, value, false);
+  Json value;
+  detail::read_json(json, value, false);
   return value;
 }
 
@@ -141,15 +141,23 @@ RLCORE_END
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_JSON)
 #include "rlcore/core/compiler.hpp"
 #include "rlcore/text/cbor_depth.hpp"
+#include "rlcore/text/json_builder.hpp"
 
 RLCORE_BEGIN
 namespace text::detail {
 
+template <class Json>
+void build_json(std::string_view json, Json& value, bool strict) {
+  json_builder<Json> builder(strict, strict ? SIZE_MAX : json_depth_limit);
+  const bool valid = Json::sax_parse(json, &builder);
+  value = valid ? builder.take() : Json(nlohmann::json::value_t::discarded);
+}
+
 RLCORE_INLINE void read_json(std::string_view json, nlohmann::json& value, bool strict) {
-  value = nlohmann::json::parse(json, nullptr, strict);
+  build_json(json, value, strict);
 }
 RLCORE_INLINE void read_json(std::string_view json, nlohmann::ordered_json& value, bool strict) {
-  value = nlohmann::ordered_json::parse(json, nullptr, strict);
+  build_json(json, value, strict);
 }
 RLCORE_INLINE std::string write_json(const nlohmann::json& value, int indent) {
   return value.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);

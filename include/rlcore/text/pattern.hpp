@@ -6,14 +6,17 @@
 #endif
 #include <pcre2.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/text/utf8.hpp"
 
 RLCORE_BEGIN
 namespace text {
@@ -32,20 +35,21 @@ class pattern {
   /// Calls visit(begin, end) for every match in `text` (valid UTF-8), left to right. Throws error when PCRE2 gives up.
   template <class Visit>
   void for_each_match(std::string_view text, Visit&& visit) const {
+    if (literal_ && !source_.empty()) {
+      for (std::size_t at = find_text(text, source_); at != text.npos;
+           at = find_text(text, source_, at + source_.size()))
+        visit(at, at + source_.size());
+      return;
+    }
     std::unique_ptr<pcre2_match_data_8, release> data(pcre2_match_data_create_8(1, nullptr));
-    std::unique_ptr<pcre2_match_context_8, release> context;
-    std::unique_ptr<pcre2_jit_stack_8, release> stack;
+    effort most;
     const PCRE2_SIZE* span = pcre2_get_ovector_pointer_8(data.get());
     for (std::size_t at = 0; at <= text.size();) {
       const int found = pcre2_match_8(code_.get(), reinterpret_cast<PCRE2_SPTR8>(text.data()), text.size(), at,
-                                      PCRE2_NO_UTF_CHECK, data.get(), context.get());
+                                      most.options, data.get(), most.context.get());
       if (found == PCRE2_ERROR_NOMATCH) return;
-      if (found == PCRE2_ERROR_JIT_STACKLIMIT && !stack) {  // a match that needs more than the 32 KiB of the C stack
-        stack.reset(pcre2_jit_stack_create_8(64 * 1024, 64 * 1024 * 1024, nullptr));
-        context.reset(pcre2_match_context_create_8(nullptr));
-        pcre2_jit_stack_assign_8(context.get(), nullptr, stack.get());
-        continue;
-      }
+      const bool limited = found == PCRE2_ERROR_JIT_STACKLIMIT || found == PCRE2_ERROR_MATCHLIMIT;
+      if (limited && most.raise(text.size())) continue;
       if (found < 0) fail("gave up at byte " + std::to_string(at) + " of " + std::to_string(text.size()), found);
       visit(std::size_t{span[0]}, std::size_t{span[1]});
       at = span[1];
@@ -67,6 +71,17 @@ class pattern {
     void operator()(pcre2_jit_stack_8* p) const noexcept { pcre2_jit_stack_free_8(p); }
   };
 
+  /// What PCRE2 may use for a match.
+  struct effort {
+    std::unique_ptr<pcre2_match_context_8, release> context{};
+    std::unique_ptr<pcre2_jit_stack_8, release> stack{};
+    std::uint32_t options = PCRE2_NO_UTF_CHECK;
+
+    /// The next step: first a larger stack, then the interpreter, which keeps no place for each character of a run, and
+    /// in both cases a number of steps that grows with the text. False if there is none left.
+    bool raise(std::size_t text_size);
+  };
+
   [[noreturn]] void fail(const std::string& failure, int code) const {
     PCRE2_UCHAR8 reason[256] = {};
     pcre2_get_error_message_8(code, reason, sizeof reason);
@@ -74,6 +89,7 @@ class pattern {
   }
 
   std::string source_;
+  bool literal_;
   std::unique_ptr<pcre2_code_8, release> code_;
 };
 
@@ -113,7 +129,25 @@ RLCORE_INLINE std::string spell_out_classes(std::string_view expression) {
   return out;
 }
 
-RLCORE_INLINE pattern::pattern(std::string_view expression, bool literal) : source_(expression) {
+RLCORE_INLINE bool pattern::effort::raise(std::size_t text_size) {
+  if ((options & PCRE2_NO_JIT) != 0) return false;
+  if (stack) {
+    options |= PCRE2_NO_JIT;
+    return true;
+  }
+  constexpr std::uint64_t usual_steps = 10'000'000, steps_of_byte = 64;
+  const auto steps = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(usual_steps + steps_of_byte * text_size, std::numeric_limits<std::uint32_t>::max()));
+  stack.reset(pcre2_jit_stack_create_8(64 * 1024, 64 * 1024 * 1024, nullptr));
+  context.reset(pcre2_match_context_create_8(nullptr));
+  pcre2_jit_stack_assign_8(context.get(), nullptr, stack.get());
+  pcre2_set_match_limit_8(context.get(), steps);
+  pcre2_set_depth_limit_8(context.get(), steps);
+  pcre2_set_heap_limit_8(context.get(), 1024 * 1024);  // in KiB
+  return true;
+}
+
+RLCORE_INLINE pattern::pattern(std::string_view expression, bool literal) : source_(expression), literal_(literal) {
   const std::string spelled = literal ? source_ : spell_out_classes(expression);
   const std::uint32_t options =
       PCRE2_UTF | (literal ? std::uint32_t{PCRE2_LITERAL} : std::uint32_t{PCRE2_UCP | PCRE2_MULTILINE});

@@ -88,12 +88,14 @@ RLCORE_END
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "rlcore/core/compiler.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/text/added_tokens.hpp"
 #include "rlcore/text/bpe_model.hpp"
 #include "rlcore/text/decoder.hpp"
 #include "rlcore/text/normalizer.hpp"
@@ -113,6 +115,7 @@ struct tokenizer::parts {
   decoder decode;
   post_processor post;
   std::vector<added_token> added;
+  std::map<std::string, std::int32_t, std::less<>> added_ids;  // of the first token with this content
   added_token_finder raw_tokens, normalized_tokens;
   std::vector<std::string> tokens, bytes;
   std::vector<char> special;
@@ -146,8 +149,7 @@ struct tokenizer::parts {
     if (!more.is_object()) return;
     for (const auto& [id, token] : more.items()) {
       const std::string content = string_field(token, "content", "tokenizer_config.json: added_tokens_decoder");
-      const auto same = [&](const added_token& a) { return a.content == content; };
-      if (std::none_of(added.begin(), added.end(), same))
+      if (!added_ids.contains(content))
         add(token, std::strtoll(id.c_str(), nullptr, 10), "tokenizer_config.json: added_tokens_decoder");
     }
   }
@@ -169,6 +171,7 @@ struct tokenizer::parts {
     a.single_word = bool_field(j, "single_word", false, where);
     a.lstrip = bool_field(j, "lstrip", false, where);
     a.rstrip = bool_field(j, "rstrip", false, where);
+    added_ids.emplace(a.content, a.id);
     added.push_back(std::move(a));
   }
 
@@ -181,12 +184,15 @@ struct tokenizer::parts {
     special.resize(size);
     std::set<std::string_view> marked;
     for (const auto& [token, id] : model.vocabulary()) tokens[static_cast<std::size_t>(id)] = token;
+    std::vector<added_token_finder::entry> raw, normal;
     for (const auto& a : added) {
       const std::string spelling = a.normalized ? normalize(a.content) : a.content;
-      (a.normalized ? normalized_tokens : raw_tokens).add(a, spelling);
+      (a.normalized ? normal : raw).push_back({spelling, a});
       tokens[static_cast<std::size_t>(a.id)] = spelling;  // what tokenizers 0.23 decodes
       if (a.special) marked.insert(a.content);
     }
+    raw_tokens = added_token_finder(std::move(raw));
+    normalized_tokens = added_token_finder(std::move(normal));
     for (std::size_t id = 0; id < size; ++id) special[id] = marked.count(tokens[id]) != 0;
     for (const auto* around : {&post.prefix(), &post.suffix()})
       for (const std::int32_t id : *around)
@@ -198,12 +204,16 @@ struct tokenizer::parts {
     pad = named(pad_name, "pad_token");
   }
 
+  /// The id of an added token of this content, else of the model's token of this spelling.
+  std::optional<std::int32_t> id_of(std::string_view token) const {
+    const auto found = added_ids.find(token);
+    return found != added_ids.end() ? std::optional(found->second) : model.id_of(token);
+  }
+
   /// The id of the token that `key` names; none if it names none. Throws format_error for an unknown token.
   std::optional<std::int32_t> named(const std::string& name, const char* key) const {
     if (name.empty()) return std::nullopt;
-    for (const auto& a : added)
-      if (a.content == name) return a.id;
-    const auto id = model.id_of(name);
+    const auto id = id_of(name);
     if (!id) throw format_error(std::string("tokenizer_config.json: ") + key + " '" + name + "' is no token");
     return id;
   }
@@ -271,9 +281,7 @@ RLCORE_INLINE std::string tokenizer::decode(std::span<const std::int32_t> ids, b
 }
 
 RLCORE_INLINE std::optional<std::int32_t> tokenizer::id_of(std::string_view token) const {
-  for (const added_token& a : parts_->added)
-    if (a.content == token) return a.id;
-  return parts_->model.id_of(token);
+  return parts_->id_of(token);
 }
 
 RLCORE_INLINE const std::string& tokenizer::token_of(std::int32_t id) const {

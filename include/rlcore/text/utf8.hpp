@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,14 @@
 
 RLCORE_BEGIN
 namespace text {
+
+/// Where `part` begins in `text`, from byte `from` on; npos if it is not there. Takes time linear in both, which
+/// text.find(part) does not.
+inline std::size_t find_text(std::string_view text, std::string_view part, std::size_t from = 0) noexcept {
+  if (from > text.size()) return text.npos;
+  const void* found = ::memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  return found == nullptr ? text.npos : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+}
 
 /// One step of reading a byte string as UTF-8.
 struct utf8_step {

@@ -187,8 +187,14 @@ RLCORE_INLINE std::optional<numeric_text> prepare_numeric(const std::string& ans
   std::array<char, 40> digits;
   std::snprintf(digits.data(), digits.size(), "%.17g", pi);
   std::string& s = out.text;
-  for (std::size_t at = s.find("\\pi"); at != std::string::npos; at = s.find("\\pi", at + 1))
-    s.replace(at, 3, (at > 0 && is_digit(s[at - 1]) ? "*" : "1*") + std::string(digits.data()));
+  s.clear();
+  for (std::size_t done = 0;;) {
+    const std::size_t at = answer.find("\\pi", done);
+    s.append(answer, done, at - done);
+    if (at == std::string::npos) break;
+    (s += !s.empty() && is_digit(s.back()) ? "*" : "1*") += digits.data();
+    done = at + 3;
+  }
   const auto result = calculate(s);
   return result ? *result : out;
 }

@@ -129,6 +129,8 @@ class body_fields {
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+#include "rlcore/text/json_builder.hpp"
+
 RLCORE_BEGIN
 namespace serving::detail {
 
@@ -150,7 +152,9 @@ RLCORE_INLINE json parse_body(std::string_view text) {
   if (!limits.problem().empty()) throw invalid_body(limits.problem());
   json body;
   try {
-    body = json::parse(text);
+    text::json_builder<json> builder(true);
+    json::sax_parse(text, &builder);
+    body = builder.take();
   } catch (const json::parse_error& e) {
     throw invalid_body("the body is not valid JSON in UTF-8 (at byte " + std::to_string(e.byte) + " of " +
                        std::to_string(text.size()) + ")");

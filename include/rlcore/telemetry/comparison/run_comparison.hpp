@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -137,9 +139,10 @@ namespace train {
 
 RLCORE_INLINE std::vector<std::string> names_of(std::span<const metric_row> rows) {
   std::vector<std::string> names;
+  std::set<std::string, std::less<>> known;
   for (const metric_row& row : rows)
     for (const auto& [name, x] : row.values)
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+      if (known.emplace(name).second) names.push_back(name);
   return names;
 }
 
@@ -152,8 +155,9 @@ RLCORE_INLINE curve_distance compare_curve(std::span<const metric_row> a, std::s
   const bool in_a = known(a), in_b = known(b);
   if (!in_a || !in_b) {
     std::vector<std::string> names = in_a ? std::vector<std::string>() : names_of(a);
+    const std::set<std::string> first(names.begin(), names.end());
     for (std::string& name : in_b ? std::vector<std::string>() : names_of(b))
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+      if (!first.contains(name)) names.push_back(std::move(name));
     std::string hint = did_you_mean(key, names), like;
     const std::string_view last = key.substr(key.rfind('/') == key.npos ? 0 : key.rfind('/') + 1);
     for (const std::string& name : names)

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -108,11 +109,16 @@ RLCORE_INLINE std::vector<metric_row> read_run(std::filesystem::path path) {
   if (first != text.npos && text[first] == '{') {
     rows = read_metric_rows(path);
   } else {
+    std::set<std::string> names;
     for (std::size_t at = 0; at < text.size();) {
       const std::size_t end = std::min(text.find('\n', at), text.size());
       if (auto row = parse_console_line(std::string_view(text).substr(at, end - at))) rows.push_back(std::move(*row));
       at = end + 1;
+      if (rows.empty() || names.size() > most_metric_names) continue;
+      for (const auto& [name, x] : rows.back().values) names.insert(name);
     }
+    if (names.size() > most_metric_names)
+      throw format_error(path.string() + ": more than " + std::to_string(most_metric_names) + " different metrics");
   }
   if (rows.empty())
     throw format_error(path.string() +

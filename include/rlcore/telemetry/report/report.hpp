@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,9 +41,10 @@ namespace detail {
 class report_writer {
  public:
   report_writer(const run_info& info, std::span<const metric_row> rows) : info_(info), rows_(merged_rows(rows)) {
+    std::set<std::string, std::less<>> known;
     for (const metric_row& row : rows_)
       for (const auto& [name, x] : row.values)
-        if (std::find(names_.begin(), names_.end(), name) == names_.end()) names_.push_back(name);
+        if (known.emplace(name).second) names_.push_back(name);
   }
 
   std::string run() const;

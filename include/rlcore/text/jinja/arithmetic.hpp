@@ -1,6 +1,7 @@
 // The operators of Python between two values.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -142,7 +143,8 @@ RLCORE_INLINE value arithmetic(std::string_view sign, const value& a, const valu
 }
 
 RLCORE_INLINE bool compare(std::string_view sign, const value& a, const value& b, services& run) {
-  run.charge(a.weight() + b.weight());
+  const bool searches = sign == "in" || sign == "not in";
+  run.charge(searches ? a.weight() + b.weight() : std::min(a.weight(), b.weight()));
   if (sign == "==") return equal(a, b);
   if (sign == "!=") return !equal(a, b);
   if (sign == "in") return contains(b, a, run);

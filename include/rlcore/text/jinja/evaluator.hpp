@@ -1,7 +1,9 @@
 // Evaluates the expressions of a template, within limits on work and on depth.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,13 +25,14 @@ namespace text::jinja {
 /// The variables of a template and its expressions.
 class evaluator : public services {
  public:
-  /// Work that one rendering may do: about 8 million operations, or 256 MiB written or copied.
-  static constexpr std::size_t most_work = std::size_t{1} << 28;
+  /// Work that one rendering may do: about 8 million operations, or 256 MiB written or copied; and for each message of
+  /// the conversation as much as 500 operations more.
+  static constexpr std::size_t most_work = std::size_t{1} << 28, work_of_element = std::size_t{1} << 14;
   /// Calls, tags and operators inside each other.
   static constexpr std::size_t most_depth = 1000;
 
   void charge(std::size_t bytes) override {
-    if (bytes > most_work || (work_ += bytes) > most_work)
+    if (bytes > allowed_ || (work_ += bytes) > allowed_)
       throw render_error("the template does more work than it may; it may loop over too much");
   }
   value apply_filter(const std::string& name, const value& in, call_arguments& arguments) override;
@@ -44,6 +47,9 @@ class evaluator : public services {
   };
 
   evaluator() : current_(&root_) {}
+
+  /// Allows more work.
+  void allow(std::size_t bytes) noexcept { allowed_ += bytes; }
 
   /// A scope for as long as this lives, inside the current one or inside `home`.
   class scope {
@@ -92,9 +98,10 @@ class evaluator : public services {
   }
 
   /// The value of a variable.
-  value find(std::string_view name) const;
+  value find(std::string_view name);
   /// Sets a variable of the current scope. `name` must outlive the scope.
   void set(std::string_view name, value item) {
+    charge_search(current_->names.size());
     for (auto& [known, old] : current_->names)
       if (known == name) return static_cast<void>(old = std::move(item));
     current_->names.emplace_back(name, std::move(item));
@@ -104,6 +111,10 @@ class evaluator : public services {
   value evaluate(const expression& e);
 
  private:
+  /// Counts a search among so many names or scopes, unless they are as few as in any template.
+  void charge_search(std::size_t count) {
+    if (count > 256) charge(count);
+  }
   value list(const expression& e) {
     value::list items;
     for (const expression_pointer& part : e.parts) items.push_back(evaluate(*part));
@@ -112,6 +123,7 @@ class evaluator : public services {
   value members(const expression& e);
   value item(const expression& e) {
     const value from = evaluate(*e.parts[0]);
+    if (from.text()) charge(from.text()->size());  // characters are counted from the beginning
     return item_of(from, evaluate(*e.parts[1]));
   }
   value slice(const expression& e);
@@ -148,7 +160,7 @@ class evaluator : public services {
   scope_names root_;
   scope_names* current_;
   std::vector<std::unique_ptr<scope_names>> kept_;
-  std::size_t work_ = 0, depth_ = 0;
+  std::size_t work_ = 0, allowed_ = most_work, depth_ = 0;
 };
 
 }  // namespace text::jinja
@@ -161,14 +173,19 @@ namespace text::jinja {
 RLCORE_INLINE value evaluator::apply_filter(const std::string& name, const value& in, call_arguments& arguments) {
   const auto found = filters().find(name);
   if (found == filters().end()) throw render_error("unknown filter '" + name + "'");
-  charge(16 * in.weight());
+  constexpr std::string_view of_list[] = {"length", "count", "first", "last"}, of_any[] = {"default", "d", "attr"};
+  const bool brief = (in.items() && std::ranges::find(of_list, name) != std::end(of_list)) ||
+                     std::ranges::find(of_any, name) != std::end(of_any);  // does not look at the content
+  charge(brief ? 16 : 16 * in.weight());
   return found->second(in, arguments, *this);
 }
 
 RLCORE_INLINE bool evaluator::passes(const std::string& name, const value& in, call_arguments& arguments) {
   const auto found = tests().find(name);
   if (found == tests().end()) throw render_error("unknown test '" + name + "'");
-  charge(8 * in.weight());
+  constexpr std::string_view of_content[] = {"in", "sameas", "lower",    "upper", "eq", "equalto",    "ne",
+                                             "lt", "gt",     "lessthan", "le",    "ge", "greaterthan"};
+  charge(std::ranges::find(of_content, name) != std::end(of_content) ? 8 * in.weight() : 8);
   return found->second(in, arguments, *this);
 }
 
@@ -179,10 +196,17 @@ RLCORE_INLINE void evaluator::scope::close() {
   names_.reset();
 }
 
-RLCORE_INLINE value evaluator::find(std::string_view name) const {
-  for (const scope_names* s = current_; s != nullptr; s = s->parent)
-    for (auto at = s->names.rbegin(); at != s->names.rend(); ++at)
-      if (at->first == name) return at->second;
+RLCORE_INLINE value evaluator::find(std::string_view name) {
+  std::size_t searched = 0;
+  for (const scope_names* s = current_; s != nullptr; s = s->parent) {
+    searched += s->names.size() + 1;
+    for (auto at = s->names.rbegin(); at != s->names.rend(); ++at) {
+      if (at->first != name) continue;
+      charge_search(searched);
+      return at->second;
+    }
+  }
+  charge_search(searched);
   return undefined{std::string(name)};
 }
 

@@ -47,8 +47,7 @@ inline value tojson(const value& v, call_arguments& a, services& run) {
     style.key = text_of((*two)[1], "tojson(separators)");
   }
   std::string out;
-  append_json(out, v, style);
-  run.charge(out.size());
+  append_json(out, v, style, run);
   return out;
 }
 
@@ -62,10 +61,10 @@ inline value join(const value& v, call_arguments& a, services& run) {
   const auto items = elements_of(v, run);
   for (const value& item : *items) {
     if (!std::exchange(first, false)) out += separator;
+    const std::size_t before = out.size();
     out += to_text(attribute == nullptr ? item : path_of(item, *attribute));
-    run.charge(out.size() / 16);
+    run.charge(16 + separator.size() + out.size() - before);
   }
-  run.charge(out.size());
   return out;
 }
 
@@ -154,9 +153,10 @@ value extreme(const value& v, call_arguments& a, services& run) {
   if (items->empty()) return undefined{"the extreme of nothing"};
   const value* best = &items->front();
   const bool sensitive = flag(a, 0, "case_sensitive", false);
+  value y = without_case(*best, sensitive);
   for (const value& item : *items) {
-    const value x = without_case(item, sensitive), y = without_case(*best, sensitive);
-    if (largest ? less(y, x) : less(x, y)) best = &item;
+    value x = without_case(item, sensitive);
+    if (largest ? less(y, x) : less(x, y)) best = &item, y = std::move(x);
   }
   return *best;
 }

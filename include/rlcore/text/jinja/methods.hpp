@@ -28,7 +28,8 @@ value stripped(const value& self, call_arguments& a, services& run) {
   a.check(1, {"chars"});
   const value* set = a.find(0, "chars");
   if (set != nullptr && !set->is_none()) text_of(*set, a.callee);
-  run.charge(self.text()->size());
+  const std::size_t set_size = set == nullptr || set->is_none() ? 0 : set->text()->size();
+  run.charge(self.text()->size() * (1 + set_size / 64));
   return strip(*self.text(), set == nullptr ? nullptr : set->text(), left, right);
 }
 
@@ -54,6 +55,7 @@ value pieces(const value& self, call_arguments& a, services& run) {
   const bool space = separator == nullptr || separator->is_none();
   run.charge(self.text()->size());
   if (!space && text_of(*separator, a.callee).empty()) throw render_error("split: the separator is empty");
+  if (from_end && !space) run.charge(self.text()->size() / 64 * separator->text()->size());
   if (from_end && !space) return texts(split_from_end(*self.text(), *separator->text(), most), run);
   if (from_end && most >= 0) throw render_error("rsplit at white space with a limit is not offered");
   return texts(split(*self.text(), space ? nullptr : separator->text(), most), run);
@@ -64,8 +66,8 @@ value position(const value& self, call_arguments& a, services& run) {
   a.check(1);
   const std::string& s = *self.text();
   const std::string& part = text_of(a.get(0, "sub"), a.callee);
-  run.charge(s.size());
-  const std::size_t at = last ? s.rfind(part) : s.find(part);
+  run.charge(last ? s.size() * (1 + part.size() / 64) : s.size());
+  const std::size_t at = last ? s.rfind(part) : find_text(s, part);
   if (at == s.npos) return -1;
   return static_cast<std::int64_t>(count_characters(std::string_view(s).substr(0, at)));
 }
@@ -153,7 +155,7 @@ RLCORE_INLINE value counted(const value& self, call_arguments& a, services& run)
   if (part.empty()) return static_cast<std::int64_t>(count_characters(s) + 1);
   run.charge(s.size());
   std::int64_t count = 0;
-  for (std::size_t at = s.find(part); at != s.npos; at = s.find(part, at + part.size())) ++count;
+  for (std::size_t at = find_text(s, part); at != s.npos; at = find_text(s, part, at + part.size())) ++count;
   return count;
 }
 
@@ -209,8 +211,9 @@ RLCORE_INLINE value formatted(const value& self, call_arguments& a, services& ru
     if (name.find_first_of(".[!:{") != name.npos) throw render_error("format: '{" + name + "}' is not offered");
     const bool number = !name.empty() && name.size() < 6 && name.find_first_not_of("0123456789") == name.npos;
     const std::size_t at = name.empty() ? next++ : number ? static_cast<std::size_t>(std::stoi(name)) : SIZE_MAX;
+    const std::size_t before = out.size();
     out += to_text(a.get(at, name));
-    run.charge(out.size());
+    run.charge(16 + out.size() - before);
     i = end;
   }
   return out;

@@ -27,7 +27,8 @@ namespace text::jinja {
 class interpreter final : public evaluator {
  public:
   /// Renders with `variables` and records the visits of the list `watched`; both must outlive this.
-  interpreter(const dictionary& variables, const value& watched) : watched_(watched.items()) {
+  interpreter(const dictionary& variables, const value& watched) {
+    watch(watched);
     for (auto& [name, function] : global_functions(*this).entries) set(keep(name), std::move(function));
     for (const auto& [name, item] : variables.entries) set(name, item);
   }
@@ -63,8 +64,10 @@ class interpreter final : public evaluator {
 
   flow loop(const statement& s);
 
+  /// Notes the elements of the watched list, and allows work for each of them.
+  void watch(const value& list);
   /// Records the output of a loop for an element of the watched list.
-  void watch(const value& item, std::size_t begin);
+  void note_visit(const value& item, std::size_t begin);
 
   void define(const statement& s) {
     scope_names* const home = capture_scope();
@@ -73,7 +76,7 @@ class interpreter final : public evaluator {
   }
   value call_macro(const statement& s, scope_names* home, call_arguments& a);
 
-  const value::list* watched_;
+  std::vector<std::pair<const dictionary*, std::size_t>> watched_;  // elements and their places, sorted
   rendering* done_ = nullptr;
   std::string* out_ = nullptr;
   int line_ = 0;
@@ -258,22 +261,32 @@ RLCORE_INLINE auto interpreter::loop(const statement& s) -> flow {
     assign(s.names, item);
     const std::size_t begin = out_->size();
     ended = run_block(s.bodies[0]);
-    watch(item, begin);
+    note_visit(item, begin);
   }
   return flow::next;
 }
 
-RLCORE_INLINE void interpreter::watch(const value& item, std::size_t begin) {
+RLCORE_INLINE void interpreter::watch(const value& list) {
+  if (list.items() == nullptr) return;
+  for (std::size_t i = 0; i < list.items()->size(); ++i)
+    if (const auto* element = (*list.items())[i].as<value::dictionary_pointer>())
+      watched_.emplace_back(element->get(), i);
+  std::sort(watched_.begin(), watched_.end());
+  allow(work_of_element * watched_.size());
+}
+
+RLCORE_INLINE void interpreter::note_visit(const value& item, std::size_t begin) {
   const auto* visited = item.as<value::dictionary_pointer>();
-  if (visited == nullptr || watched_ == nullptr || out_ != &done_->text || out_->size() == begin) return;
-  for (std::size_t i = 0; i < watched_->size(); ++i) {
-    const auto* element = (*watched_)[i].as<value::dictionary_pointer>();
-    if (element != nullptr && *element == *visited) done_->visits.push_back({i, {begin, out_->size()}});
-  }
+  if (visited == nullptr || out_ != &done_->text || out_->size() == begin) return;
+  const std::pair<const dictionary*, std::size_t> first{visited->get(), 0};
+  for (auto at = std::lower_bound(watched_.begin(), watched_.end(), first);
+       at != watched_.end() && at->first == visited->get(); ++at)
+    done_->visits.push_back({at->second, {begin, out_->size()}});
 }
 
 RLCORE_INLINE value interpreter::call_macro(const statement& s, scope_names* home, call_arguments& a) {
   const std::size_t count = s.names.size() - 1, first_default = count - s.parts.size();
+  charge((a.named.size() + 1) * count);
   a.check(count, std::vector<std::string>(s.names.begin() + 1, s.names.end()));
   const scope inner(*this, home);
   const int line = line_;

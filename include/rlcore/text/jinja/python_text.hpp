@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/text/utf8.hpp"
 
 RLCORE_BEGIN
 namespace text::jinja {
@@ -139,7 +140,7 @@ RLCORE_INLINE std::string capitalize(std::string_view s, bool every_word) {
 RLCORE_INLINE std::vector<std::string> split(std::string_view s, const std::string* separator, std::int64_t most) {
   std::vector<std::string> out;
   if (separator != nullptr) {
-    for (std::size_t at; most != 0 && (at = s.find(*separator)) != s.npos; --most) {
+    for (std::size_t at; most != 0 && (at = find_text(s, *separator)) != s.npos; --most) {
       out.emplace_back(s.substr(0, at));
       s.remove_prefix(at + separator->size());
     }
@@ -177,7 +178,7 @@ RLCORE_INLINE std::string replace(std::string_view s, std::string_view from, std
     for (const std::string_view c : characters(s)) (out += most-- != 0 ? to : std::string_view()) += c;
     return most != 0 ? out.append(to) : out;
   }
-  for (std::size_t at; most != 0 && (at = s.find(from)) != s.npos; --most) {
+  for (std::size_t at; most != 0 && (at = find_text(s, from)) != s.npos; --most) {
     (out += s.substr(0, at)) += to;
     s.remove_prefix(at + from.size());
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -179,22 +180,41 @@ class value {
       held_;
 };
 
-/// A dict with keys that are strings, in the order of insertion.
+/// A dict with keys that are strings, in the order of insertion. Finds a key in logarithmic time.
 struct dictionary {
   std::vector<std::pair<std::string, value>> entries;
 
   /// The value of a key, or nullptr.
   const value* find(std::string_view key) const noexcept {
-    for (const auto& [name, item] : entries)
-      if (name == key) return &item;
-    return nullptr;
+    const std::size_t at = place_of(key);
+    return at == entries.size() ? nullptr : &entries[at].second;
   }
   /// Sets a key, the new ones at the end.
   void set(std::string_view key, value item) {
-    for (auto& [name, old] : entries)
-      if (name == key) return static_cast<void>(old = std::move(item));
-    entries.emplace_back(key, std::move(item));
+    index();
+    if (const std::size_t at = place_of(key); at != entries.size())
+      entries[at].second = std::move(item);
+    else
+      entries.emplace_back(key, std::move(item));
   }
+  /// Makes find() fast for the entries so far, if they are many.
+  void index() {
+    constexpr std::size_t few = 16;
+    if (entries.size() <= few) return;
+    for (; indexed_ < entries.size(); ++indexed_) places_.emplace(entries[indexed_].first, indexed_);
+  }
+
+ private:
+  /// The place of the first entry with the key; the number of entries if there is none.
+  std::size_t place_of(std::string_view key) const noexcept {
+    if (const auto found = places_.find(key); found != places_.end()) return found->second;
+    for (std::size_t i = indexed_; i < entries.size(); ++i)
+      if (entries[i].first == key) return i;
+    return entries.size();
+  }
+
+  std::map<std::string, std::size_t, std::less<>> places_;  // of the entries before number indexed_
+  std::size_t indexed_ = 0;
 };
 
 /// The arguments of a call, with checked access.
@@ -287,6 +307,7 @@ RLCORE_INLINE value::value(dictionary x) {
     weight_ = std::min(weight_ + item.weight_, most_weight + 1);
   }
   ++level_;
+  x.index();
   held_ = std::make_shared<const dictionary>(std::move(x));
 }
 

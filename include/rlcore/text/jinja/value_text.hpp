@@ -44,9 +44,6 @@ struct json_style {
   std::string item = ", ", key = ": ";
 };
 
-/// Appends json.dumps(v). Throws render_error for values that are not JSON.
-void append_json(std::string& out, const value& v, const json_style& style, int level = 0);
-
 /// a == b of Python: 1 == 1.0 == True, dicts in any order.
 bool equal(const value& a, const value& b);
 
@@ -64,6 +61,9 @@ class services {
   /// Counts `bytes` of work or of memory. Throws render_error if a template exceeds its limit.
   virtual void charge(std::size_t bytes) = 0;
 };
+
+/// Appends json.dumps(v), and counts its bytes. Throws render_error for values that are not JSON.
+void append_json(std::string& out, const value& v, const json_style& style, services& run, int level = 0);
 
 /// The elements that a for tag would visit: of a list, keys of a dict, characters of a text, none of an undefined name.
 /// Throws render_error for anything else.
@@ -173,8 +173,9 @@ RLCORE_INLINE std::string to_text(const value& v) {
   return out;
 }
 
-RLCORE_INLINE void append_json(std::string& out, const value& v, const json_style& style, int level) {
+RLCORE_INLINE void append_json(std::string& out, const value& v, const json_style& style, services& run, int level) {
   const auto string = [&](std::string_view s) {
+    run.charge(s.size());
     if (!style.ascii) return append_python_string(out, s);
     std::string plain;
     append_python_string(plain, s);
@@ -192,6 +193,7 @@ RLCORE_INLINE void append_json(std::string& out, const value& v, const json_styl
     }
   };
   const auto next_line = [&](int indented) {
+    run.charge(16 + static_cast<std::size_t>(std::max(style.indent, 0) * indented));
     if (style.indent >= 0) (out += '\n').append(static_cast<std::size_t>(style.indent * indented), ' ');
   };
   if (v.is_none()) {
@@ -211,7 +213,7 @@ RLCORE_INLINE void append_json(std::string& out, const value& v, const json_styl
     for (std::size_t n = 0; n < items->size(); ++n) {
       if (n > 0) out += style.item;
       next_line(level + 1);
-      append_json(out, (*items)[n], style, level + 1);
+      append_json(out, (*items)[n], style, run, level + 1);
     }
     if (!items->empty()) next_line(level);
     out += ']';
@@ -225,7 +227,7 @@ RLCORE_INLINE void append_json(std::string& out, const value& v, const json_styl
       next_line(level + 1);
       string(entries[n].first);
       out += style.key;
-      append_json(out, entries[n].second, style, level + 1);
+      append_json(out, entries[n].second, style, run, level + 1);
     }
     if (!entries.empty()) next_line(level);
     out += '}';
@@ -289,7 +291,7 @@ RLCORE_INLINE value::list_pointer elements_of(const value& v, services& run) {
 RLCORE_INLINE bool contains(const value& v, const value& needle, services& run) {
   if (const std::string* s = v.text()) {
     run.charge(s->size());
-    return s->find(text_of(needle, "in")) != s->npos;
+    return find_text(*s, text_of(needle, "in")) != s->npos;
   }
   if (const auto* items = v.items()) {
     run.charge(16 * items->size());

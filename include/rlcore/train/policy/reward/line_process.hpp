@@ -92,6 +92,7 @@ class line_process {
   int in_ = -1, out_ = -1, status_ = 0;
   std::string pending_, buffer_;
   bool closing_ = false;
+  std::size_t sent_ = 0;  // bytes of pending_
   std::size_t searched_ = 0;
 };
 
@@ -189,7 +190,7 @@ RLCORE_INLINE void line_process::send() {
   ::sigpending(&waiting);
   const bool was_waiting = ::sigismember(&waiting, SIGPIPE) == 1;
   ::pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
-  const ssize_t n = ::write(in_, pending_.data(), std::min<std::size_t>(pending_.size(), 1 << 16));
+  const ssize_t n = ::write(in_, pending_.data() + sent_, std::min<std::size_t>(pending_.size() - sent_, 1 << 16));
   const int why = n < 0 ? errno : 0;
   if (why == EPIPE && !was_waiting) {  // take the signal that this write has raised
     ::sigpending(&waiting);
@@ -197,8 +198,10 @@ RLCORE_INLINE void line_process::send() {
     if (::sigismember(&waiting, SIGPIPE) == 1) ::sigwait(&pipe_signal, &taken);
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (n > 0) pending_.erase(0, static_cast<std::size_t>(n));
-  if (n < 0 && why != EAGAIN && why != EINTR) pending_.clear();  // it stopped reading; its output has the reason
+  if (n > 0) sent_ += static_cast<std::size_t>(n);
+  if (2 * sent_ >= pending_.size()) pending_.erase(0, std::exchange(sent_, 0));
+  if (n < 0 && why != EAGAIN && why != EINTR)
+    pending_.clear(), sent_ = 0;  // it stopped reading; its output has the reason
 }
 
 RLCORE_INLINE int line_process::finish(std::chrono::milliseconds patience) {
