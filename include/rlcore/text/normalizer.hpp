@@ -79,10 +79,10 @@ class normalizer {
   };
 
   static void check_growth(std::size_t size, std::size_t original) {
-    constexpr std::size_t most = 256, small = std::size_t{1} << 24;
-    if (size > small && size / most > original)
+    constexpr std::size_t most = 256, allowed = std::size_t{1} << 24;
+    if (size > allowed && size / most > original)
       throw data_error("normalizer: a text of " + std::to_string(original) + " bytes becomes longer than " +
-                       std::to_string(std::max(small, most * original)));
+                       std::to_string(std::max(allowed, most * original)));
   }
   static std::string apply(normal_form form, const std::string& text, std::size_t) { return normalized(text, form); }
   static std::string apply(lower, const std::string& text, std::size_t) { return lowercase(text); }

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <set>
@@ -139,10 +138,10 @@ namespace train {
 
 RLCORE_INLINE std::vector<std::string> names_of(std::span<const metric_row> rows) {
   std::vector<std::string> names;
-  std::set<std::string, std::less<>> known;
+  std::set<std::string> known;
   for (const metric_row& row : rows)
     for (const auto& [name, x] : row.values)
-      if (known.emplace(name).second) names.push_back(name);
+      if (known.insert(name).second) names.push_back(name);
   return names;
 }
 

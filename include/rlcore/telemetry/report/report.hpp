@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <limits>
 #include <set>
 #include <span>
@@ -41,10 +40,10 @@ namespace detail {
 class report_writer {
  public:
   report_writer(const run_info& info, std::span<const metric_row> rows) : info_(info), rows_(merged_rows(rows)) {
-    std::set<std::string, std::less<>> known;
+    std::set<std::string> known;
     for (const metric_row& row : rows_)
       for (const auto& [name, x] : row.values)
-        if (known.emplace(name).second) names_.push_back(name);
+        if (known.insert(name).second) names_.push_back(name);
   }
 
   std::string run() const;

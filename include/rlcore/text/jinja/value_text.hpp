@@ -62,6 +62,12 @@ class services {
   virtual void charge(std::size_t bytes) = 0;
 };
 
+namespace detail {
+
+void append_json_string(std::string& out, std::string_view s, const json_style& style);
+
+}  // namespace detail
+
 /// Appends json.dumps(v), and counts its bytes. Throws render_error for values that are not JSON.
 void append_json(std::string& out, const value& v, const json_style& style, services& run, int level = 0);
 
@@ -173,24 +179,28 @@ RLCORE_INLINE std::string to_text(const value& v) {
   return out;
 }
 
+RLCORE_INLINE void detail::append_json_string(std::string& out, std::string_view s, const json_style& style) {
+  if (!style.ascii) return append_python_string(out, s);
+  std::string plain;
+  append_python_string(plain, s);
+  for (const std::string_view c : characters(plain)) {
+    auto code = static_cast<std::uint32_t>(code_point(c));
+    if (code < 0x7F || (code == 0x7F && c.size() == 1)) {
+      out += c;
+      continue;
+    }
+    if (code >= 0x10000) {
+      append_hex(out += "\\u", 0xD800 + ((code - 0x10000) >> 10), 4);
+      code = 0xDC00 + ((code - 0x10000) & 0x3FF);
+    }
+    append_hex(out += "\\u", code, 4);
+  }
+}
+
 RLCORE_INLINE void append_json(std::string& out, const value& v, const json_style& style, services& run, int level) {
   const auto string = [&](std::string_view s) {
     run.charge(s.size());
-    if (!style.ascii) return append_python_string(out, s);
-    std::string plain;
-    append_python_string(plain, s);
-    for (const std::string_view c : characters(plain)) {
-      auto code = static_cast<std::uint32_t>(code_point(c));
-      if (code < 0x7F || (code == 0x7F && c.size() == 1)) {
-        out += c;
-        continue;
-      }
-      if (code >= 0x10000) {
-        detail::append_hex(out += "\\u", 0xD800 + ((code - 0x10000) >> 10), 4);
-        code = 0xDC00 + ((code - 0x10000) & 0x3FF);
-      }
-      detail::append_hex(out += "\\u", code, 4);
-    }
+    detail::append_json_string(out, s, style);
   };
   const auto next_line = [&](int indented) {
     run.charge(16 + static_cast<std::size_t>(std::max(style.indent, 0) * indented));
