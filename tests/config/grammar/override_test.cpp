@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "rlcore/config/grammar/compose.hpp"
+#include "support/thrown.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -132,6 +133,17 @@ TEST(override_setting, explains_the_common_traps) {
   EXPECT_EQ(message("a"), "'a' is not a setting: it has no '='; expected key=value");
   EXPECT_EQ(message("a =1"), "'a =1' is not a setting: 'a ' is no key (no blank may stand in or around it)");
   EXPECT_EQ(message("a=~/x"), "'a=~/x' is not a setting: '~' cannot stand outside quotes; write $HOME");
+}
+
+TEST(override_setting, takes_a_map_of_4096_members_at_most) {
+  const auto map_of = [](int members) {
+    std::string text = "a={k0:0";
+    for (int i = 1; i < members; ++i) text += ",k" + std::to_string(i) + ":0";
+    return text + "}";
+  };
+  EXPECT_EQ(parse_override(map_of(4096)).item.as<value::map>()->size(), 4096u);
+  EXPECT_NE(thrown_by([&] { parse_override(map_of(4097)); }).find("a map of more than 4096 members"),
+            std::string::npos);
 }
 
 // Numbers as Python prints them; the expected spellings are those of CPython 3.11.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -123,6 +124,7 @@ RLCORE_INLINE value value_parser::element_inside() {
     return value(std::move(items));
   }
   if (take(token_kind::open_brace)) {
+    constexpr std::size_t most_members = 4096;  // each name is compared with those before it
     value::map members;
     if (take(token_kind::close_brace)) return value(std::move(members));
     do {
@@ -133,6 +135,8 @@ RLCORE_INLINE value value_parser::element_inside() {
       for (member& m : members)
         if (m.name == name) m.item = item, known = true;
       if (!known) members.push_back({std::move(name), std::move(item)});
+      if (members.size() > most_members)
+        throw config_error("a map of more than " + std::to_string(most_members) + " members");
     } while (take(token_kind::comma));
     if (!take(token_kind::close_brace)) unexpected();
     return value(std::move(members));
