@@ -206,7 +206,7 @@ TEST(linear_time, literal_patterns_and_replacements) {
   json steps = json::array();  // each makes a text ten times as long
   for (int i = 0; i < 12; ++i)
     steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "x"}}}, {"content", "xxxxxxxxxx"}});
-  const normalizer grow(json{{"type", "Sequence"}, {"normalizers", steps}});
+  const text::normalizer grow(json{{"type", "Sequence"}, {"normalizers", steps}});
   EXPECT_EQ(thrown_by([&] { grow("xy"); }), "normalizer: a text of 2 bytes becomes longer than 16777216");
   const json around{{"type", "TemplateProcessing"},
                     {"single", {{{"SpecialToken", {{"id", "s"}}}}, {{"Sequence", {{"id", "A"}}}}}},
