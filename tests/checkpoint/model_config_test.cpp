@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/scratch.hpp"
+#include "rlcore/text/chat_template.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -257,6 +258,23 @@ TEST(model_config, texts_end_at_the_folders_ids_and_at_the_tokenizers) {
   EXPECT_EQ(end_tokens("m", ids{0}, std::nullopt), ids{0});
   scratch::error_of<format_error>([] { end_tokens("m", ids{}, std::nullopt); },
                                   {"m: neither config.json nor the tokenizer names an EOS token"});
+}
+
+TEST(model_config, the_chat_template_of_a_folder_is_replaced_wherever_it_is_looked_for) {
+  const scratch::folder place;
+  const std::string mine = "{%- for m in messages %}{{ m.role }}: {{ m.content }}{%- endfor %}";
+  scratch::write(place / "tokenizer_config.json", R"({"eos_token": "x", "chat_template": "old"})");
+  for (const bool of_processor : {false, true}) {
+    if (of_processor) scratch::write(place / "chat_template.json", R"({"chat_template": "old"})");
+    rlcore::checkpoint::write_chat_template(place.path(), mine);
+    EXPECT_EQ(rlcore::text::chat_template::detect(place.path()).source(), mine);
+    for (const char* file : {"tokenizer_config.json", "chat_template.json"}) {
+      if (!std::filesystem::exists(place / file)) continue;
+      EXPECT_EQ(nlohmann::json::parse(scratch::read(place / file))["chat_template"], mine) << file;
+    }
+    EXPECT_EQ(nlohmann::json::parse(scratch::read(place / "tokenizer_config.json"))["eos_token"], "x");
+    EXPECT_EQ(scratch::read(place / "chat_template.jinja"), mine);
+  }
 }
 
 TEST(model_config, mixtures_of_experts) {

@@ -136,7 +136,7 @@ TEST_F(signals, stop_all_ranks) {
 
 TEST_F(signals, a_second_one_ends_at_once) {
   const fs::path scoring = place / "scoring", score = place / "score";
-  scratch::write(score, "#!/bin/sh\ntouch " + scoring.string() + "\nexec sleep 30\n");
+  scratch::write(score, "#!/bin/sh\nread -r line\ntouch " + scoring.string() + "\nexec sleep 30\n");
   fs::permissions(score, fs::perms::owner_all);
   const auto begin = std::chrono::steady_clock::now();
   const program::result r = stopped(root("twice"), {"rlcore.reward_command=" + score.string()},

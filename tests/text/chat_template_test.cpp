@@ -110,23 +110,6 @@ TEST(chat_template, arguments_that_are_json_text_are_not_quoted_again) {
   }
 }
 
-TEST(chat_template, of_a_folder_is_replaced_wherever_it_is_looked_for) {
-  const scratch::folder place;
-  const std::string mine = "{%- for m in messages %}{{ m.role }}: {{ m.content }}{%- endfor %}";
-  scratch::write(place / "tokenizer_config.json", R"({"eos_token": "x", "chat_template": "old"})");
-  for (const bool of_processor : {false, true}) {
-    if (of_processor) scratch::write(place / "chat_template.json", R"({"chat_template": "old"})");
-    text::write_chat_template(place.path(), mine);
-    EXPECT_EQ(text::chat_template::detect(place.path()).source(), mine);
-    for (const char* file : {"tokenizer_config.json", "chat_template.json"}) {
-      if (!fs::exists(place / file)) continue;
-      EXPECT_EQ(json::parse(scratch::read(place / file))["chat_template"], mine) << file;
-    }
-    EXPECT_EQ(json::parse(scratch::read(place / "tokenizer_config.json"))["eos_token"], "x");
-    EXPECT_EQ(scratch::read(place / "chat_template.jinja"), mine);
-  }
-}
-
 TEST(chat_template, null_members_of_tables_are_dropped_at_any_depth) {
   const json read = json::parse(R"({"a": null, "b": [{"c": null, "d": 1}, null], "e": {"f": {"g": null}}})");
   EXPECT_EQ(text::without_null_members(read), json::parse(R"({"b": [{"d": 1}, null], "e": {"f": {}}})"));

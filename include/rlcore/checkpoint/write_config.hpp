@@ -23,6 +23,11 @@ std::string difference_of(const nn::config& found, const nn::config& expected);
 void write_config(const std::filesystem::path& folder, const nn::config& c, stored_type type = stored_type::f32,
                   const std::filesystem::path& original = {});
 
+/// Makes `jinja` the chat template of a model folder, in each of the files that transformers and vLLM look for it:
+/// chat_template.jinja, `chat_template` of tokenizer_config.json, and chat_template.json where it is. Throws
+/// file_error, format_error.
+void write_chat_template(const std::filesystem::path& folder, const std::string& jinja);
+
 /// Sets the dtype of the weights in a config.json, by the names that it has for it (transformers 5 says dtype).
 void set_stored_dtype(nlohmann::ordered_json& config, stored_type type);
 
@@ -197,6 +202,18 @@ RLCORE_INLINE void write_config(const std::filesystem::path& folder, const nn::c
   }
   write("config.json", now);
   write("generation_config.json", generation);
+}
+
+RLCORE_INLINE void write_chat_template(const std::filesystem::path& folder, const std::string& jinja) {
+  for (const char* name : {"tokenizer_config.json", "chat_template.json"}) {
+    const std::filesystem::path file = folder / name;
+    if (!std::filesystem::exists(file)) continue;
+    auto json = text::parse_json<format_error, nlohmann::ordered_json>(text::read_text_file(file), file.string());
+    if (!json.is_object()) throw format_error(file.string() + ": not a JSON object");
+    json["chat_template"] = jinja;
+    text::write_text_file(file, text::json_text(json, 2) + "\n");
+  }
+  text::write_text_file(folder / "chat_template.jinja", jinja);
 }
 
 }  // namespace checkpoint

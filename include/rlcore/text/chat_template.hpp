@@ -76,11 +76,6 @@ class chat_template {
   std::shared_ptr<const parts> parts_;
 };
 
-/// Makes `jinja` the chat template of a model folder, in each of the files that transformers and vLLM look for it:
-/// chat_template.jinja, `chat_template` of tokenizer_config.json, and chat_template.json where it is. Throws
-/// file_error, format_error.
-void write_chat_template(const std::filesystem::path& folder, const std::string& jinja);
-
 }  // namespace text
 RLCORE_END
 
@@ -348,18 +343,6 @@ RLCORE_INLINE std::string chat_template::render(std::span<const message> message
   written =
       parts_->program_of(options).marks_generation() ? r.generated : parts_->turns_of_assistant(messages, options, r);
   return std::move(r.text);
-}
-
-RLCORE_INLINE void write_chat_template(const std::filesystem::path& folder, const std::string& jinja) {
-  for (const char* name : {"tokenizer_config.json", "chat_template.json"}) {
-    const std::filesystem::path file = folder / name;
-    if (!std::filesystem::exists(file)) continue;
-    auto json = parse_json<format_error, nlohmann::ordered_json>(read_text_file(file), file.string());
-    if (!json.is_object()) throw format_error(file.string() + ": not a JSON object");
-    json["chat_template"] = jinja;
-    write_text_file(file, json_text(json, 2) + "\n");
-  }
-  write_text_file(folder / "chat_template.jinja", jinja);
 }
 
 }  // namespace text

@@ -23,7 +23,6 @@
 #include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/host_window.hpp"
-#include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/text_file.hpp"
 
 RLCORE_BEGIN
@@ -141,6 +140,7 @@ struct model_source {
   std::filesystem::path folder;  ///< its tokenizer, and what rlcore does not change in its configuration
   std::string chat_template;     ///< Jinja, as the model was trained; empty: the folder's
 
+  /// From a folder, with its own template unless `jinja` is another.
   model_source(std::filesystem::path from, std::string jinja = {})
       : folder(std::move(from)), chat_template(std::move(jinja)) {}
 };
@@ -151,7 +151,7 @@ void save_config(const std::filesystem::path& folder, const nn::causal_lm<Device
   std::filesystem::create_directories(folder);
   checkpoint::write_config(folder, model.settings(), checkpoint::stored_type::f32, from.folder);
   text::copy_files(from.folder, folder);
-  if (!from.chat_template.empty()) text::write_chat_template(folder, from.chat_template);
+  if (!from.chat_template.empty()) checkpoint::write_chat_template(folder, from.chat_template);
 }
 
 /// Saves a folder that transformers can load: weights in F32, config, tokenizer and chat template.
