@@ -234,7 +234,8 @@ TEST(model_config, what_is_not_changed_is_written_as_it_was_read) {
     write_config(to.path(), c, rlcore::checkpoint::stored_type::f32, from.path());
     expected["eos_token_id"] = {151645, 151643, 7}, expected["max_position_embeddings"] = 4096;
     expected["architectures"] = {"Qwen2ForSequenceClassification"};
-    for (const auto& [key, value] : json_of(to / "config.json").items()) {
+    const nlohmann::json written = json_of(to / "config.json");
+    for (const auto& [key, value] : written.items()) {
       if (expected.contains(key)) {
         EXPECT_EQ(value, expected[key]) << key;
       }

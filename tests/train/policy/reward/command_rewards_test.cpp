@@ -176,8 +176,9 @@ TEST_F(command_rewards, much_text_in_both_directions) {
 TEST_F(command_rewards, no_process_is_left) {
   const std::string pid = (place / "pid").string();
   {
-    train::command_rewards source(external_reward{.command = "sleep 300 & echo $! > " + pid +
-                                                             "; trap '' TERM; while :; do read a; echo 1; done"});
+    train::command_rewards source(external_reward{
+        .command = "sleep 300 & echo $! > " + pid +
+                   "; trap '' TERM; read a; echo '{\"index\": 0, \"score\": 1}'; while :; do sleep 1; done"});
     score(source, 1);
   }
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);  // no zombie, no child
