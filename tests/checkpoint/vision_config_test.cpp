@@ -187,6 +187,15 @@ TEST(vision_config, refuses_in_one_line_what_it_cannot_compute) {
     hub({{"model_type", other}}, {"'model_type' is", other, "\"qwen2_5_vl\""});
 }
 
+TEST(vision_config, models_differ_in_ids_of_images_not_in_ids_of_ends) {
+  const nn::config c = read_text(golden()["layouts"]["published"]);
+  nn::config other = c;
+  other.eos_token_ids.push_back(1), other.pad_token_id = 2;
+  EXPECT_EQ(checkpoint::difference_of(other, c), "");
+  other.image_token_id = c.image_token_id + 1;
+  EXPECT_NE(checkpoint::difference_of(other, c).find("image_token_id is "), std::string::npos);
+}
+
 TEST(vision_config, family_and_tower_have_to_fit) {
   const scratch::folder place;
   nn::config c = read_text(golden()["layouts"]["published"]);

@@ -17,12 +17,11 @@ namespace {
 using namespace rlcore;
 
 optim::schedule_kind kind_of(const std::string& name) {
-  const std::pair<const char*, optim::schedule_kind> names[] = {
-      {"constant", optim::schedule_kind::constant},
-      {"cosine", optim::schedule_kind::cosine},
-      {"wsd", optim::schedule_kind::wsd},
-      {"cosine_with_min_lr", optim::schedule_kind::cosine_with_min_lr},
-      {"linear", optim::schedule_kind::linear}};
+  const std::pair<const char*, optim::schedule_kind> names[] = {{"constant", optim::schedule_kind::constant},
+                                                                {"cosine", optim::schedule_kind::cosine},
+                                                                {"wsd", optim::schedule_kind::wsd},
+                                                                {"cosine_with_min_lr", optim::schedule_kind::cosine},
+                                                                {"linear", optim::schedule_kind::linear}};
   for (const auto& [known, kind] : names)
     if (name == known) return kind;
   throw std::invalid_argument(name);

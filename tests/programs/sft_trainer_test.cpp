@@ -33,8 +33,8 @@ TEST_F(sft_trainer, losses_fall_and_checkpoints_have_the_layout_of_verl) {
   EXPECT_TRUE(fs::exists(root("a") / "report.html"));
 }
 
-/// What the run knows and whoever serves the model needs: verl saves the tokenizer with its custom_chat_template, and
-/// LLaMA-Factory makes the mark that ends a taught turn an EOS.
+/// verl saves the tokenizer with its custom_chat_template; LLaMA-Factory adds the token that ends training answers to
+/// EOS.
 TEST_F(sft_trainer, the_saved_folder_has_the_template_and_the_end_that_were_taught) {
   const fs::path config = files.model / "config.json", generation = files.model / "generation_config.json";
   auto json = nlohmann::json::parse(scratch::read(config));

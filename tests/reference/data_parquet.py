@@ -1,7 +1,10 @@
 """Golden Parquet files of tests/data, made by pyarrow (requirements.txt beside this file).
 
-Writes next to itself data_nested_{snappy,zstd}.parquet and data_nested.json, the same rows as JSON.
+Writes next to itself data_nested_{snappy,zstd}.parquet and data_nested.json, the same rows as JSON; data_types.parquet has a
+column of each type that JSON lacks.
 """
+import datetime
+import decimal
 import json
 from pathlib import Path
 
@@ -38,3 +41,14 @@ table = pa.Table.from_pylist(rows, schema=schema)
 pq.write_table(table, here / "data_nested_snappy.parquet", row_group_size=100)
 pq.write_table(table, here / "data_nested_zstd.parquet", compression="zstd", data_page_size=2048, data_page_version="2.0")
 (here / "data_nested.json").write_text(json.dumps(rows, ensure_ascii=False) + "\n")
+day = datetime.date(2026, 1, 2)
+pq.write_table(pa.table({
+    "when": pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5)]),
+    "day": pa.array([day]),
+    "price": pa.array([decimal.Decimal("1.50")]),
+    "half": pa.array([1.5], pa.float16()),
+    "map": pa.array([[("a", 1), ("b", None)]], pa.map_(pa.string(), pa.int64())),
+    "pairs": pa.array([[(1, "x")]], pa.map_(pa.int64(), pa.string())),
+    "nested": pa.array([[{"at": day}]]),
+    "json": pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a": [1]}'])),
+}), here / "data_types.parquet")

@@ -13,7 +13,7 @@ RLCORE_BEGIN
 namespace checkpoint {
 
 /// The first key of config.json in which two models differ, with both values: "rms_norm_eps is 1e-05, expected 1e-06";
-/// empty if they compute the same. Ignores dtypes on disk, ids of tokens and training-only keys.
+/// empty if they compute the same. Ignores dtypes on disk, the ids of EOS and padding, and training-only keys.
 std::string difference_of(const nn::config& found, const nn::config& expected);
 
 /// Writes config.json and generation_config.json that `transformers` (4 and 5) reads; `type` is the dtype of the stored
@@ -39,6 +39,7 @@ RLCORE_END
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
@@ -134,7 +135,9 @@ inline nlohmann::ordered_json config_json(const nn::config& c, stored_type type 
 RLCORE_INLINE std::string difference_of(const nn::config& found, const nn::config& expected) {
   const nlohmann::ordered_json a = config_json(found).flatten(), b = config_json(expected).flatten();
   const auto counts = [](const std::string& key) {
-    for (const char* other : {"dtype", "initializer_range", "router_aux_loss_coef", "output_router_logits", "token_id"})
+    for (const char* ids : {"/eos_token_id", "/pad_token_id"})  // a number, or a list with numbered items
+      if (key.find(ids) != key.npos) return false;
+    for (const char* other : {"dtype", "initializer_range", "router_aux_loss_coef", "output_router_logits"})
       if (key.ends_with(other)) return false;
     return true;
   };
@@ -197,7 +200,8 @@ RLCORE_INLINE void write_config(const std::filesystem::path& folder, const nn::c
             std::filesystem::exists(file)
                 ? detail::changed_members(read(file), detail::generation_json(was), generation)
                 : generation);
-      if (difference_of(read_config(folder), c).empty()) return;
+      const nn::config written = read_config(folder);
+      if (difference_of(written, c).empty() && written.eos_token_ids == c.eos_token_ids) return;
     }
   }
   write("config.json", now);

@@ -13,16 +13,15 @@ RLCORE_BEGIN
 namespace optim {
 
 /// Learning-rate schedules; their formulas are at schedule.
-enum class schedule_kind { constant, cosine, wsd, cosine_with_min_lr, linear };
+enum class schedule_kind { constant, cosine, wsd, linear };
 
-/// Factor of the base learning rate (verl; the last two: transformers). w = warmup(), s = steps taken, n = total_steps,
-/// r = min_lr_ratio, i = init_lr_ratio:
+/// Factor of the base learning rate (verl; the last: transformers, whose cosine_with_min_lr is cosine with i = 0). w =
+/// warmup(), s = steps taken, n = total_steps, r = min_lr_ratio, i = init_lr_ratio:
 ///   constant: s < w: s / w; else 1.
 ///   cosine:   s < w: i + (1 - i) s / w; else max(r, (1 + r) / 2 + (1 - r) / 2 cos(2 pi num_cycles (s - w) / max(1, n -
 ///             w))).
 ///   wsd:      s < w: s / w; 1 for the next floor(stable_ratio (n - w)) steps; then r + (1 - r) max(0, (1 + cos(pi 2
 ///             num_cycles q)) / 2), q the fraction of the remaining steps done; r after n.
-///   cosine_with_min_lr: cosine, but s < w: s / w.
 ///   linear:   s < w: s / w; else max(0, (n - s) / max(1, n - w)).
 struct schedule {
   schedule_kind kind = schedule_kind::constant;
@@ -46,7 +45,7 @@ struct schedule {
     if (kind == schedule_kind::linear)
       return std::max(
           0.0, static_cast<double>(total_steps - s) / static_cast<double>(std::max<std::int64_t>(1, total_steps - w)));
-    if (kind == schedule_kind::cosine || kind == schedule_kind::cosine_with_min_lr) {
+    if (kind == schedule_kind::cosine) {
       const double q = static_cast<double>(s - w) / static_cast<double>(std::max<std::int64_t>(1, total_steps - w));
       return std::max(r, (1 + r) / 2 + (1 - r) / 2 * elementary::cos(2 * std::numbers::pi * num_cycles * q));
     }

@@ -35,7 +35,7 @@ namespace train {
 /// One line of metrics.jsonl: {"step": N, name: number, ...}; a number that is not finite is null.
 std::string json_line(std::int64_t step, const metrics& m);
 
-/// Most names of metrics in a file: whoever compares runs, or draws them, goes through all rows for each.
+/// The most names of metrics in a file: comparisons and charts read all rows for each name.
 inline constexpr std::size_t most_metric_names = std::size_t{1} << 14;
 
 /// Reads metrics.jsonl, also verl's, which has the numbers in "data"; null is NaN. Drops a last line that a write left

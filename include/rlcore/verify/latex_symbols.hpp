@@ -168,7 +168,7 @@ enum class latex_outcome {
 /// The kinds of arguments that a command takes.
 std::string_view latex_arguments(std::string_view name);
 
-/// The text of a command with its arguments; null if it has none. What nobody knows has no text.
+/// The text of a command; `given` holds its arguments, null if it takes none. An unknown command has no text.
 std::string latex_command_text(std::string_view name, const std::vector<std::string>* given, latex_outcome& outcome);
 
 /// The text of the signs ---, --, ``, '', !`, ?`, & and ~.

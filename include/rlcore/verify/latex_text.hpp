@@ -15,8 +15,9 @@
 RLCORE_BEGIN
 namespace verify::detail {
 
-/// Reads LaTeX and writes its text: symbols become characters, groups lose their braces, commands that nobody knows
-/// vanish, \frac{a}{b} is a/b and a matrix is [ a b; c d ]. What does not match or does not end is overlooked.
+/// Converts LaTeX to text as pylatexenc 2.11 does: symbols become characters, groups lose their braces, unknown
+/// commands are removed, \frac{a}{b} is a/b and a matrix is [ a b; c d ]. What does not match or does not end is
+/// overlooked.
 class latex_reader {
  public:
   explicit latex_reader(std::string_view text) : text_(text), steps_(20 * text.size() + 1000) {}

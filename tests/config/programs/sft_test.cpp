@@ -84,7 +84,7 @@ TEST(sft_registry, one_flag_makes_the_command_line_openrlhfs) {
   EXPECT_EQ(opt.get<std::int64_t>("train_batch_size"), 128);
   EXPECT_EQ(opt.get<std::string>("input_template"), "User: {}\nAssistant: ");
   const supervised_settings run = read_openrlhf_run(opt);
-  EXPECT_EQ(run.schedule.kind, optim::schedule_kind::cosine_with_min_lr);
+  EXPECT_EQ(run.schedule.kind, optim::schedule_kind::cosine);
   EXPECT_EQ(run.warmup_round_up, 0.03);
 
   const auto refused = [](std::vector<std::string> arguments, const std::string& part) {

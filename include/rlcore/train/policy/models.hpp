@@ -81,7 +81,8 @@ inline nn::config critic_config(const std::filesystem::path& folder, const nn::c
 template <class Device>
 class policy_models {
  public:
-  bool recompute_old_log_prob;  ///< the setting, or since device or ranks sum in another order while sampling
+  /// rlcore.recompute_old_log_prob, and true where sampling adds up in another order than training.
+  bool recompute_old_log_prob;
   actor<Device> policy;
   std::optional<rollout_model<Device>> rollout;  ///< samples instead of the policy if ranks form rollout groups
   std::optional<frozen_model<Device>> frozen;    ///< the reference; with LoRA the policy without its adapters is one

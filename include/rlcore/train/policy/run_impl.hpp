@@ -118,7 +118,6 @@ class policy_run_impl final : public policy_run {
   std::vector<trajectory> round_;  ///< without dynamic sampling: the groups of the step
   group_counts seen_;              ///< of the step
   bool interrupted_ = false;       ///< a signal ended sampling
-  bool begun_ = false;             ///< whether the first next_step() has been called
   std::optional<double> validated_;
   signal_watch watch_;
 };
@@ -152,7 +151,7 @@ policy_run_impl<Device>::policy_run_impl(const options& opt, policy_inputs& in, 
 template <class Device>
 bool policy_run_impl<Device>::next_step() {
   const policy_settings& s = settings();
-  if (!std::exchange(begun_, true)) {
+  if (!frame_.begun()) {
     if (!frame_.from() && ranks_.first()) std::filesystem::remove(sample_answers_path(s.root));  // of an earlier run
     // A resumed run has already validated at its checkpoint.
     if (in_.has_validation() && s.val_before_train && (state_.step == 0 || s.val_only)) {
@@ -160,9 +159,9 @@ bool policy_run_impl<Device>::next_step() {
       frame_.log().write(state_.step, numbers);
     }
   }
-  if (s.val_only) return false;
   before_ = state_;
-  if (!frame_.next(state_.step, in_.plan.total_steps, [&] { save(); })) return false;
+  const std::int64_t last = s.val_only ? state_.step : in_.plan.total_steps;
+  if (!frame_.next(state_.step, last, [&] { save(); })) return false;
   seen_ = {};
   round_.clear();
   return true;

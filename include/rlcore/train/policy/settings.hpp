@@ -202,12 +202,12 @@ RLCORE_INLINE policy_loss_settings read_policy_loss(const options& opt) {
 RLCORE_INLINE optim::schedule read_schedule(const options& opt, const std::string& prefix) {
   const std::string style = opt.get<std::string>(prefix + "warmup_style");
   optim::schedule schedule;
-  if (style == "cosine") schedule.kind = optim::schedule_kind::cosine;
-  if (style == "cosine_with_min_lr") schedule.kind = optim::schedule_kind::cosine_with_min_lr;
+  if (style.starts_with("cosine")) schedule.kind = optim::schedule_kind::cosine;
   schedule.warmup_steps = opt.get<std::int64_t>(prefix + "lr_warmup_steps");
   schedule.warmup_ratio = opt.get<double>(prefix + "lr_warmup_steps_ratio");
   schedule.min_lr_ratio = opt.find<double>(prefix + "min_lr_ratio").value_or(0);
-  if (read_verl_version(opt) < verl::version::v0_6_1) schedule.init_lr_ratio = schedule.min_lr_ratio;
+  if (style == "cosine" && read_verl_version(opt) < verl::version::v0_6_1)
+    schedule.init_lr_ratio = schedule.min_lr_ratio;
   if (opt.known().find(prefix + "num_cycles") != nullptr) schedule.num_cycles = opt.get<double>(prefix + "num_cycles");
   return schedule;
 }

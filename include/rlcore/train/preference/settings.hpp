@@ -33,8 +33,8 @@ namespace train {
 
 RLCORE_INLINE optim::schedule named_schedule(const std::string& name) {
   optim::schedule s;
-  if (name == "cosine_with_min_lr") s.kind = optim::schedule_kind::cosine_with_min_lr, s.min_lr_ratio = 0.1;
-  if (name == "cosine") s.kind = optim::schedule_kind::cosine_with_min_lr;
+  if (name.starts_with("cosine")) s.kind = optim::schedule_kind::cosine;
+  if (name == "cosine_with_min_lr") s.min_lr_ratio = 0.1;
   if (name == "linear") s.kind = optim::schedule_kind::linear;
   return s;
 }

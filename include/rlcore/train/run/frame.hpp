@@ -66,6 +66,8 @@ class run_frame {
   void open();
   logger& log() { return *log_; }
 
+  /// Whether next() has been called.
+  bool begun() const noexcept { return begun_; }
   /// Begins the step after `step` and counts it. False after the last of `total`, after stop(), and after a signal to
   /// any rank: then the last step is saved.
   bool next(std::int64_t& step, std::int64_t total, const action& save);

@@ -167,7 +167,6 @@ class supervised_run {
   supervised_plan plan_;
   step_rows rows_;
   supervised_state state_;
-  bool begun_ = false;  ///< whether the first next_step() has been called
 };
 
 namespace detail {
@@ -263,7 +262,7 @@ void supervised_run<Device, Task>::resume(const training_settings& training) {
 template <class Device, class Task>
   requires supervised_task<Task, Device>
 bool supervised_run<Device, Task>::next_step() {
-  if (!std::exchange(begun_, true) && settings_.test_before && state_.step == 0 && plan_.eval_rows > 0) {
+  if (!frame_.begun() && settings_.test_before && state_.step == 0 && plan_.eval_rows > 0) {
     evaluate();
     frame_.log().write(0, numbers);
   }

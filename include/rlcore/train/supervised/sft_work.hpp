@@ -177,7 +177,7 @@ RLCORE_INLINE optim::schedule sft_schedule(const std::string& name) {
   using enum optim::schedule_kind;
   optim::schedule s;
   s.kind = name == "cosine" ? cosine : name == "wsd" ? wsd : name == "linear" ? linear : constant;
-  if (name == "cosine_with_min_lr") s.kind = cosine_with_min_lr, s.min_lr_ratio = 0.1;
+  if (name == "cosine_with_min_lr") s.kind = cosine, s.min_lr_ratio = 0.1;
   return s;
 }
 
