@@ -19,6 +19,7 @@
 
 #include "nn/tiny_vision.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/device/any_device.hpp"
 #include "rlcore/rollout/pass_results.hpp"
 #include "rlcore/rollout/session.hpp"
 #include "rollout/session_scenario.hpp"
@@ -68,8 +69,63 @@ TEST(session_faults, a_row_without_a_token_to_draw_is_its_own_trouble) {
   EXPECT_EQ(results.tokens()[1], -1);
   EXPECT_EQ(results.tokens()[2], 3);
   EXPECT_NEAR(results.drawn(2, draws[2]).logp, -std::log(50.0f), 1e-5);
-  logits[60] = std::nanf("");
-  EXPECT_THROW(results.read(f.model, logits.data(), draws, {}), error);
+  const float logp = results.drawn(2, draws[2]).logp;
+  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    logits[60] = bad;
+    results.read(f.model, logits.data(), draws, {});
+    EXPECT_EQ(results.problem(0), "");
+    EXPECT_THAT(results.problem(1), testing::HasSubstr("the logits before token 0 of the answer are not finite"));
+    EXPECT_EQ(results.problem(2), "");
+    EXPECT_EQ(results.tokens()[1], -1);
+    EXPECT_EQ(results.drawn(2, draws[2]).logp, logp);
+  }
+}
+
+TEST(session_faults, a_job_whose_logits_are_not_finite_ends_alone) {
+  nn::config settings = tiny();
+  settings.tie_word_embeddings = false;
+  fixture f(1, settings);
+  std::vector<job> good;
+  for (std::uint32_t n = 0; n < 5; ++n) {
+    good.push_back(job_of(words(n, 40), n));
+    std::ranges::replace(good.back().prompt, 20, 21);
+  }
+  std::vector<heard_text> expected;
+  for (const job& j : good) expected.push_back(closed(f, j));
+  const auto embedding = std::ranges::find(f.model.parameters(), "model.embed_tokens.weight", &nn::parameter::name);
+  f.model.weights().data()[embedding->offset + 20 * 32 + 3] = std::nanf("");
+  job scored = job_of({1, 2, 3, 20, 4, 5}, 3), cut = job_of({20, 9, 9}, 4);
+  scored.prompt_logprobs = 2;
+  cut.processed_logprobs = true, cut.top_logprobs = 3;
+  session<cpu> s(f.model, f.space, limits());
+  all_notes heard;
+  std::vector<ticket> bad;
+  for (const job& j : {job_of({1, 20}, 3), scored, job_of({20, 1, 2}, 0), job_of({20, 5}, 3), cut})
+    bad.push_back(s.submit(j));
+  std::vector<ticket> tickets;
+  for (const job& j : good) tickets.push_back(s.submit(j));
+  finish_all(s, heard);
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    // The answer may draw token 20 itself: whatever it drew before that is right.
+    const auto& tokens = expected[i].tokens;
+    const auto end = std::ranges::find(tokens, 20);
+    if (end == tokens.end()) {
+      EXPECT_EQ(heard.of[tickets[i]], expected[i]) << i;
+    }
+    const std::vector<std::int32_t> begin(tokens.begin(), end == tokens.end() ? end : end + 1);
+    const auto& told = heard.of[tickets[i]].tokens;
+    ASSERT_GE(told.size(), begin.size());
+    EXPECT_TRUE(std::equal(begin.begin(), begin.end(), told.begin())) << i;
+  }
+  for (const ticket number : bad) {
+    EXPECT_EQ(heard.of[number].ends, std::vector{finish::failed}) << number;
+    EXPECT_TRUE(heard.of[number].tokens.empty());
+    EXPECT_THAT(heard.problems[number], testing::HasSubstr("not finite")) << number;
+  }
+  EXPECT_THAT(heard.problems[bad[1]], testing::HasSubstr("the logits before token 4 of the prompt"));
+  EXPECT_EQ(heard.prompt[bad[1]].size(), 3u);
+  EXPECT_EQ(s.statistics().pages_used, 0);
+  EXPECT_EQ(s.statistics().open, 0u);
 }
 
 /// Makes a token's weights so large that its logit behind the prompt is -infinity. Returns what puts them right.
@@ -122,24 +178,42 @@ TEST(session_faults, a_job_that_cannot_go_on_ends_alone) {
   EXPECT_EQ(s.statistics().open, 0u);
 }
 
+/// A device that cannot draw while it is told so.
+class failing_cpu : public cpu {
+ public:
+  explicit failing_cpu(const bool& fails) : cpu(1), fails_(fails) {}
+  using cpu::run;
+  void run(const op::sample& o) {
+    if (fails_) throw error("the card is gone");
+    cpu::run(o);
+  }
+
+ private:
+  const bool& fails_;
+};
+
 TEST(session_faults, a_pass_that_throws_takes_nobodys_end_away) {
   fixture f;
-  session<cpu> s(f.model, f.space, limits());
+  bool fails = false;
+  any_device_of<failing_cpu> device(fails);
+  nn::causal_lm<any_device> model(device, tiny());
+  model.initialize(11);
+  nn::workspace<any_device> space(device);
+  session<any_device> s(model, space, limits());
   notes heard;
   const job j = job_of(words(1, 40), 3);
   const ticket number = s.submit(j), victim = s.submit(job_of(words(2, 10), 4));
   s.step(heard);
   const std::size_t drawn = heard.of[victim].tokens.size();
   s.cancel(victim);
-  const auto last_weight = [&]() -> float& { return f.model.weights().data()[f.model.size() - 1]; };
-  const float whole = std::exchange(last_weight(), std::nanf(""));
+  fails = true;
   EXPECT_THROW(s.step(heard), error);
   EXPECT_TRUE(s.step(heard));
   EXPECT_EQ(heard.of[victim].ends, std::vector{finish::cancelled});
   EXPECT_EQ(heard.of[victim].tokens.size(), drawn);
   EXPECT_TRUE(s.step(heard));  // feeds the prompt again, and draws nothing
   EXPECT_THROW(s.step(heard), error);
-  last_weight() = whole;
+  fails = false;
   finish_all(s, heard);
   EXPECT_EQ(heard.of[number], closed(f, j));
 }

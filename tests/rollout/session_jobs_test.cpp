@@ -365,20 +365,6 @@ TEST(session_jobs, limits_that_leave_no_room_are_refused) {
   refused(l);
 }
 
-TEST(session_jobs, broken_weights_are_said_and_the_session_lives_on) {
-  fixture f;
-  session<cpu> s(f.model, f.space, limits());
-  notes heard;
-  const job j = job_of(words(1, 40), 3);
-  const ticket number = s.submit(j);
-  float& broken = f.model.weights().data()[f.model.size() - 1];
-  const float whole = std::exchange(broken, std::nanf(""));
-  EXPECT_THROW(s.step(heard), error);
-  broken = whole;
-  finish_all(s, heard);
-  EXPECT_EQ(heard.of[number], closed(f, j));
-}
-
 TEST(session_jobs, a_load_like_an_earlier_one_allocates_nothing_on_the_device) {
   counted_device counted;
   any_device& device = counted.device;

@@ -29,7 +29,10 @@ inline nn::config tiny() {
 }
 
 struct fixture {
-  explicit fixture(int threads = 1) : device(threads), model(device, tiny()), space(device) { model.initialize(11); }
+  explicit fixture(int threads = 1, const nn::config& settings = tiny())
+      : device(threads), model(device, settings), space(device) {
+    model.initialize(11);
+  }
   cpu device;
   nn::causal_lm<cpu> model;
   nn::workspace<cpu> space;

@@ -39,6 +39,16 @@ TEST(parse_json, nesting_is_limited) {
   EXPECT_EQ(text::try_parse_json("[1]")[0], 1);
 }
 
+/// nlohmann's parser reads nothing behind a zero byte.
+TEST(parse_json, a_zero_byte_is_no_end) {
+  using namespace std::string_literals;
+  EXPECT_EQ(refusal("[1]\0"s), "a.json: not valid JSON (at byte 4 of 4)");
+  EXPECT_EQ(refusal("[1]\0[2]"s), "a.json: not valid JSON (at byte 4 of 7)");
+  EXPECT_EQ(refusal("\0"s), "a.json: not valid JSON (at byte 1 of 1)");
+  EXPECT_EQ(refusal("[\"\\u0000\"]"), "accepted");
+  EXPECT_TRUE(text::try_parse_json("[1]\0"s).is_discarded());
+}
+
 TEST(parse_json, brackets_in_strings_and_beside_each_other_do_not_nest) {
   EXPECT_EQ(refusal("[\"" + std::string(5000, '[') + "\\\"" + std::string(5000, '{') + "\"]"), "accepted");
   EXPECT_EQ(refusal("[\"\\\\\"," + lists(999) + "]"), "accepted");

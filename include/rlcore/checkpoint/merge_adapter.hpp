@@ -38,6 +38,8 @@ class adapter_weights {
   adapter_weights(const std::filesystem::path& folder, const tensor_folder& base);
 
   const adapter_config& config() const noexcept { return config_; }
+  /// Its file.
+  const std::filesystem::path& path() const noexcept { return file_.path(); }
   std::size_t size() const noexcept { return adapted_.size(); }
   /// Does the adapter change the base's tensor of that name?
   bool adapts(const std::string& weight) const { return adapted_.contains(weight); }
@@ -195,6 +197,7 @@ RLCORE_INLINE void append_merged(safetensors_writer& writer, const tensor_info& 
     base.read_f32(t.name, values);
     if (adapter.adapts(t.name)) adapter.add(parallel::whole_tensor(t.name, t.shape), values);
   }
+  if (whole || adapter.adapts(t.name)) check_finite(adapter.path(), t.name, values);
   writer.append(values);
 }
 
@@ -243,7 +246,9 @@ RLCORE_INLINE void load_merged(const tensor_folder& base, const adapter_weights&
   std::size_t changed = 0;
   for (const nn::parameter& p : parameters) {
     if (!adapter.adapts(p.name)) continue;
-    adapter.add(piece_of(p), weights.subspan(p.offset, p.size));
+    const auto values = weights.subspan(p.offset, p.size);
+    adapter.add(piece_of(p), values);
+    check_finite(adapter.path(), p.name, values);
     ++changed;
   }
   if (changed != adapter.size())

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,9 +13,11 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/nn/model/parameter.hpp"
@@ -71,12 +74,20 @@ void check_tensors(const tensor_folder& folder, std::span<const nn::parameter> p
                          did_you_mean(name, expected));
 }
 
+/// read_config() of a folder with weights. Throws format_error, naming the key, if the sizes are not those of the
+/// stored tensors: before a model of these sizes takes any memory.
+nn::config read_stored_config(const std::filesystem::path& folder);
+
+/// Throws format_error, naming folder and tensor, if a value is NaN or infinite. A model with such a weight has no
+/// answer to anything.
+void check_finite(const std::filesystem::path& folder, std::string_view tensor, std::span<const float> values);
+
 /// Fills `values` from a piece of a tensor: with all cores, or one thread for the shards of a run.
 void read_piece(const tensor_folder& folder, const shard_piece& piece, std::span<float> values,
                 const rlcore::threads& pool);
 
 /// Fills `weights` from the tensors of an open folder (F32, F16 or BF16) that check_tensors() accepts; of a sharded
-/// tensor reads only this rank's part. Throws format_error.
+/// tensor reads only this rank's part. Throws format_error, also for a weight that is not finite.
 template <class Ignored>
 void load_weights(const tensor_folder& folder, std::span<const nn::parameter> parameters, std::span<float> weights,
                   Ignored&& ignored) {
@@ -176,13 +187,75 @@ RLCORE_INLINE bool is_other_expert(const std::string& name, const std::set<std::
          first->starts_with(layer);
 }
 
+RLCORE_INLINE nn::config read_stored_config(const std::filesystem::path& folder) {
+  nn::config config = read_config(folder);
+  const nn::config c = nn::checked_sizes(config);
+  const tensor_folder stored(folder);
+  const std::vector<std::string> names = stored.names();
+  const auto fail = [&](const std::string& key, std::int64_t value, const std::string& what) {
+    throw format_error((folder / "config.json").string() + ": " + key + " is " + std::to_string(value) + ", but " +
+                       what);
+  };
+  const auto check_count = [&](const std::string& key, std::int64_t count, const std::string& before) {
+    const std::string last = before + std::to_string(count - 1) + ".";
+    if (std::ranges::none_of(names, [&](const std::string& name) { return name.find(last) != name.npos; }))
+      fail(key, count, "the weights have no tensor '..." + last + "...'");
+  };
+  const auto check_extent = [&](const std::string& key, std::int64_t value, const std::string& end,
+                                std::size_t dimension, std::int64_t extent) {
+    const auto name = std::ranges::find_if(names, [&](const std::string& n) { return n.ends_with(end); });
+    if (name == names.end()) return;  // check_tensors() says so
+    const std::vector<std::int64_t>& shape = stored.info(*name).shape;
+    if (dimension < shape.size() && shape[dimension] != extent)
+      fail(key, value, "tensor '" + data::printable(*name) + "' has shape " + shape_text(shape));
+  };
+  check_count("num_hidden_layers", c.num_hidden_layers, "layers.");
+  check_extent("vocab_size", c.vocab_size, "embed_tokens.weight", 0, c.vocab_size);
+  check_extent("hidden_size", c.hidden_size, "embed_tokens.weight", 1, c.hidden_size);
+  check_extent("num_attention_heads", c.num_attention_heads, "layers.0.self_attn.q_proj.weight", 0,
+               c.num_attention_heads * c.head_dim);
+  check_extent("num_key_value_heads", c.num_key_value_heads, "layers.0.self_attn.k_proj.weight", 0,
+               c.num_key_value_heads * c.head_dim);
+  check_extent("intermediate_size", c.intermediate_size, "layers.0.mlp.gate_proj.weight", 0, c.intermediate_size);
+  if (c.has_experts()) {
+    check_count("num_experts", c.num_experts, "mlp.experts.");
+    check_extent("moe_intermediate_size", c.moe_intermediate_size, "mlp.experts.0.gate_proj.weight", 0,
+                 c.moe_intermediate_size);
+  }
+  if (c.vision) {
+    const nn::vision_config& v = *c.vision;
+    check_count("vision_config.depth", v.depth, "blocks.");
+    check_extent("vision_config.hidden_size", v.hidden_size, "blocks.0.attn.qkv.weight", 1, v.hidden_size);
+    check_extent("vision_config.intermediate_size", v.intermediate_size, "blocks.0.mlp.gate_proj.weight", 0,
+                 v.intermediate_size);
+  }
+  return config;
+}
+
+RLCORE_INLINE void check_finite(const std::filesystem::path& folder, std::string_view tensor,
+                                std::span<const float> values) {
+  constexpr std::uint32_t exponent = 0x7f800000;  // all of its bits are set in NaN and infinities alone
+  std::uint32_t bad = 0;
+  for (const float x : values)
+    bad |= static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(x) & exponent) == exponent);
+  if (bad == 0) return;
+  const float found = *std::ranges::find_if(values, [](float x) { return !std::isfinite(x); });
+  throw format_error(folder.string() + ": tensor '" + data::printable(tensor) + "' has the value " +
+                     (std::isnan(found) ? "NaN" : "infinity") +
+                     "; expected finite weights: the file is damaged, or its training has diverged");
+}
+
 RLCORE_INLINE void read_piece(const tensor_folder& folder, const shard_piece& piece, std::span<float> values,
                               const rlcore::threads& pool) {
   constexpr std::size_t block = std::size_t{1} << 20;
-  if (folder.shards() != nullptr || values.size() <= block) return folder.read_f32(piece, values);
+  const auto read = [&](const shard_piece& part, std::span<float> to) {
+    folder.read_f32(part, to);
+    check_finite(folder.path(), piece.tensor, to);
+  };
+  if (folder.shards() != nullptr || values.size() <= block) return read(piece, values);
   pool.for_each((values.size() + block - 1) / block, [&](std::size_t i) {
     const std::size_t from = i * block, to = std::min(values.size(), from + block);
-    folder.read_f32(parallel::part_of(piece, from, to), values.subspan(from, to - from));
+    read(parallel::part_of(piece, from, to), values.subspan(from, to - from));
   });
 }
 
@@ -211,6 +284,7 @@ RLCORE_INLINE void stored_weights::read(std::size_t first, std::span<float> valu
   for (; !values.empty(); ++p) {
     const std::size_t from = first - p->offset, n = std::min(values.size(), p->size - from);
     folder_.read_f32(parallel::part_of(piece_of(*p), from, from + n), values.first(n));
+    check_finite(folder_.path(), p->name, values.first(n));
     first += n, values = values.subspan(n);
   }
 }

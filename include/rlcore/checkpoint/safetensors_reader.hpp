@@ -196,6 +196,8 @@ RLCORE_INLINE safetensors_header parse_safetensors_header(const std::string& whe
                                                           std::uint64_t data_bytes) {
   text::check_json_depth<format_error>(text, where + ": not a safetensors file");
   nlohmann::json root;
+  if (text::zero_byte_at(text) != text.npos)
+    throw format_error(where + ": not a safetensors file: its header is not valid JSON");
   try {
     detail::header_names names(where);
     nlohmann::json::sax_parse(text, &names);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rlcore/core/error.hpp"
@@ -24,8 +25,8 @@ namespace rollout {
 template <rlcore::device Device>
 class pass_results {
  public:
-  /// Draws and scores from logits (device memory). One sampler call handles adjacent rows with equal settings. Throws
-  /// error if a log-prob is NaN: logits are not finite.
+  /// Draws and scores from logits (device memory). One sampler call handles adjacent rows with equal settings. A row
+  /// whose log-prob is NaN has a problem, and no other row has it: its logits are not finite.
   void read(const nn::causal_lm<Device>& model, const float* logits, std::span<const scheduled_draw> draws,
             std::span<const scheduled_score> scores) {
     const std::size_t count = draws.size() + scores.size();
@@ -33,22 +34,19 @@ class pass_results {
     if (likely_.size() < count) likely_.resize(count);  // never shrinks: keeps its memory
     draw(model, logits, draws);
     score(model, logits, draws.size(), scores);
-    for (std::size_t i = 0; i < count; ++i) {
-      if (!std::isnan(logp_[i])) continue;
-      const bool drawn = i < draws.size();
-      const std::uint64_t number = drawn ? draws[i].of->number : scores[i - draws.size()].of->number;
-      throw error("generate: the logits of job " + std::to_string(number) +
-                  (drawn ? ", token " + std::to_string(draws[i].number) : ", in its prompt") +
-                  ", are not finite: the model's weights are broken");
-    }
     for (std::size_t i = 0; i < draws.size(); ++i)
       if (!problems_[i].empty()) tokens_[i] = -1;
   }
 
-  /// The drawn tokens, in the order of the draws; -1 if every token was excluded.
+  /// The drawn tokens, in the order of the draws; -1 for a draw with a problem.
   std::span<const std::int32_t> tokens() const noexcept { return std::span(tokens_).first(draws_); }
-  /// The reason why draw i has no token; empty if it has one.
+  /// The reason why draw i has no token, a sentence; empty if it has one.
   const std::string& problem(std::size_t i) const { return problems_[i]; }
+  /// The reason why score i has no log-prob; empty if it has one.
+  std::string score_problem(std::size_t i, const scheduled_score& s) const {
+    if (!std::isnan(logp_[draws_ + i])) return {};
+    return "the logits before token " + std::to_string(s.number) + " of the prompt " + std::string(not_finite_text);
+  }
   /// Draw number i.
   drawn_token drawn(std::size_t i, const scheduled_draw& d) const {
     const bool asked = d.of->asked.top_logprobs > 0;
@@ -97,6 +95,10 @@ class pass_results {
       const float* rows = logits + draws[begin].row * vocabulary;
       while (!sample(model, first, rows, begin, n)) {
       }
+      for (std::size_t i = begin; i < end; ++i)
+        if (std::isnan(logp_[i]))
+          problems_[i] = "the logits before token " + std::to_string(draws[i].number) + " of the answer " +
+                         std::string(not_finite_text);
       if (first.processed_logprobs)
         find_.kept(model.device(), sample_.drawn_from(), vocabulary, first.sampling,
                    std::span(tokens_).subspan(begin, n), static_cast<std::size_t>(most),

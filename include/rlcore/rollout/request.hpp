@@ -7,8 +7,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "rlcore/core/error.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/model/input.hpp"
@@ -30,8 +32,17 @@ struct request {
   std::optional<random_key> key = {};
 };
 
+/// How the reason of finish::failed ends where the logits of a job were not finite.
+inline constexpr std::string_view not_finite_text =
+    "are not finite: the model's weights are broken, or too large for its arithmetic";
+
+/// Thrown by generate() in that case.
+struct not_finite_error : error {
+  using error::error;
+};
+
 /// Why a response ended: EOS, maximum length, cancelled by the caller of a session, or failed because the logit rules
-/// excluded every token.
+/// excluded every token or because its logits were not finite.
 enum class finish { eos, length, cancelled, failed };
 
 /// The generated tokens, including a drawn EOS. Log-prob and entropy come from the *untruncated* tempered distribution

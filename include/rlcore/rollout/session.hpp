@@ -138,8 +138,9 @@ class session {
   }
 
   /// One pass: plan, feed, draw, accept. Reports events to the listener, which may call all functions but step() and
-  /// wait(). Returns false if there was nothing to do. Throws error if logits are not finite; the session does not
-  /// change. Events that were not reported because of an exception are reported by the next call.
+  /// wait(). Returns false if there was nothing to do. A job whose logits are not finite ends with finish::failed, and
+  /// no other job does. If the device throws, the session does not change. Events that were not reported because of an
+  /// exception are reported by the next call.
   template <class Listener>
   bool step(Listener&& listener) {
     if (told_ == events_.size()) {
@@ -342,9 +343,16 @@ class session {
     if (!good) return schedule_.forget_pages();
     const pass_results<Device>& results = memory_.results;
     schedule_.accept(results.tokens());
+    std::vector<std::pair<sequence*, std::string>> unscored;
     const std::span<const scheduled_score> scores = schedule_.scores();
-    for (std::size_t i = 0; i < scores.size(); ++i)
-      if (!scores[i].of->cancelled) events_.push_back(results.scored(i, scores[i]));
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+      sequence* const s = scores[i].of;
+      if (s->cancelled || (!unscored.empty() && unscored.back().first == s)) continue;
+      if (std::string problem = results.score_problem(i, scores[i]); problem.empty())
+        events_.push_back(results.scored(i, scores[i]));
+      else
+        unscored.emplace_back(s, std::move(problem));
+    }
     const std::span<const scheduled_draw> draws = schedule_.draws();
     for (std::size_t i = 0; i < draws.size(); ++i) {
       const sequence& s = *draws[i].of;
@@ -352,9 +360,17 @@ class session {
       const std::string& problem = results.problem(i);
       if (problem.empty()) events_.push_back(results.drawn(i, draws[i]));
       if (s.plan.where != sequence::scheduled::state::open) continue;
-      events_.push_back(ended_turn{s.number, s.reason, problem});
-      if (!s.asked.keep_open) sequences_.erase(s.number);
+      end_turn(s, problem);
     }
+    for (auto& [s, problem] : unscored) {
+      schedule_.remove(*s);
+      s->reason = finish::failed;
+      end_turn(*s, problem);
+    }
+  }
+  void end_turn(const sequence& s, const std::string& problem) {
+    events_.push_back(ended_turn{s.number, s.reason, problem});
+    if (!s.asked.keep_open) sequences_.erase(s.number);
   }
 
   const nn::causal_lm<Device>& model_;

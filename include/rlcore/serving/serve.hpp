@@ -160,7 +160,7 @@ int serve(const std::vector<std::unique_ptr<Device>>& devices, const options& op
   served_ranks<Device> ranks(devices, train::rank_deadline(opt));  // its threads hold signals back
   detail::print_notes(opt, ranks.size());
   std::optional<awaited_signals::signal_mask_guard> loading(std::in_place, signals);
-  const http_settings http = detail::read_http_settings(opt);
+  http_settings http = detail::read_http_settings(opt);
   std::optional<request_record> record;
   if (const auto file = opt.find<std::string>("rlcore-record")) record.emplace(*file, http.log);
   listening_sockets sockets(http);
@@ -183,6 +183,7 @@ int serve(const std::vector<std::unique_ptr<Device>>& devices, const options& op
   weight_keeper<Device> keeper(shared, model, engine, parts, adapters);
   service answers(shared, detail::read_api_keys(opt), web_page,
                   {&keeper, adapters.places > 0, opt.get<bool>("enable-dev-endpoints")});
+  http.screen = [&](const http_request& head) { return answers.refusal(head); };
   http_server server(sockets, http, [&](const http_request& q) {
     http_response made = answers(q);
     return record ? record->keep(q, std::move(made)) : made;
@@ -254,6 +255,7 @@ RLCORE_INLINE http_settings read_http_settings(const options& opt) {
   s.port = static_cast<int>(opt.get<std::int64_t>("port"));
   s.unix_socket = opt.find<std::string>("uds").value_or("");
   s.allowed_origins = read_origins(opt.list("allowed-origins"));
+  s.trusted_proxies = opt.list("forwarded-allow-ips");
   s.log = [](const std::string& line) { log_line(line); };
   return s;
 }
@@ -274,7 +276,7 @@ RLCORE_INLINE void print_notes(const options& opt, int ranks) {
 }
 
 RLCORE_INLINE nn::config read_ranked_config(const options& opt, const std::filesystem::path& folder, int ranks) {
-  nn::config read = checkpoint::read_config(folder);
+  nn::config read = checkpoint::read_stored_config(folder);
   read.tp_reduce_chunks = opt.get<std::int64_t>("rlcore.row_chunks");
   const nn::config config = nn::checked_sizes(std::move(read));
   const auto problem = [&](int n) -> std::string {

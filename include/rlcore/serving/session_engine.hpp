@@ -25,9 +25,10 @@ namespace serving {
 template <rlcore::device Device>
 class session_engine final : public generator, private scheduled_work {
  public:
-  /// The engine's thread calls `failed` if the engine fails: all jobs are then notified, and later ones rejected.
-  /// Model, workspace, thread and the ranks of a partitioned model must outlive the engine; all but the thread are used
-  /// only in that thread. Throws config_error for limits that leave no room for a sequence.
+  /// The engine's thread calls `failed` with a sentence if a pass fails: its jobs are notified, and the engine starts
+  /// anew. If it cannot, or if the ranks of a partitioned model have lost each other, later jobs are rejected. Model,
+  /// workspace, thread and the ranks of a partitioned model must outlive the engine; all but the thread are used only
+  /// in that thread. Throws config_error for limits that leave no room for a sequence.
   session_engine(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                  const rollout::session_limits& limits, engine_thread& thread,
                  std::function<void(const std::string&)> failed, const rollout::rank_group<Device>* group = nullptr)
@@ -104,14 +105,23 @@ class session_engine final : public generator, private scheduled_work {
   /// Frees the KV cache. Only cancelled jobs may exist, and none may be submitted before build().
   void release() {
     const std::lock_guard lock(mutex_);
+    released_ = true;
     session_.reset();
     listeners_.clear();  // of cancelled jobs; the next session reuses their tickets
   }
-  /// Allocates it again. Throws like the constructor.
+  /// Allocates it again; an engine that rejected jobs takes them again. Throws like the constructor.
   void build() {
     auto made = std::make_unique<rollout::session<Device>>(model_, space_, limits_, group_);
     const std::lock_guard lock(mutex_);
-    session_ = std::move(made);
+    session_ = std::move(made), released_ = false;
+    if (!lost_) problem_.clear();
+  }
+  /// For weights that have just been replaced: prefills all sequences again, and starts an engine that rejected jobs.
+  /// Throws like the constructor, and error if the ranks have lost each other.
+  void use_new_weights() {
+    if (lost_) throw error(problem_);
+    if (session_) return forget_prefixes();
+    if (!released_) build();
   }
 
  private:
@@ -150,26 +160,33 @@ class session_engine final : public generator, private scheduled_work {
   }
 
   bool take_turn() override {
-    if (!session_ || broken_) return false;
+    if (!session_) return false;
     try {
       reporter report(*this);
       return session_->step(report);
     } catch (const std::exception& e) {
-      broken_ = true;
-      fail(e.what());
+      start_anew(e.what());
       return false;
     }
   }
-  void fail(const std::string& problem) {
+  /// After a pass that threw: another pass would feed the same sequences and throw again.
+  void start_anew(std::string problem) {
+    if (problem.empty()) problem = "the engine has stopped";
     std::unordered_map<rollout::ticket, listener_entry> told;
     {
       const std::lock_guard lock(mutex_);
-      broken_ = true;
-      problem_ = problem.empty() ? "the engine has stopped" : problem;
+      problem_ = problem, lost_ = group_ != nullptr;
+      session_.reset();
       told.swap(listeners_);
     }
-    for (const auto& [ticket, to] : told) to.listener->on_failure(problem_);
-    failed_(problem_);
+    for (const auto& [ticket, to] : told) to.listener->on_failure(problem);
+    failed_(problem);
+    if (lost_) return;
+    try {
+      build();
+    } catch (const std::exception& e) {
+      failed_(std::string("the engine cannot start again: ") + e.what());
+    }
   }
 
   const nn::causal_lm<Device>& model_;
@@ -179,7 +196,7 @@ class session_engine final : public generator, private scheduled_work {
   std::function<void(const std::string&)> failed_;
   const rollout::rank_group<Device>* const group_;
   std::int64_t max_length_ = 0;
-  bool broken_ = false;                                ///< used in the engine's thread; problem_ is for all threads
+  bool lost_ = false, released_ = false;               ///< used in the engine's thread; problem_ is for all threads
   std::unique_ptr<rollout::session<Device>> session_;  ///< changed only by the engine's thread, under the mutex
   mutable std::mutex mutex_;
   std::unordered_map<rollout::ticket, listener_entry> listeners_;

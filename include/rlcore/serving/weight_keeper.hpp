@@ -336,7 +336,7 @@ class weight_keeper final : public weight_control {
     if (!keep_running) served.door.wait_empty([&] { return !connected || connected(); });
     parts_.thread.run([&] {
       give(model, weights);
-      engine.forget_prefixes();
+      engine.use_new_weights();
     });
     served.now_from(std::move(origin));
   }

@@ -44,6 +44,10 @@ void check_json_depth(std::string_view json, const std::string& where) {
                 std::to_string(byte) + " of " + std::to_string(json.size()) + ")");
 }
 
+/// The position of the first zero byte, which no JSON has: nlohmann's parser takes it for the end of the text and reads
+/// nothing behind it. npos if there is none.
+inline std::size_t zero_byte_at(std::string_view json) noexcept { return json.find('\0'); }
+
 namespace detail {
 
 /// Calls nlohmann's parser and writer; `strict`: invalid JSON throws nlohmann's exception. Otherwise that, and what is
@@ -62,6 +66,9 @@ bool read_cbor(std::string_view bytes, nlohmann::json& value);
 template <class Error, class Json = nlohmann::json>
 Json parse_json(std::string_view json, const std::string& where) {
   check_json_depth<Error>(json, where);
+  if (const std::size_t zero = zero_byte_at(json); zero != json.npos)
+    throw Error(where + ": not valid JSON (at byte " + std::to_string(zero + 1) + " of " + std::to_string(json.size()) +
+                ")");
   Json value;
   try {
     detail::read_json(json, value, true);
@@ -77,8 +84,8 @@ Json parse_json(std::string_view json, const std::string& where) {
 /// The same for text that may not be JSON: returns a discarded value instead of throwing.
 template <class Json = nlohmann::json>
 Json try_parse_json(std::string_view json) {
-  Json value;
-  detail::read_json(json, value, false);
+  Json value(nlohmann::detail::value_t::discarded);
+  if (zero_byte_at(json) == json.npos) detail::read_json(json, value, false);
   return value;
 }
 

@@ -197,6 +197,31 @@ TEST_P(sample, not_a_number_stays_within_the_vocabulary) {
     }
 }
 
+/// A maximum over lanes may miss what stands beside NaN: then logits are above the "largest" one.
+TEST_P(sample, rows_that_are_not_finite_in_places_stay_within_the_vocabulary) {
+  cpu device(1, GetParam());
+  const floats special{std::nanf(""), infinity, -infinity, 3e38f, -3e38f};
+  for (const std::size_t size : {50, 3000})
+    for (std::uint32_t n = 0; n < 60; ++n) {
+      floats logits = normal(size, n, 4);
+      const rlcore::random_key key{n};
+      for (std::uint32_t k = 0; k <= n % 9; ++k)
+        logits[key.below(static_cast<std::uint32_t>(size), k, 1)] = special[key.below(5, k, 2)];
+      for (const sampling_arguments& how : {sampling_arguments{1, 0, 1},
+                                            {1, 2, 1},
+                                            {1, 7, 1},
+                                            {0.01f, 0, 0.9f},
+                                            {1, 40, 0.9f},
+                                            {1, 0, 1, 0.1f},
+                                            {0, 0, 1}})
+        for (const double u : {0.0, 0.5, almost_one}) {
+          const std::int32_t token = draw(device, how, logits, u);
+          EXPECT_GE(token, 0);
+          EXPECT_LT(token, static_cast<std::int32_t>(size));
+        }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(sets, sample, testing::ValuesIn(rlcore_test::instruction_sets()),
                          [](const auto& each) { return each.param; });
 

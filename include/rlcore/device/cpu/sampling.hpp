@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -15,7 +16,8 @@
 
 RLCORE_BEGIN
 
-/// cpu::sample. The result for a row does not depend on other rows or on threads. The object keeps its scratch memory.
+/// cpu::sample. The result for a row does not depend on other rows or on threads; for one that is not finite it is some
+/// token of the vocabulary. The object keeps its scratch memory.
 class cpu_sampler {
  public:
   /// Draws one token per row, see op::sample.
@@ -123,9 +125,9 @@ class cpu_sampler {
     // to the most likely one. They fall into 1024 buckets of a factor of 2^(1/16). Only the buckets that hold the
     // limits and the drawn number are sorted.
     static constexpr int buckets = 1024;
-    static int bucket_of(float below) {
+    static int bucket_of(float below) {  // 0 for less than 0 too, which a row with NaN can have
       const float b = below * 16;
-      return b < static_cast<float>(buckets - 1) ? static_cast<int>(b) : buckets - 1;
+      return b >= static_cast<float>(buckets - 1) ? buckets - 1 : b > 0 ? static_cast<int>(b) : 0;
     }
 
     /// The distance to the largest logit beyond which no token is kept. At least k tokens are as large as the k-th
@@ -133,6 +135,8 @@ class cpu_sampler {
     float reach(extent_t top_k, double top_p, double total, scratch& s) const {
       if (top_k > 0 && top_k <= blocks) {
         s.below.assign(top, top + blocks);
+        for (float& x : s.below)
+          if (std::isnan(x)) x = -std::numeric_limits<float>::infinity();  // has no order
         std::nth_element(s.below.begin(), s.below.begin() + (top_k - 1), s.below.end(),
                          [](float a, float b) { return a > b; });
         return top[block_of_largest()] - s.below[static_cast<std::size_t>(top_k - 1)] + 0.01f;  // roundings

@@ -125,8 +125,8 @@ RLCORE_INLINE config checked_sizes(config c) {
       throw config_error("model config: num_experts_per_tok " + std::to_string(c.num_experts_per_tok) +
                          " exceeds num_experts " + std::to_string(c.num_experts));
   }
-  if (!(c.rms_norm_eps > 0) || !(c.rope_theta > 0))
-    throw config_error("model config: rms_norm_eps and rope_theta must be positive");
+  if (!(c.rms_norm_eps > 0 && c.rms_norm_eps < 1)) throw config_error("model config: rms_norm_eps must be in (0, 1)");
+  if (!(c.rope_theta > 0 && c.rope_theta < 1e30)) throw config_error("model config: rope_theta must be in (0, 1e30)");
   check_settings(c.rope_scaling);
   return c;
 }

@@ -327,7 +327,7 @@ RLCORE_INLINE void response_judge::operator()(const rollout::request& request, c
 }
 
 RLCORE_INLINE evaluated_problems::evaluated_problems(const options& opt, const judge& rule)
-    : folder(folder_of(opt)), config(checkpoint::read_config(folder)), tokenizer(text::tokenizer::load(folder)) {
+    : folder(folder_of(opt)), config(checkpoint::read_stored_config(folder)), tokenizer(text::tokenizer::load(folder)) {
   checkpoint::check_image_tokens(folder, config, tokenizer);
   prompts = evaluation_prompts(opt, config, tokenizer, folder, rule);
   settings = evaluation_sampling(opt, config, tokenizer, folder);

@@ -143,7 +143,7 @@ RLCORE_INLINE void find_policy_files(const options& opt, policy_settings& s) {
 
 RLCORE_INLINE nn::config policy_config(const std::filesystem::path& folder, const policy_settings& s,
                                        const text::tokenizer& tokenizer) {
-  nn::config config = checkpoint::read_config(folder);
+  nn::config config = checkpoint::read_stored_config(folder);
   if (config.output != nn::model_output::logits)
     throw format_error((folder / "config.json").string() +
                        ": a score model cannot be a policy; expected a ...ForCausalLM");

@@ -27,7 +27,7 @@ struct base_model {
 /// Reads everything of a Hugging Face folder but the weights; `key` names it. Throws rlcore::error.
 inline base_model open_base_model(const options& opt, const std::string& key) {
   std::filesystem::path folder = named_model(opt, key);
-  nn::config config = checkpoint::read_config(folder);
+  nn::config config = checkpoint::read_stored_config(folder);
   text::tokenizer tokenizer = text::tokenizer::load(folder);
   if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocab_size)
     throw format_error(folder.string() + ": the tokenizer has " + std::to_string(tokenizer.vocab_size()) +

@@ -93,7 +93,7 @@ class model_rewards final : public reward_source {
 
  private:
   static nn::config score_config(const std::filesystem::path& folder) {
-    nn::config config = checkpoint::read_config(folder);
+    nn::config config = checkpoint::read_stored_config(folder);
     if (config.output != nn::model_output::score)
       throw format_error((folder / "config.json").string() +
                          ": no reward model; expected architectures ...ForSequenceClassification with 1 label, such as "
