@@ -12,13 +12,16 @@
 int main(int argc, char** argv) {
   using namespace rlcore;
   int stopped_by = 0;
-  const int code = train::run_program("openai_server", [&] {
-    const auto options = train::options::parse(train::vllm_arguments(std::vector<std::string>(argv + 1, argv + argc)),
-                                               train::openai_server_registry());
-    if (options.answer()) return void(std::fputs(options.answer()->c_str(), stdout));
-    const serving::awaited_signals signals;
-    const auto devices = serving::open_served_devices(options);
-    stopped_by = serving::serve(devices, options, signals);
-  });
+  const int code = train::run_program(
+      "openai_server",
+      [&] {
+        const auto options = train::options::parse(
+            train::vllm_arguments(std::vector<std::string>(argv + 1, argv + argc)), train::openai_server_registry());
+        if (options.answer()) return void(std::fputs(options.answer()->c_str(), stdout));
+        const serving::awaited_signals signals;
+        const auto devices = serving::open_served_devices(options);
+        stopped_by = serving::serve(devices, options, signals);
+      },
+      "a smaller --gpu-memory-utilization, --max-num-seqs or --max-model-len");
   return stopped_by == 0 ? code : 128 + stopped_by;
 }

@@ -130,6 +130,9 @@ TEST(fields, lists_that_cost_time_with_each_token_are_short_and_have_no_duplicat
   p.refused({{"prompt", "hi"}, {"stop_token_ids", different}}, "stop_token_ids must be a list of at most 1024");
   p.refused({{"prompt", "hi"}, {"stop", json(1025, "s")}}, "stop must be a list of at most 1024, got 1025");
   p.refused({{"prompt", "hi"}, {"bad_words", json(1025, "s")}}, "bad_words must be a list of at most 1024");
+  for (const char* name : {"bad_words", "stop"})
+    p.refused({{"prompt", "hi"}, {name, {std::string(1 << 20, 'x'), "y"}}},
+              std::string(name) + ": 1048577 bytes together; expected at most 1048576");
   p.refused(talk("hi", {{"n", 1024}, {"max_tokens", 400}, {"logprobs", true}, {"top_logprobs", 20}}),
             "more than 4194304 log-probs");
 }

@@ -83,6 +83,63 @@ TEST(http_server, keys_guard_what_is_under_v1) {
   EXPECT_EQ(c.Get("/v1/models", {{"Authorization", "Bearer other"}})->status, 200);
 }
 
+/// httplib decodes %41 in the values of headers.
+TEST(http_server, a_key_is_compared_as_it_was_sent) {
+  running_server s({}, {"secret-%41", "a+b"});
+  auto c = s.client();
+  const auto status = [&](const std::string& key) {
+    return c.Get("/v1/models", {{"Authorization", "Bearer " + key}})->status;
+  };
+  EXPECT_EQ(status("secret-%41"), 200);
+  EXPECT_EQ(status("a+b"), 200);
+  for (const char* wrong : {"secret-A", "secret%2D%41", "secret-%2541", "a%2Bb", "a b"})
+    EXPECT_EQ(status(wrong), 401) << wrong;
+}
+
+/// A browser sends it for any page, and such a page needs no leave to send a form or an empty POST.
+TEST(http_server, requests_of_foreign_pages_change_nothing) {
+  running_server s({.allowed_origins = {"http://good"}});
+  auto c = s.client();
+  const std::string own = "127.0.0.1:" + std::to_string(s.port());
+  const auto status = [&](const httplib::Headers& headers, const char* path = "/v1/completions") {
+    const auto r = c.Post(path, headers, R"({"prompt": "hi", "max_tokens": 1})", "application/json");
+    return r ? r->status : 0;
+  };
+  EXPECT_EQ(status({}), 200);
+  EXPECT_EQ(status({{"Origin", "http://" + own}}), 200) << "the server's own page";
+  EXPECT_EQ(status({{"Origin", "http://good"}}), 200);
+  EXPECT_EQ(status({{"Origin", "http://localhost:80"}, {"Host", "localhost:80"}}), 200);
+  EXPECT_EQ(status({{"Origin", "http://[::1]:80"}, {"Host", "[::1]:80"}}), 200);
+  EXPECT_EQ(status({{"Origin", "http://bad"}}), 403);
+  EXPECT_EQ(status({{"Origin", "null"}}), 403);
+  EXPECT_EQ(status({{"Origin", "http://bad"}}, "/tokenize"), 403);
+  EXPECT_EQ(status({{"Origin", "http://127.0.0.1:1"}}), 403) << "another server of this machine";
+  EXPECT_EQ(status({{"Sec-Fetch-Site", "cross-site"}}), 403);
+  EXPECT_EQ(status({{"Sec-Fetch-Site", "same-origin"}, {"Origin", "http://" + own}}), 200);
+  // A name that somebody made to point to this machine.
+  EXPECT_EQ(status({{"Origin", "http://bad:8000"}, {"Host", "bad:8000"}}), 403);
+  const auto r = c.Post("/v1/completions", {{"Origin", "http://bad"}}, "{}", "application/json");
+  EXPECT_EQ(nlohmann::json::parse(r->body)["error"]["message"],
+            "a page of http://bad sends this request; the server takes its requests with --allowed-origins http://bad");
+  EXPECT_EQ(c.Get("/v1/models", {{"Origin", "http://bad"}})->status, 200) << "its browser does not show it the answer";
+}
+
+TEST(http_server, what_the_head_decides_needs_no_body) {
+  running_server s({}, {"secret"});
+  const auto answer = [&](const std::string& head) {
+    const scripted::raw_socket c(s.port());
+    c.send(head + "Host: x\r\nContent-Length: 100000\r\n\r\n{");
+    const std::string all = c.read();
+    EXPECT_FALSE(c.timed_out);
+    return all.substr(0, 12);
+  };
+  EXPECT_EQ(answer("POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n"), "HTTP/1.1 401");
+  EXPECT_EQ(answer("POST /nowhere HTTP/1.1\r\n"), "HTTP/1.1 404");
+  EXPECT_EQ(answer("PUT /health HTTP/1.1\r\n"), "HTTP/1.1 405");
+  EXPECT_EQ(answer("POST /v1/completions HTTP/1.1\r\nAuthorization: Bearer secret\r\nContent-Type: text/plain\r\n"),
+            "HTTP/1.1 400");
+}
+
 TEST(http_server, pages_of_other_origins_need_leave) {
   running_server s({.allowed_origins = {"http://good"}});
   auto c = s.client();

@@ -297,11 +297,64 @@ TEST(misbehaving_clients, that_say_nothing_have_no_thread) {
 }
 
 TEST(misbehaving_clients, stalled_bodies_give_their_threads_up_when_others_wait) {
-  const running_server s({.threads = 2, .stall_deadline = 1s});
+  const running_server s({.threads = 2, .body_window = 1s});
   const raw_socket first(s.port()), second(s.port());
   for (const raw_socket* c : {&first, &second}) c->send(post_request("{", 100));
   ASSERT_TRUE(becomes_true([&] { return s.server->busy() == 2; }));
-  EXPECT_EQ(s.client().Get("/health")->status, 200);
+  EXPECT_EQ(s.client().Post("/v1/completions", question, "application/json")->status, 200);
+}
+
+TEST(misbehaving_clients, bodies_that_drip_give_their_threads_up_when_others_wait) {
+  const running_server s({.threads = 2, .body_window = 1s});
+  const raw_socket first(s.port()), second(s.port());
+  for (const raw_socket* c : {&first, &second}) c->send(post_request("{", 100000));
+  ASSERT_TRUE(becomes_true([&] { return s.server->busy() == 2; }));
+  std::atomic<bool> ended{false};
+  std::thread dripping([&] {
+    for (; !ended; std::this_thread::sleep_for(50ms))
+      for (const raw_socket* c : {&first, &second}) c->send("          ");
+  });
+  EXPECT_EQ(s.client().Post("/v1/completions", question, "application/json")->status, 200);
+  ended = true;
+  dripping.join();
+}
+
+TEST(misbehaving_clients, without_a_key_have_no_thread_for_a_body) {
+  const running_server s({.threads = 2}, {"secret"});
+  std::vector<std::unique_ptr<raw_socket>> slow;
+  for (int i = 0; i < 8; ++i) {
+    slow.push_back(std::make_unique<raw_socket>(s.port()));
+    slow.back()->send(post_request("{", 100));
+  }
+  for (const auto& c : slow) EXPECT_THAT(c->read(12), StartsWith("HTTP/1.1 401"));
+  auto c = s.client();
+  c.set_read_timeout(5s);
+  const auto r = c.Post("/v1/completions", {{"Authorization", "Bearer secret"}}, question, "application/json");
+  ASSERT_TRUE(r);
+  EXPECT_EQ(r->status, 200);
+}
+
+/// Of four threads a client has three at most: by its address, or by what a trusted proxy says of it.
+TEST(misbehaving_clients, leave_a_quarter_of_the_threads_to_others) {
+  for (const bool proxy : {false, true}) {
+    const running_server s({.threads = 4, .trusted_proxies = {proxy ? "192.0.2.1" : "192.0.2.77"}});
+    std::vector<std::unique_ptr<raw_socket>> all;
+    const auto ask = [&](const std::string& body, const std::string& forwarded = "") {
+      all.push_back(std::make_unique<raw_socket>(s.port()));
+      std::string request = post_request(body, question.size());
+      if (!forwarded.empty()) request.insert(request.find("Host"), "X-Forwarded-For: " + forwarded + "\r\n");
+      all.back()->send(request);
+      return all.back().get();
+    };
+    comes_from = htonl(0xc0000201);  // 192.0.2.1
+    for (int i = 0; i < 6; ++i) ask("{", i % 2 == 0 ? "198.51.100.7" : "1.1.1.1, 198.51.100.7:80" + std::to_string(i));
+    ASSERT_TRUE(becomes_true([&] { return s.server->busy() == 6; }));
+    if (!proxy) comes_from = htonl(0xc0000202);
+    for (int i = 0; i < 3; ++i)
+      EXPECT_THAT(ask(question, proxy ? "198.51.100.8" : "198.51.100.7")->read(12), StartsWith("HTTP/1.1 200"))
+          << proxy;
+    comes_from = 0;
+  }
 }
 
 TEST(misbehaving_clients, a_connection_that_the_system_refuses_is_not_the_last_one) {

@@ -38,7 +38,10 @@ struct running_server {
                           bool endless = false, handler answer = {})
       : service(house.shared, std::move(keys)) {
     house.engine.endless = endless;
-    if (!answer) answer = [this](const rlcore::serving::http_request& q) { return service(q); };
+    if (!answer) {
+      answer = [this](const rlcore::serving::http_request& q) { return service(q); };
+      settings.screen = [this](const rlcore::serving::http_request& head) { return service.refusal(head); };
+    }
     settings.port = 0;
     sockets = std::make_unique<rlcore::serving::listening_sockets>(settings);
     server = std::make_unique<rlcore::serving::http_server>(*sockets, std::move(settings), std::move(answer));

@@ -46,19 +46,20 @@ class connection {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// The destructor closes `socket` and releases its `place`. The settings must outlive the connection.
-  connection(int socket, const http_settings& settings, std::shared_ptr<const void> place);
+  /// The destructor closes `socket` and releases its `place`. `address` is the other end's, as text. The settings must
+  /// outlive the connection.
+  connection(int socket, const http_settings& settings, std::string address, std::shared_ptr<const void> place);
   connection(const connection&) = delete;
   connection& operator=(const connection&) = delete;
   ~connection();
 
   int socket() const noexcept { return socket_; }
+  /// Of the other end.
+  const std::string& address() const noexcept { return address_; }
   /// Receives available bytes without waiting; false at the end of the connection.
   bool receive();
   /// Whether bytes of the next request have been received.
   bool has_bytes() const noexcept { return begin_ < bytes_.size(); }
-  /// Whether these bytes start with `text`.
-  bool begins_with(std::string_view text) const { return std::string_view(bytes_).substr(begin_).starts_with(text); }
   /// Whether the headers of the next request are complete, up to the empty line.
   bool has_headers() const;
   /// The line and the headers of the next request, where has_headers().
@@ -74,9 +75,9 @@ class connection {
   void read_until(clock::duration from_now) { deadline_ = clock::now() + from_now; }
   /// Moves that moment.
   void postpone(clock::duration by) { deadline_ += by; }
-  /// Reads at least a byte and at most `size`; 0 at the end of the connection, nothing after the deadline. While
-  /// `crowded()`, the settings' stall_deadline applies as well.
-  std::optional<std::size_t> read(char* to, std::size_t size, const std::function<bool()>& crowded);
+  /// Reads at least a byte and at most `size`; 0 at the end of the connection, nothing after the deadline or if
+  /// `give_up()`, which is asked before and while it waits.
+  std::optional<std::size_t> read(char* to, std::size_t size, const std::function<bool()>& give_up);
   /// Writes all of it; false if the client does not accept it.
   bool write(std::string_view text);
   /// Whether the client can be written to before the settings' write_deadline.
@@ -84,9 +85,13 @@ class connection {
   /// Whether the client has not closed its end.
   bool connected() const;
 
-  /// Sends `last` as far as possible without waiting, and drains what the client is still sending, so that it reads the
-  /// response.
-  void close_gracefully(std::string_view last = {});
+  /// Sends `last` as far as possible without waiting, and no more after it. What the client is still sending is to be
+  /// dropped until it closes or the deadline comes, so that it reads the response.
+  void end(std::string_view last = {});
+  /// Whether end() was called.
+  bool ended() const noexcept { return ended_; }
+  /// Drops available bytes without waiting; false at the end of the connection.
+  bool discard();
   /// Shuts down reading and writing. Safe to call from any thread while the connection is in use.
   void drop() const;
 
@@ -95,10 +100,12 @@ class connection {
 
   int socket_;
   const http_settings& settings_;
+  std::string address_;
   std::shared_ptr<const void> place_;
   clock::time_point deadline_{};
   std::string bytes_;      // received
   std::size_t begin_ = 0;  // start of the unread bytes
+  bool ended_ = false;
 };
 
 }  // namespace serving
@@ -252,8 +259,9 @@ RLCORE_INLINE std::string listening_sockets::url() const {
   return "http://" + (host_.find(':') == host_.npos ? host_ : "[" + host_ + "]") + ":" + std::to_string(port_);
 }
 
-RLCORE_INLINE connection::connection(int socket, const http_settings& settings, std::shared_ptr<const void> place)
-    : socket_(socket), settings_(settings), place_(std::move(place)) {
+RLCORE_INLINE connection::connection(int socket, const http_settings& settings, std::string address,
+                                     std::shared_ptr<const void> place)
+    : socket_(socket), settings_(settings), address_(std::move(address)), place_(std::move(place)) {
   wait_for_request();
 }
 RLCORE_INLINE connection::~connection() { ::close(socket_); }
@@ -287,11 +295,11 @@ RLCORE_INLINE void connection::wait_for_request() {
 }
 
 RLCORE_INLINE std::optional<std::size_t> connection::read(char* to, std::size_t size,
-                                                          const std::function<bool()>& crowded) {
-  const auto began = clock::now();
+                                                          const std::function<bool()>& give_up) {
+  if (give_up()) return std::nullopt;
   while (!has_bytes()) {
     const auto now = clock::now();
-    if (now >= deadline_ || (now - began >= settings_.stall_deadline && crowded())) return std::nullopt;
+    if (now >= deadline_ || give_up()) return std::nullopt;
     if (ready(POLLIN, std::min<clock::duration>(deadline_ - now, std::chrono::milliseconds(250))) && !receive())
       return 0;
   }
@@ -318,12 +326,22 @@ RLCORE_INLINE bool connection::connected() const {
   return ::poll(&p, 1, 0) <= 0 || (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
 }
 
-RLCORE_INLINE void connection::close_gracefully(std::string_view last) {
+RLCORE_INLINE void connection::end(std::string_view last) {
   if (!last.empty()) ::send(socket_, last.data(), last.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   ::shutdown(socket_, SHUT_WR);
+  ended_ = true;
+  bytes_.clear(), begin_ = 0;
+  read_until(std::chrono::seconds(2));
+}
+
+RLCORE_INLINE bool connection::discard() {
   std::array<char, detail::block> dropped;
-  for (int i = 0; i < 64; ++i)
-    if (::recv(socket_, dropped.data(), dropped.size(), MSG_DONTWAIT) <= 0) break;
+  for (int i = 0; i < 64; ++i) {
+    const ssize_t n = ::recv(socket_, dropped.data(), dropped.size(), MSG_DONTWAIT);
+    if (n == 0) return false;
+    if (n < 0) return errno == EAGAIN || errno == EINTR;
+  }
+  return true;
 }
 
 RLCORE_INLINE void connection::drop() const { ::shutdown(socket_, SHUT_RDWR); }

@@ -56,11 +56,15 @@ struct http_settings {
   std::size_t body_limit = std::size_t{64} << 20;        ///< bytes; 413 beyond
   std::size_t bytes_in_flight = std::size_t{512} << 20;  ///< total of all bodies in progress; further requests wait
   std::size_t connections_per_address = 1024;            ///< per remote address; further connections are closed
-  std::size_t threads = 1024;                            ///< requests in progress; further ones wait
+  std::size_t threads = 1024;  ///< requests in progress, of one client three quarters; further ones wait
   std::chrono::seconds header_deadline{10}, body_deadline{300}, idle_deadline{75}, write_deadline{300};
-  std::chrono::seconds stall_deadline{30};        ///< for the next bytes of a body, while all threads are busy
+  std::chrono::seconds body_window{10};           ///< while all threads are busy, a body has to bring in each of these
+  std::size_t least_body_rate = 1024;             ///< so many bytes per second
+  std::vector<std::string> trusted_proxies{};     ///< addresses whose X-Forwarded-For names the client; * trusts all
   std::vector<std::string> allowed_origins{};     ///< of pages in browsers; * allows all
   std::function<void(const std::string&)> log{};  ///< receives messages about connections that cannot be accepted
+  /// Answers a request, without its body, that its head decides: the body is then not read. Empty: none.
+  std::function<std::optional<http_response>(const http_request&)> screen{};
 };
 
 }  // namespace serving

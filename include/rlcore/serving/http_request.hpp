@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/serving/connection.hpp"
@@ -43,6 +44,18 @@ std::string problem_of_request_line(std::string_view line, bool& old);
 /// library used here, which skips malformed lines and decodes %41 in values (RFC 9112, sections 2.2, 3, 5 and 6).
 /// Returns a sentence; empty for an unambiguous head.
 std::string problem_of_head(std::string_view head);
+
+/// The value of a header as it was sent, but for the spaces around it; `lower` is its name in small letters. Of several
+/// the last; empty if there is none. The head is one that problem_of_head() accepts.
+std::string_view header_of(std::string_view head, std::string_view lower);
+/// Whether a head announces a body.
+bool announces_body(std::string_view head);
+
+/// Whether a page of another site may have sent the request, without its user's knowledge: a browser says so in Origin
+/// or Sec-Fetch-Site. A page of the server itself has an origin with the authority of Host; only an address or
+/// localhost counts there, since any name may be made to point to this machine (DNS rebinding). `allowed` are the
+/// origins of other pages, or *.
+bool is_foreign_page(std::string_view head, const std::vector<std::string>& allowed);
 
 /// Total bytes of all bodies, counted as received. The oldest body being read may take all remaining bytes; all later
 /// ones leave it room for a whole body. So one body can always be read to its end.
@@ -102,6 +115,7 @@ class body_reader {
   body_reader(connection& from, const http_settings& settings, body_budget::share& room,
               const std::function<bool()>& crowded)
       : from_(from), settings_(settings), room_(room), crowded_(crowded) {}
+  body_reader(const body_reader&) = delete;
 
   /// The body. Throws api_error: 400 for a framing that is unclear or a body that ends early, 413 beyond the settings'
   /// body_limit.
@@ -131,6 +145,14 @@ class body_reader {
     read_bytes(*length);
   }
   void read_chunks();
+  /// Whether to give up: others wait, and the last window of time has brought too little.
+  bool too_slow();
+  std::size_t read_some(char* to, std::size_t size) {
+    const auto n = from_.read(to, size, [this] { return too_slow(); });
+    if (!n || *n == 0) ended_early();
+    in_window_ += *n;
+    return *n;
+  }
   /// Beyond the limit bytes are read, so that the client receives the response, and dropped.
   void read_bytes(std::uint64_t count);
   std::string read_line();
@@ -141,6 +163,8 @@ class body_reader {
   const std::function<bool()>& crowded_;
   std::string body_;
   std::uint64_t size_ = 0;
+  connection::clock::time_point window_ = connection::clock::now();
+  std::size_t in_window_ = 0;  // bytes
   bool in_step_ = true;
 };
 
@@ -181,7 +205,7 @@ namespace serving {
 
 RLCORE_INLINE std::string problem_of_head(std::string_view head) {
   bool old = false;
-  std::size_t hosts = 0, lengths = 0, transfers = 0;
+  std::size_t hosts = 0, lengths = 0, transfers = 0, keys = 0, origins = 0;
   for (bool first = true; first || !head.starts_with("\r\n"); first = false) {
     const std::size_t end = head.find("\r\n");
     if (end == head.npos) return "the headers have no end";
@@ -199,6 +223,8 @@ RLCORE_INLINE std::string problem_of_head(std::string_view head) {
       return "a line of the headers is not NAME: VALUE";
     const std::string_view name = line.substr(0, colon), value = detail::trimmed(line.substr(colon + 1));
     if (detail::is_word(name, "host")) ++hosts;
+    if (detail::is_word(name, "authorization")) ++keys;
+    if (detail::is_word(name, "origin")) ++origins;
     if (detail::is_word(name, "content-length") &&
         (++lengths > 1 || value.empty() || value.find_first_not_of("0123456789") != value.npos))
       return "Content-Length: expected one whole number";
@@ -206,7 +232,37 @@ RLCORE_INLINE std::string problem_of_head(std::string_view head) {
       return "Transfer-Encoding: expected chunked, once, and not of HTTP/1.0";
   }
   if (hosts > 1) return "Host: expected one";
+  if (keys > 1) return "Authorization: expected one";
+  if (origins > 1) return "Origin: expected one";
   return lengths > 0 && transfers > 0 ? "Transfer-Encoding: expected chunked, without Content-Length" : "";
+}
+
+RLCORE_INLINE std::string_view header_of(std::string_view head, std::string_view lower) {
+  std::string_view found;
+  while (!head.empty()) {
+    const std::size_t end = std::min(head.find("\r\n"), head.size());
+    const std::string_view line = head.substr(0, end);
+    head.remove_prefix(std::min(end + 2, head.size()));
+    if (const std::size_t colon = line.find(':'); colon != line.npos && detail::is_word(line.substr(0, colon), lower))
+      found = detail::trimmed(line.substr(colon + 1));
+  }
+  return found;
+}
+
+RLCORE_INLINE bool announces_body(std::string_view head) {
+  return !header_of(head, "transfer-encoding").empty() ||
+         header_of(head, "content-length").find_first_not_of('0') != std::string_view::npos;
+}
+
+RLCORE_INLINE bool is_foreign_page(std::string_view head, const std::vector<std::string>& allowed) {
+  const std::string_view origin = header_of(head, "origin"), site = header_of(head, "sec-fetch-site");
+  if (std::ranges::any_of(allowed, [&](const std::string& a) { return a == "*" || a == origin; })) return false;
+  if (site == "cross-site" || site == "same-site") return true;
+  if (origin.empty()) return false;
+  const std::string_view host = header_of(head, "host"), name = host.substr(0, host.rfind(':'));
+  const bool here = host.starts_with('[') || name == "localhost" || name.ends_with(".localhost") ||
+                    (!name.empty() && name.find_first_not_of("0123456789.") == name.npos);
+  return !here || (origin != "http://" + std::string(host) && origin != "https://" + std::string(host));
 }
 
 }  // namespace serving
@@ -287,22 +343,32 @@ RLCORE_INLINE void body_reader::read_chunks() {
 RLCORE_INLINE void body_reader::read_bytes(std::uint64_t count) {
   std::array<char, block> taken;
   while (count > 0) {
-    const auto n = from_.read(taken.data(), static_cast<std::size_t>(std::min<std::uint64_t>(count, block)), crowded_);
-    if (!n || *n == 0) ended_early();
-    count -= *n, size_ += *n;
+    const std::size_t n = read_some(taken.data(), static_cast<std::size_t>(std::min<std::uint64_t>(count, block)));
+    count -= n, size_ += n;
     if (size_ > settings_.body_limit) continue;
     const auto began = connection::clock::now();
-    if (!room_.take(*n, [&] { return from_.connected(); })) ended_early();
-    from_.postpone(connection::clock::now() - began);
-    body_.append(taken.data(), *n);
+    if (!room_.take(n, [&] { return from_.connected(); })) ended_early();
+    const auto waited = connection::clock::now() - began;
+    from_.postpone(waited), window_ += waited;
+    body_.append(taken.data(), n);
   }
+}
+
+RLCORE_INLINE bool body_reader::too_slow() {
+  const auto now = connection::clock::now();
+  const auto passed = now - window_;
+  if (passed < settings_.body_window) return false;
+  const double seconds = std::chrono::duration<double>(passed).count();
+  if (static_cast<double>(in_window_) < static_cast<double>(settings_.least_body_rate) * seconds && crowded_())
+    return true;
+  window_ = now, in_window_ = 0;
+  return false;
 }
 
 RLCORE_INLINE std::string body_reader::read_line() {
   std::string line;
   for (char c = 0; c != '\n'; line += c) {
-    const auto n = from_.read(&c, 1, crowded_);
-    if (!n || *n == 0) ended_early();
+    read_some(&c, 1);
     if (line.size() == line_limit) throw invalid_body("a line between the chunks of the body is too long");
   }
   line.pop_back();

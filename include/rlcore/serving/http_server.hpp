@@ -46,6 +46,7 @@ class http_server {
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_HTTP)
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -66,8 +67,10 @@ RLCORE_END
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "rlcore/core/compiler.hpp"
@@ -78,6 +81,31 @@ RLCORE_BEGIN
 namespace serving {
 namespace detail {
 
+inline constexpr std::string_view this_machine = "127.0.0.1";
+
+/// An address as text; this_machine for loopback and for Unix sockets.
+inline std::string address_of(const sockaddr_storage& from) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (from.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(from).sin_addr;
+    if (ntohl(v4.s_addr) >> 24 != 127) return ::inet_ntop(AF_INET, &v4, text, sizeof text);
+  }
+  if (from.ss_family == AF_INET6) {
+    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(from).sin6_addr;
+    const bool mapped = IN6_IS_ADDR_V4MAPPED(&v6);
+    if (mapped && v6.s6_addr[12] != 127) return ::inet_ntop(AF_INET, &v6.s6_addr[12], text, sizeof text);
+    if (!mapped && !IN6_IS_ADDR_LOOPBACK(&v6)) return ::inet_ntop(AF_INET6, &v6, text, sizeof text);
+  }
+  return std::string(this_machine);
+}
+
+/// Whether X-Forwarded-For of this address is believed.
+inline bool is_proxy(const std::vector<std::string>& trusted, const std::string& address) {
+  return std::ranges::any_of(trusted, [&](const std::string& t) {
+    return t == "*" || t == address || (address == this_machine && (t == "localhost" || t == "::1"));
+  });
+}
+
 /// Counts the connections of other machines. Everything may be called from any thread.
 class address_counts {
  public:
@@ -85,11 +113,10 @@ class address_counts {
   explicit address_counts(std::size_t most) : most_(most) {}
 
   /// Counts a connection for as long as the place lives, which keeps the count alive; null if the address has its
-  /// number. This machine, by loopback or a Unix socket, has as many as it likes.
-  static std::shared_ptr<const void> enter(const std::shared_ptr<address_counts>& counts,
-                                           const sockaddr_storage& from) {
-    const std::string address = address_of(from);
-    if (address.empty()) return counts;
+  /// number. An address that is `unlimited` has as many as it likes.
+  static std::shared_ptr<const void> enter(const std::shared_ptr<address_counts>& counts, const std::string& address,
+                                           bool unlimited) {
+    if (unlimited) return counts;
     const std::lock_guard lock(counts->mutex_);
     std::size_t& count = counts->of_[address];
     if (count >= counts->most_) return nullptr;
@@ -98,17 +125,6 @@ class address_counts {
   }
 
  private:
-  /// Its bytes; empty for this machine.
-  static std::string address_of(const sockaddr_storage& from) {
-    if (from.ss_family == AF_INET) {
-      const auto& v4 = reinterpret_cast<const sockaddr_in&>(from).sin_addr;
-      return ntohl(v4.s_addr) >> 24 == 127 ? "" : std::string(reinterpret_cast<const char*>(&v4), sizeof v4);
-    }
-    if (from.ss_family != AF_INET6) return "";
-    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(from).sin6_addr;
-    if (IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127)) return "";
-    return {reinterpret_cast<const char*>(&v6), sizeof v6};
-  }
   void leave(const std::string& address) {
     const std::lock_guard lock(mutex_);
     if (--of_[address] == 0) of_.erase(address);
@@ -168,6 +184,12 @@ class http_server::connections {
 
  private:
   using owned = std::unique_ptr<connection>;
+  /// A request whose head has come.
+  struct waiting_request {
+    owned from;
+    std::string client;  ///< the address that counts for it
+    bool brief = false;
+  };
 
   static error system_problem(const std::string& what) { return error(what + ": " + std::strerror(errno)); }
   void wake() const { ::eventfd_write(wake_, 1); }
@@ -211,7 +233,9 @@ class http_server::connections {
     still.reserve(parked_.size());
     for (std::size_t i = 0; i < polled.size(); ++i) {
       owned c = std::move(parked_[i]);
-      if (polled[i].revents != 0) {
+      if (polled[i].revents != 0 && c->ended()) {
+        if (!c->discard()) continue;
+      } else if (polled[i].revents != 0) {
         const bool silent = !c->has_bytes();
         if (!c->receive()) continue;
         if (silent && c->has_bytes()) c->read_until(settings_.header_deadline);
@@ -220,8 +244,8 @@ class http_server::connections {
           continue;
         }
         if (c->has_too_many_headers()) {
-          c->close_gracefully("HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n");
-          continue;
+          c->end("HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n");
+          if (!c->discard()) continue;
         }
       }
       if (now < c->deadline()) still.push_back(std::move(c));
@@ -236,7 +260,9 @@ class http_server::connections {
       if (s < 0 && (errno == EAGAIN || errno == EINTR)) return;
       if (s < 0 && errno == ECONNABORTED) continue;
       if (s < 0) return pause(std::string("cannot accept a connection: ") + std::strerror(errno));
-      auto place = detail::address_counts::enter(addresses_, from);
+      std::string address = detail::address_of(from);
+      auto place = detail::address_counts::enter(
+          addresses_, address, address == detail::this_machine || detail::is_proxy(settings_.trusted_proxies, address));
       if (!place) {
         ::close(s);
         continue;
@@ -244,7 +270,7 @@ class http_server::connections {
       const int on = 1;
       ::setsockopt(s, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
       ::setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-      parked_.push_back(std::make_unique<connection>(s, settings_, std::move(place)));
+      parked_.push_back(std::make_unique<connection>(s, settings_, std::move(address), std::move(place)));
     }
   }
   /// Something has run out: the connections that have been silent longest give way, or nothing is accepted for a
@@ -264,9 +290,11 @@ class http_server::connections {
   void hand_over(owned c) {
     {
       const std::lock_guard lock(mutex_);
-      const std::size_t most = settings_.threads + (is_brief(*c) ? for_brief : 0);
-      waiting_.push_back(std::move(c));
-      busy_.insert(waiting_.back().get());
+      const bool brief = is_brief(c->head());
+      const std::size_t most = settings_.threads + (brief ? for_brief : 0);
+      std::string client = client_of(*c);
+      busy_.insert(c.get());
+      waiting_.push_back({std::move(c), std::move(client), brief});
       if (waiting_.size() > idle_ && threads_.size() < most) {
         try {
           threads_.emplace_back([this] { work(); });
@@ -279,15 +307,31 @@ class http_server::connections {
     filled_.notify_one();
   }
 
-  /// Requests that ask for no text, such as /health, have a few threads more: they do not wait behind those that do.
-  static bool is_brief(const connection& c) { return !c.begins_with("POST /v1/"); }
+  /// Requests without a body that change nothing, such as GET /health, have a few threads more: they do not wait behind
+  /// those that ask for a text.
+  static bool is_brief(std::string_view head) { return !head.starts_with("POST ") && !announces_body(head); }
   static constexpr std::size_t for_brief = 8;
+
+  /// Behind a proxy the address that it saw: the last of X-Forwarded-For, since clients write what stands before it.
+  std::string client_of(const connection& c) const {
+    if (!detail::is_proxy(settings_.trusted_proxies, c.address())) return c.address();
+    const std::string_view chain = header_of(c.head(), "x-forwarded-for");
+    std::string_view last = detail::trimmed(chain.substr(chain.rfind(',') + 1));
+    if (std::ranges::count(last, ':') == 1) last = last.substr(0, last.find(':'));  // a port
+    return last.empty() ? c.address() : std::string(last);
+  }
+  /// No client takes the last quarter of the threads: those are for others.
+  bool has_slot(const waiting_request& w) const {
+    if (w.brief) return true;
+    const auto own = slots_.find(w.client);
+    return long_ < settings_.threads &&
+           (own == slots_.end() || own->second < settings_.threads - settings_.threads / 4);
+  }
 
   void work() {
     std::unique_lock lock(mutex_);
     const auto next = [&] {
-      return std::find_if(waiting_.begin(), waiting_.end(),
-                          [&](const owned& c) { return ended_ || long_ < settings_.threads || is_brief(*c); });
+      return std::ranges::find_if(waiting_, [&](const waiting_request& w) { return ended_ || has_slot(w); });
     };
     for (;;) {
       ++idle_;
@@ -295,37 +339,39 @@ class http_server::connections {
       --idle_;
       const auto first = next();
       if (first == waiting_.end()) return;
-      owned c = std::move(*first);
+      waiting_request now = std::move(*first);
       waiting_.erase(first);
-      const std::size_t takes_long = is_brief(*c) ? 0 : 1;
-      long_ += takes_long;
+      if (!now.brief) ++long_, ++slots_[now.client];
       lock.unlock();
-      const bool stays = answer_requests(*c);
+      answer_requests(*now.from);
       lock.lock();
-      long_ -= takes_long;
-      busy_.erase(c.get());
-      if (!stays || stopping_) {
-        c.reset();
+      if (!now.brief) {
+        --long_;
+        if (--slots_[now.client] == 0) slots_.erase(now.client);
+      }
+      busy_.erase(now.from.get());
+      if (stopping_) {
+        now.from->discard();
+        now.from.reset();
         continue;
       }
-      answered_.push_back(std::move(c));
+      answered_.push_back(std::move(now.from));
       wake();
     }
   }
-  /// The request whose headers are there, and those that came behind it; false if the connection ends.
-  bool answer_requests(connection& c) noexcept {
+  /// The request whose headers are there, and those that came behind it.
+  void answer_requests(connection& c) noexcept {
     const std::function<bool()> crowded = [this] {
       const std::lock_guard lock(mutex_);
       return !waiting_.empty() && (full_ || threads_.size() >= settings_.threads);
     };
     try {
       do
-        if (!speaker_.answer(c, stopping_, crowded)) return c.close_gracefully(), false;
+        if (!speaker_.answer(c, stopping_, crowded)) return c.end();
       while (c.has_headers() && !stopping_);
       c.wait_for_request();
-      return true;
     } catch (const std::exception&) {
-      return false;
+      c.end();
     }
   }
 
@@ -344,11 +390,12 @@ class http_server::connections {
 
   mutable std::mutex mutex_;  // guards the rest
   std::condition_variable filled_;
-  std::deque<owned> waiting_;    // for a thread
-  std::vector<owned> answered_;  // to be waited for again
+  std::deque<waiting_request> waiting_;  // for a thread
+  std::vector<owned> answered_;          // to be waited for again
   std::set<const connection*> busy_;
   std::list<std::thread> threads_;
-  std::size_t idle_ = 0, long_ = 0;  // threads without a request, and with one that asks for a text
+  std::size_t idle_ = 0, long_ = 0;           // threads without a request, and with one that is not brief
+  std::map<std::string, std::size_t> slots_;  // of long_, by client
   bool full_ = false, ended_ = false;
 };
 

@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,18 +26,19 @@ namespace serving::detail {
 /// A connection as httplib sees it.
 class http_stream final : public httplib::Stream {
  public:
-  http_stream(connection& client, const std::function<bool()>& crowded) : client_(client), crowded_(crowded) {}
+  http_stream(connection& client, const std::function<bool()>& crowded)
+      : head(client.head()), client_(client), crowded_(crowded) {}
 
   bool is_readable() const override { return true; }
   bool is_writable() const override { return client_.is_writable(); }
   ssize_t read(char* bytes, std::size_t size) override {
-    const auto n = client_.read(bytes, size, crowded_);
+    const auto n = client_.read(bytes, size, [] { return false; });  // of the head, which has come
     return n ? static_cast<ssize_t>(*n) : -1;
   }
   ssize_t write(const char* bytes, std::size_t size) override {
     const std::string_view text(bytes, size);
-    const bool head = !reason.empty() && text.starts_with("HTTP/1.1 ");
-    return client_.write(head ? with_reason(std::string(text)) : text) ? static_cast<ssize_t>(size) : -1;
+    const bool begins = !reason.empty() && text.starts_with("HTTP/1.1 ");
+    return client_.write(begins ? with_reason(std::string(text)) : text) ? static_cast<ssize_t>(size) : -1;
   }
   void get_remote_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
   void get_local_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
@@ -45,25 +47,26 @@ class http_stream final : public httplib::Stream {
   connection& client() noexcept { return client_; }
   const std::function<bool()>& crowded() const noexcept { return crowded_; }
 
+  std::string head;         ///< of the request: httplib decodes %41 in values of headers
   std::string reason;       ///< of the response's status line, if it is not the usual one
   bool understood = false;  ///< the request's headers were read to their end
   bool in_step = true;      ///< and its body, so that the next byte is that of the next request
 
  private:
   /// httplib writes status line and headers at once.
-  std::string_view with_reason(std::string head) {
+  std::string_view with_reason(std::string response) {
     constexpr std::size_t before = sizeof "HTTP/1.1 400 " - 1;
     for (char& c : reason)
       if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
-    if (const std::size_t end = head.find("\r\n"); end != head.npos && end >= before)
-      head.replace(before, end - before, reason.substr(0, 400));
+    if (const std::size_t end = response.find("\r\n"); end != response.npos && end >= before)
+      response.replace(before, end - before, reason.substr(0, 400));
     reason.clear();
-    return head_ = std::move(head);
+    return written_ = std::move(response);
   }
 
   connection& client_;
   const std::function<bool()>& crowded_;
-  std::string head_;
+  std::string written_;
 };
 
 inline thread_local http_stream* current = nullptr;  // of the thread that answers
@@ -120,49 +123,78 @@ class speaker final : public httplib::Server {
   }
 
   void receive(const httplib::Request& q, httplib::Response& r) {
+    r.set_header("X-Content-Type-Options", "nosniff");
+    const bool preflight = allow_origin(q, r) && q.method == "OPTIONS";
+    if (!preflight)
+      if (std::optional<http_response> made = screen(q)) {
+        if (announces_body(current->head)) current->in_step = false, r.set_header("Connection", "close");
+        return respond(std::move(*made), r);
+      }
     auto room = std::make_unique<body_budget::share>(budget_);
     body_reader reader(current->client(), settings_, *room, current->crowded());
     std::string body;
     try {
-      body = reader.read({.lengths = q.get_header_value_count("Content-Length"),
-                          .length = q.get_header_value("Content-Length"),
-                          .transfer = q.get_header_value("Transfer-Encoding"),
-                          .compression = q.get_header_value("Content-Encoding")});
+      const std::string length(header_of(current->head, "content-length"));
+      body = reader.read({.lengths = length.empty() ? 0u : 1u,
+                          .length = length,
+                          .transfer = std::string(header_of(current->head, "transfer-encoding")),
+                          .compression = std::string(header_of(current->head, "content-encoding"))});
     } catch (const api_error& e) {
       set_error(r, e);
       current->in_step = reader.in_step();
       if (!reader.in_step()) r.set_header("Connection", "close");
       return;
     }
-    handle(q, std::move(body), std::move(room), r);
+    if (preflight) return;
+    http_request request = request_of(q);
+    request.body = std::move(body);
+    http_response made = answer_(request);
+    request.body = {};
+    room.reset();
+    respond(std::move(made), r);
   }
 
-  /// `room` is held until the request has been understood or answered.
-  void handle(const httplib::Request& q, std::string body, std::unique_ptr<body_budget::share> room,
-              httplib::Response& r) {
-    const std::string origin = q.get_header_value("Origin");
+  static std::string header(std::string_view lower) { return std::string(header_of(current->head, lower)); }
+
+  /// Whether the request is of a page that may read the response; says so in it.
+  bool allow_origin(const httplib::Request& q, httplib::Response& r) const {
+    const std::string origin = header("origin");
     const auto& allowed = settings_.allowed_origins;
-    if (!origin.empty() &&
-        std::any_of(allowed.begin(), allowed.end(), [&](const std::string& a) { return a == "*" || a == origin; })) {
-      r.set_header("Access-Control-Allow-Origin", origin);
-      r.set_header("Vary", "Origin");
-      if (q.method == "OPTIONS") {
-        r.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-        const std::string asked = q.get_header_value("Access-Control-Request-Headers");
-        r.set_header("Access-Control-Allow-Headers", asked.empty() ? "Authorization, Content-Type" : asked);
-        r.status = 204;
-        return;
-      }
-    }
+    if (origin.empty() || std::ranges::none_of(allowed, [&](const std::string& a) { return a == "*" || a == origin; }))
+      return false;
+    r.set_header("Access-Control-Allow-Origin", origin);
+    r.set_header("Vary", "Origin");
+    if (q.method != "OPTIONS") return true;
+    r.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    const std::string asked = header("access-control-request-headers");
+    r.set_header("Access-Control-Allow-Headers", asked.empty() ? "Authorization, Content-Type" : asked);
+    r.status = 204;
+    return true;
+  }
+  static http_request request_of(const httplib::Request& q) {
     connection* const client = &current->client();
-    http_response made = answer_({q.method,
-                                  q.path,
-                                  std::move(body),
-                                  q.get_header_value("Content-Type"),
-                                  q.get_header_value("Authorization"),
-                                  [client] { return client->connected(); },
-                                  {q.params.begin(), q.params.end()}});
-    room.reset();  // the body is gone
+    return {q.method,
+            q.path,
+            {},
+            header("content-type"),
+            header("authorization"),
+            [client] { return client->connected(); },
+            {q.params.begin(), q.params.end()}};
+  }
+  /// The response to a request that its head decides.
+  std::optional<http_response> screen(const httplib::Request& q) const {
+    const bool reads = q.method == "GET" || q.method == "HEAD" || q.method == "OPTIONS";
+    if (!reads && is_foreign_page(current->head, settings_.allowed_origins)) {
+      const std::string origin = header("origin");
+      return error_response(api_error(403, "Forbidden",
+                                      "a page of " + (origin.empty() ? "another site" : origin) +
+                                          " sends this request; the server takes its requests with --allowed-origins" +
+                                          (origin.empty() ? "" : " " + origin)));
+    }
+    return settings_.screen ? settings_.screen(request_of(q)) : std::nullopt;
+  }
+
+  static void respond(http_response made, httplib::Response& r) {
     r.status = made.status;
     current->reason = std::move(made.reason);
     for (const auto& [name, value] : made.headers) r.set_header(name, value);

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <optional>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +46,9 @@ class service {
 
   /// The response to a request; never throws on client errors.
   http_response operator()(const http_request& request);
+  /// The response to a request that its head decides, without its body: an unknown path, another method, a missing key,
+  /// another type of body. Empty: its body has to be read.
+  std::optional<http_response> refusal(const http_request& head) const;
 
  private:
   using answer_function = http_response (service::*)(const http_request&);
@@ -54,7 +59,8 @@ class service {
   static constexpr std::size_t endpoint_count = 20;
   static std::span<const endpoint> endpoints();
 
-  http_response route(const http_request& request);
+  /// Null: the second is the response.
+  std::pair<const endpoint*, http_response> find(const http_request& head) const;
 
   static bool is_development(const endpoint& e) {
     return e.answer == &service::update_weights || e.answer == &service::is_sleeping ||
@@ -76,7 +82,8 @@ class service {
     std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
     return lower;
   }
-  static void check_content_type(const http_request& request);
+  /// The problem of a body's type; empty if it is that of JSON.
+  static std::string content_type_problem(const http_request& request);
 
   /// Parses a body, calls `read` with its fields, and responds with the result.
   template <class Read>
@@ -125,9 +132,7 @@ class service {
   }
   http_response show_load(const http_request&) { return json_response({{"server_load", shared_.requests.load()}}); }
   http_response openapi(const http_request&) { return {.body = std::string(openapi_description)}; }
-  http_response page(const http_request&) {
-    return {.body = std::string(page_), .content_type = "text/html; charset=utf-8"};
-  }
+  http_response page(const http_request&);
 
   context& shared_;
   std::vector<std::string> keys_;
@@ -152,7 +157,11 @@ RLCORE_INLINE bool equal_in_constant_time(std::string_view given, std::string_vi
 
 RLCORE_INLINE http_response service::operator()(const http_request& request) {
   try {
-    return route(request);
+    auto [to, refused] = find(request);
+    if (to == nullptr) return std::move(refused);
+    if (to->method == "POST" && to->answer != &service::health && (!request.body.empty() || !may_be_empty(*to)))
+      if (const std::string problem = content_type_problem(request); !problem.empty()) throw invalid_body(problem);
+    return (this->*to->answer)(request);
   } catch (const client_gone&) {
     return {.status = 499, .content_type = "", .reason = "Client Closed Request"};
   } catch (const api_error& e) {
@@ -189,24 +198,29 @@ RLCORE_INLINE auto service::endpoints() -> std::span<const endpoint> {
   return table;
 }
 
-RLCORE_INLINE http_response service::route(const http_request& request) {
-  const std::string method = request.method == "HEAD" ? "GET" : request.method;
+RLCORE_INLINE auto service::find(const http_request& head) const -> std::pair<const endpoint*, http_response> {
+  const std::string method = head.method == "HEAD" ? "GET" : head.method;
   std::string allowed;  // methods of this path
   for (const endpoint& e : endpoints()) {
-    if (e.path != request.path || !available(e)) continue;
+    if (e.path != head.path || !available(e)) continue;
     allowed += (allowed.empty() ? "" : ", ") + std::string(e.method) + (e.method == "GET" ? ", HEAD" : "");
     if (e.method != method) continue;
-    if ((request.path.starts_with("/v1") || is_development(e)) && !authorised(request))
-      return {.status = 401, .body = unauthorised()};
-    if (e.answer == &service::page && page_.empty()) break;
-    if (e.method == "POST" && e.answer != &service::health && (!request.body.empty() || !may_be_empty(e)))
-      check_content_type(request);
-    return (this->*e.answer)(request);
+    if ((head.path.starts_with("/v1") || is_development(e)) && !authorised(head))
+      return {nullptr, {.status = 401, .body = unauthorised()}};
+    if (e.answer != &service::page || !page_.empty()) return {&e, {}};
   }
-  if (allowed.empty() || request.path == "/") return json_response({{"detail", "Not Found"}}, 404);
+  if (allowed.empty() || head.path == "/") return {nullptr, json_response({{"detail", "Not Found"}}, 404)};
   http_response refused = json_response({{"detail", "Method Not Allowed"}}, 405);
   refused.headers.emplace_back("Allow", allowed);
-  return refused;
+  return {nullptr, std::move(refused)};
+}
+
+RLCORE_INLINE std::optional<http_response> service::refusal(const http_request& head) const {
+  auto [to, refused] = find(head);
+  if (to == nullptr) return std::move(refused);
+  if (to->method != "POST" || may_be_empty(*to)) return std::nullopt;
+  const std::string problem = content_type_problem(head);
+  return problem.empty() ? std::nullopt : std::optional(error_response(invalid_body(problem)));
 }
 
 RLCORE_INLINE bool service::authorised(const http_request& request) const {
@@ -219,12 +233,32 @@ RLCORE_INLINE bool service::authorised(const http_request& request) const {
   return found;
 }
 
-RLCORE_INLINE void service::check_content_type(const http_request& request) {
+RLCORE_INLINE std::string service::content_type_problem(const http_request& request) {
   std::string type = request.content_type.substr(0, request.content_type.find(';'));
   while (!type.empty() && type.back() == ' ') type.pop_back();
   type = lower_case(type);
-  if (type != "application/json")
-    throw invalid_body("Unsupported Media Type: expected Content-Type: application/json, found '" + type + "'");
+  return type == "application/json"
+             ? ""
+             : "Unsupported Media Type: expected Content-Type: application/json, found '" + type + "'";
+}
+
+/// Scripts and styles run with the response's nonce alone, so that no text of a model becomes one.
+RLCORE_INLINE http_response service::page(const http_request&) {
+  std::random_device random;
+  std::string nonce;
+  for (int i = 0; i < 4; ++i) nonce += std::to_string(random()) + "-";
+  std::string html(page_);
+  for (const std::string tag : {"<script", "<style"})
+    if (const std::size_t at = html.find(tag); at != html.npos)
+      html.insert(at + tag.size(), " nonce=\"" + nonce + "\"");
+  return {.body = std::move(html),
+          .content_type = "text/html; charset=utf-8",
+          .headers = {{"Content-Security-Policy",
+                       "default-src 'none'; script-src 'nonce-" + nonce + "'; style-src 'nonce-" + nonce +
+                           "'; img-src data: blob:; connect-src http: https:; base-uri 'none'; form-action 'none'; "
+                           "frame-ancestors 'none'"},
+                      {"X-Frame-Options", "DENY"},
+                      {"Referrer-Policy", "no-referrer"}}};
 }
 
 RLCORE_INLINE http_response service::completions(const http_request& request) {

@@ -101,6 +101,8 @@ inline constexpr key server_http[] = {
     {"api-key", texts, "null", honoured,
      "bearer tokens that paths under /v1 need; VLLM_API_KEY in the environment counts"},
     {"allowed-origins", texts, "null", honoured, "pages in browsers that may send requests; * allows all"},
+    {"forwarded-allow-ips", texts, "null", honoured,
+     "addresses of proxies: the last address of their X-Forwarded-For is the client's; * trusts all"},
     {"shutdown-timeout", real, "30", honoured, "seconds that running requests have when the server is asked to stop",
      at_least(0)},
     {"rlcore-record", text, "null", honoured,

@@ -27,6 +27,8 @@ constexpr std::string_view phrase_of(int status) noexcept {
       return "Bad Request";
     case 401:
       return "Unauthorized";
+    case 403:
+      return "Forbidden";
     case 404:
       return "Not Found";
     case 405:

@@ -37,6 +37,8 @@ inline constexpr std::int64_t most_choices = 1024;
 
 /// Most bad words, stop strings, and different stop token ids of a request: each costs time with every token.
 inline constexpr std::size_t most_words = 1024;
+/// Bytes that all members of such a field may have together.
+inline constexpr std::size_t most_word_bytes = std::size_t{1} << 20;
 /// Most log-probs that a request may give, those of the likely tokens included.
 inline constexpr std::int64_t most_logprobs = std::int64_t{1} << 22;
 
@@ -76,6 +78,13 @@ void read_choice_of_tokens(body_fields& f, const request_defaults& by_default, s
 /// Throws 400 for a list that has too many members.
 inline void check_size(std::string_view name, std::size_t size) {
   check_range(size <= most_words, name, "a list of at most " + std::to_string(most_words), static_cast<double>(size));
+}
+inline void check_bytes(std::string_view name, const std::vector<std::string>& words) {
+  std::size_t bytes = 0;
+  for (const std::string& word : words) bytes += word.size();
+  if (bytes > most_word_bytes)
+    throw bad_request(std::string(name) + ": " + std::to_string(bytes) + " bytes together; expected at most " +
+                      std::to_string(most_word_bytes));
 }
 inline void sort_unique(std::vector<std::int32_t>& ids) {
   std::sort(ids.begin(), ids.end());
@@ -140,6 +149,7 @@ RLCORE_INLINE void read_choice_of_tokens(body_fields& f, const request_defaults&
 RLCORE_INLINE void read_bias(body_fields& f, sampling_fields& s) {
   s.bad_words = f.strings("bad_words");
   check_size("bad_words", s.bad_words.size());
+  check_bytes("bad_words", s.bad_words);
   if (std::any_of(s.bad_words.begin(), s.bad_words.end(), [](const std::string& w) { return w.empty(); }))
     throw bad_request("bad_words cannot contain an empty string");
   if (const json* allowed = f.find("allowed_token_ids")) {
@@ -163,6 +173,7 @@ RLCORE_INLINE void read_bias(body_fields& f, sampling_fields& s) {
 RLCORE_INLINE void read_ends(body_fields& f, sampling_fields& s) {
   s.stop = f.strings("stop", true);
   check_size("stop", s.stop.size());
+  check_bytes("stop", s.stop);
   if (std::any_of(s.stop.begin(), s.stop.end(), [](const std::string& text) { return text.empty(); }))
     throw bad_request("stop cannot contain an empty string");
   s.include_stop = f.boolean("include_stop_str_in_output", false);

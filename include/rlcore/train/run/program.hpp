@@ -23,9 +23,10 @@ namespace train {
 /// output pipe is closed; or 1 after printing "<program>: <message>" to stderr. When all processes of mpirun fail on
 /// the same command line, the first of them prints the message. The remaining processes wait 20 seconds before they
 /// print theirs. A file that grows beyond `ulimit -f` is an error of its write; the signal would end the process
-/// without a word.
+/// without a word. `spare` says what takes less memory, for a program that has run out of it.
 template <class F>
-int run_program(const char* program, F&& f) noexcept {
+int run_program(const char* program, F&& f,
+                const char* spare = "smaller batches, rlcore.logits_memory_mb or rlcore.max_decode_batch") noexcept {
   ::signal(SIGXFSZ, SIG_IGN);
   const auto failed = [&](const char* message) {
     std::fflush(stdout);
@@ -42,8 +43,10 @@ int run_program(const char* program, F&& f) noexcept {
     if (asked_to_stop() != 0) return 128 + asked_to_stop();
     if (!written && errno == EPIPE) return 128 + SIGPIPE;
     return written ? 0 : failed("cannot write to standard output");
-  } catch (const std::bad_alloc&) {
-    return failed("out of memory: try smaller batches, rlcore.logits_memory_mb or rlcore.max_decode_batch");
+  } catch (const std::bad_alloc&) {  // a line that needs no memory
+    std::fflush(stdout);
+    std::fprintf(stderr, "%s: out of memory: try %s\n", program, spare);
+    return 1;
   } catch (const std::exception& e) {
     return failed(e.what());
   }
