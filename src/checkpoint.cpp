@@ -15,6 +15,7 @@
 #include "rlcore/checkpoint/shard_manifest.hpp"
 #include "rlcore/checkpoint/shard_reader.hpp"
 #include "rlcore/checkpoint/sharded_torch.hpp"
+#include "rlcore/checkpoint/step_manifest.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/checkpoint/torch_file.hpp"
 #include "rlcore/checkpoint/torch_zip.hpp"

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/atomic_file.hpp"
+#include "rlcore/checkpoint/step_manifest.hpp"
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
@@ -64,13 +65,15 @@ resume_point find_resume(const std::string& mode, const std::string& resume_from
 /// before its content, so that an interrupted deletion never leaves half a checkpoint. Throws file_error.
 void delete_old_checkpoints(const std::filesystem::path& root, std::int64_t newest, std::int64_t keep);
 
-/// Saves step `step`: write(folder) fills a temporary folder, which then becomes <root>/global_step_{step}; the tracker
+/// Saves step `step`: write(folder) fills a temporary folder, which gets its manifest (step_manifest.hpp) and then
+/// becomes <root>/global_step_{step}; the tracker
 /// follows; old checkpoints are deleted last (trainer.max_actor_ckpt_to_keep). A failure at any point, including
 /// an exception of `write`, leaves the older checkpoints and the tracker as they were.
 template <class Write>
 void save_step(const std::filesystem::path& root, std::int64_t step, std::int64_t keep, Write&& write) {
   atomic_folder folder(step_folder(root, step));
   write(folder.path());
+  write_step_manifest(folder.path(), step);
   folder.commit();
   write_file_atomically(root / tracker_name, std::to_string(step));
   delete_old_checkpoints(root, step, keep);
@@ -95,6 +98,7 @@ void save_step(C& c, const std::filesystem::path& root, std::int64_t step, std::
   write(std::filesystem::path(path));
   c.barrier();
   if (folder) {
+    write_step_manifest(folder->path(), step);
     folder->commit();
     write_file_atomically(root / tracker_name, std::to_string(step));
     delete_old_checkpoints(root, step, keep);

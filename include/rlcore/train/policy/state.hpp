@@ -77,6 +77,8 @@ run_state load_state(const std::filesystem::path& folder, actor<Device>& a, crit
   const checkpoint::json_file data(folder / "data.json");
   run_state state;
   state.step = data.integer("step");
+  if (const auto step = checkpoint::step_of(folder); step && *step != state.step)
+    throw format_error(folder.string() + ": data.json is that of step " + std::to_string(state.step));
   state.seed = static_cast<std::uint64_t>(data.integer("seed", 0));
   state.rounds = data.has("rounds") ? data.integer("rounds", 0) : state.step;
   state.surplus = read_surplus(folder);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "rlcore/checkpoint/layout.hpp"
+#include "rlcore/checkpoint/step_manifest.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/telemetry/logger.hpp"
@@ -56,8 +57,8 @@ class run_frame {
   run_frame(const run_frame&) = delete;
   run_frame& operator=(const run_frame&) = delete;
 
-  /// Finds the checkpoint to resume from; `data` describes the training rows. Throws config_error if that run had other
-  /// settings or data.
+  /// Finds the checkpoint to resume from, and checks its files; `data` describes the training rows. Throws config_error
+  /// if that run had other settings or data, format_error if the checkpoint is damaged.
   const checkpoint::resume_point& resume(std::string data);
   const checkpoint::resume_point& from() const noexcept { return from_; }
   /// Prints that the run goes on after `step` of `total`, and the `notice` of what restored its model.
@@ -141,6 +142,9 @@ RLCORE_INLINE const checkpoint::resume_point& run_frame::resume(std::string data
                                   settings_.root);
   ranks_.agree(from_.step, "checkpoint", settings_.root);
   if (from_) check_run_settings(settings_.root, opt_, data_);
+  if (from_ && ranks_.first())
+    if (const std::string note = checkpoint::check_step_manifest(from_.folder, from_.step); !note.empty())
+      say("note: %s\n", note.c_str());
   if (!from_.notice.empty()) say("note: %s\n", from_.notice.c_str());
   return from_;
 }
