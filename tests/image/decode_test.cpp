@@ -126,6 +126,30 @@ TEST(decode_image, a_bomb_is_refused_by_its_header) {
   EXPECT_EQ(refusal(webp), "an image of 16384 x 16384 pixels; at most 89478485 are decoded");
 }
 
+/// CRC-32, as a chunk ends with it.
+std::uint32_t checksum(const bytes& of) {
+  std::uint32_t sum = ~0u;
+  for (const unsigned char byte : of) {
+    sum ^= byte;
+    for (int bit = 0; bit < 8; ++bit) sum = sum >> 1 ^ (sum & 1 ? 0xEDB88320u : 0u);
+  }
+  return ~sum;
+}
+
+#ifdef RLCORE_HAS_DEFLATE
+TEST(decode_image, data_behind_the_end_of_a_png_are_not_inflated) {
+  const bytes blank = encode_png({2600, 10000, std::vector<std::uint8_t>(2600 * 10000 * 3)});
+  for (const bool interlaced : {false, true}) {
+    bytes png = blank;
+    for (const std::size_t at : {16u, 20u}) png[at] = png[at + 1] = png[at + 2] = 0, png[at + 3] = 10;
+    png[28] = interlaced ? 1 : 0;
+    const std::uint32_t sum = checksum({png.begin() + 12, png.begin() + 29});
+    for (std::size_t i = 0; i < 4; ++i) png[29 + i] = static_cast<unsigned char>(sum >> (24 - 8 * i));
+    EXPECT_EQ(refusal(png), "a damaged PNG: its data go on behind the end of the image");
+  }
+}
+#endif
+
 TEST(decode_image, texts_in_a_png_are_not_inflated) {
   // The data of an empty picture are the compressed text of as many chunks as libpng keeps.
   const bytes blank = encode_png({2600, 1000, std::vector<std::uint8_t>(2600 * 1000 * 3)});
@@ -141,15 +165,10 @@ TEST(decode_image, texts_in_a_png_are_not_inflated) {
   const auto number = [](bytes& to, std::size_t x) {
     for (int shift = 24; shift >= 0; shift -= 8) to.push_back(static_cast<unsigned char>(x >> shift));
   };
-  std::uint32_t sum = ~0u;  // CRC-32 of the chunk
-  for (const unsigned char byte : text) {
-    sum ^= byte;
-    for (int bit = 0; bit < 8; ++bit) sum = sum >> 1 ^ (sum & 1 ? 0xEDB88320u : 0u);
-  }
   bytes chunk;
   number(chunk, text.size() - 4);
   chunk.insert(chunk.end(), text.begin(), text.end());
-  number(chunk, ~sum);
+  number(chunk, checksum(text));
   const bytes plain = file("rgb.png");
   bytes png(plain.begin(), plain.begin() + 33);  // up to the end of IHDR
   for (int i = 0; i < 500; ++i) png.insert(png.end(), chunk.begin(), chunk.end());

@@ -29,9 +29,11 @@ inline void put_big_endian(unsigned char* to, std::uint32_t number) noexcept {
 
 /// Copies the PNG up to its data, then stores the data uncompressed in one chunk: libpng reads the same image with
 /// nothing to inflate. The checksums of the chunks have been verified; the new chunk has none. Empty if the file is
-/// interlaced or damaged: then libpng decodes it.
+/// interlaced or damaged: then libpng decodes it. Throws format_error if more than `surplus` bytes come behind the
+/// image, which libpng would inflate to their end.
 inline std::vector<unsigned char> inflate_png(encoded bytes, const png_header& header) {
   constexpr std::size_t frame = 12, block = 65535, most = 0x7fffffff;  // of a chunk; of a stored block; of any chunk
+  constexpr std::size_t surplus = 65536;
   std::vector<unsigned char> data;
   std::size_t first = 0;
   for (std::size_t at = 8; bytes.size() - at >= frame;) {
@@ -46,11 +48,13 @@ inline std::vector<unsigned char> inflate_png(encoded bytes, const png_header& h
     data.insert(data.end(), body.begin(), body.end());
     at += frame + length;
   }
-  const std::size_t size = header.filtered_bytes(), blocks = (size + block - 1) / block;
+  // Each of the seven images that an interlaced one consists of has its own filter bytes and roundings.
+  const std::size_t size = header.filtered_bytes() + (header.interlaced ? std::size_t{16} * header.height + 64 : 0),
+                    blocks = (size + block - 1) / block;
   const std::size_t stored = 2 + 5 * blocks + size + 4;
   // zlib enforces a window below 32 KiB, libdeflate does not.
-  if (header.interlaced || data.empty() || data[0] != 0x78 || stored > most) return {};
-  std::vector<unsigned char> result(first + frame + stored);
+  if (data.empty() || data[0] != 0x78 || stored > most) return {};
+  std::vector<unsigned char> result(first + frame + stored + surplus);
   std::copy_n(bytes.data(), first, result.data());
   unsigned char* to = result.data() + first;
   put_big_endian(to, static_cast<std::uint32_t>(stored));
@@ -59,9 +63,13 @@ inline std::vector<unsigned char> inflate_png(encoded bytes, const png_header& h
   const unsigned char* from = to + 5 * blocks;  // the blocks move forward to make room for their headers
   const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> inflate(
       libdeflate_alloc_decompressor(), &libdeflate_free_decompressor);
-  if (!inflate || libdeflate_zlib_decompress(inflate.get(), data.data(), data.size(), to + 5 * blocks, size, nullptr) !=
-                      LIBDEFLATE_SUCCESS)
-    return {};
+  if (!inflate) return {};
+  std::size_t inflated = 0;
+  const libdeflate_result outcome =
+      libdeflate_zlib_decompress(inflate.get(), data.data(), data.size(), to + 5 * blocks, size + surplus, &inflated);
+  if (outcome == LIBDEFLATE_INSUFFICIENT_SPACE)
+    throw format_error("a damaged PNG: its data go on behind the end of the image");
+  if (outcome != LIBDEFLATE_SUCCESS || inflated < size || header.interlaced) return {};
   const std::uint32_t sum = libdeflate_adler32(1, from, size);
   for (std::size_t left = size; left > 0;) {
     const std::size_t count = std::min(left, block);
@@ -74,6 +82,7 @@ inline std::vector<unsigned char> inflate_png(encoded bytes, const png_header& h
     to += sizeof before + count, from += count;
   }
   put_big_endian(to, sum);
+  result.resize(result.size() - surplus);
   return result;
 }
 

@@ -53,6 +53,19 @@ class command_rewards : public testing::Test {
     }
     return "no failure";
   }
+  /// Waits for the end of the process whose number is in a file.
+  static void expect_death(const std::string& file) {
+    pid_t left = 0;
+    std::ifstream(file) >> left;
+    ASSERT_GT(left, 0);
+    for (int i = 0; i < 6000 && ::kill(left, 0) == 0; ++i) {  // perhaps not yet reaped by the process that adopted it
+      std::ifstream stat("/proc/" + std::to_string(left) + "/stat");
+      std::string number, name, state;
+      if (stat >> number >> name >> state && state == "Z") break;
+      ASSERT_LT(i, 5999) << "the command's own child lives on";
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
   static std::vector<float> rewards(const std::vector<trajectory>& batch) {
     std::vector<float> all;
     for (const trajectory& t : batch) all.push_back(t.reward);
@@ -109,8 +122,9 @@ TEST_F(command_rewards, every_failure_has_one_line) {
             std::string::npos);
   EXPECT_EQ(failure("sleep 20", 0.1), begins + "sleep 20 gave no answer within 0.1 s (rlcore.reward_timeout)" + first);
   EXPECT_NE(failure("read a; echo; cat").find("answered ''; expected a finite number or an object"), std::string::npos);
-  for (const char* garbage : {"hello", "NaN", "1e999", "null", "[1]", "\\\"1\\\"", "{}", "{\\\"score\\\":null}",
-                              "{\\\"score\\\":\\\"1\\\"}", "{\\\"score\\\":NaN}", "{\\\"score\\\":1,\\\"acc\\\":[]}"})
+  for (const char* garbage :
+       {"hello", "NaN", "1e999", "1e300", "-4e38", "null", "[1]", "\\\"1\\\"", "{}", "{\\\"score\\\":null}",
+        "{\\\"score\\\":\\\"1\\\"}", "{\\\"score\\\":NaN}", "{\\\"score\\\":1,\\\"acc\\\":[]}"})
     EXPECT_NE(
         failure("read -r a; echo \"" + std::string(garbage) + "\"; cat > /dev/null").find("; expected a finite number"),
         std::string::npos)
@@ -182,16 +196,22 @@ TEST_F(command_rewards, no_process_is_left) {
     score(source, 1);
   }
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);  // no zombie, no child
-  pid_t left = 0;
-  std::ifstream(pid) >> left;
-  ASSERT_GT(left, 0);
-  for (int i = 0; i < 6000 && ::kill(left, 0) == 0; ++i) {  // killed, and perhaps not yet reaped by whoever adopted it
-    std::ifstream stat("/proc/" + std::to_string(left) + "/stat");
-    std::string number, name, state;
-    if (stat >> number >> name >> state && state == "Z") break;
-    ASSERT_LT(i, 5999) << "the command's own child lives on";
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  expect_death(pid);
+}
+
+TEST_F(command_rewards, no_process_outlives_a_killed_run) {
+  const std::string pid = (place / "pid").string();
+  const pid_t run = ::fork();
+  if (run == 0) {
+    train::line_process program({"/bin/sh", "-c", "sleep 300 & echo $! > " + pid + "; echo ready; wait"});
+    std::string line;
+    program.read_line(line, 20);
+    ::kill(::getpid(), SIGKILL);
   }
+  int status = 0;
+  ASSERT_EQ(::waitpid(run, &status, 0), run);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  expect_death(pid);
 }
 
 TEST_F(command_rewards, files_that_cannot_be_run) {

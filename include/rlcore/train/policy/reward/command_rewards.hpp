@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -210,16 +211,17 @@ RLCORE_INLINE judgement judgement_of(const nlohmann::json& j, const std::string&
     return data_error("answered '" + data::printable(line) +
                       "'; expected a finite number or an object with one as \"score\"");
   };
+  const auto is_score = [](double x) { return std::abs(x) <= double{std::numeric_limits<float>::max()}; };
   if (j.is_discarded()) throw refuse();
   if (!j.is_object()) {
     const double score = detail::number_of(j);
-    if (!std::isfinite(score)) throw refuse();
+    if (!is_score(score)) throw refuse();
     return judged(score);
   }
   if (j.contains("error") && j["error"].is_string())
     throw data_error("failed: " + data::printable(j["error"].get<std::string>(), 300));
   const double score = j.contains("score") ? detail::number_of(j["score"]) : std::nan("");
-  if (!std::isfinite(score)) throw refuse();
+  if (!is_score(score)) throw refuse();
   judgement result = judged(score);
   if (j.contains("acc") && !j["acc"].is_null()) {
     const double accuracy = detail::number_of(j["acc"]);

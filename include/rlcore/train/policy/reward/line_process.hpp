@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #if defined(__linux__)
@@ -28,8 +29,8 @@ RLCORE_BEGIN
 namespace train {
 
 /// The constructor starts the child. The destructor closes its input, waits a second, then kills it and its children;
-/// no zombie remains. On Linux the child also dies with this process. Its standard error is ours. Writing to a dead
-/// child raises no SIGPIPE.
+/// no zombie remains. They also die with this process, however it ends: a second process, which is small, waits for
+/// that. Its standard error is ours. Writing to a dead child raises no SIGPIPE.
 class line_process {
  public:
   /// Result of read_line().
@@ -73,9 +74,13 @@ class line_process {
     if (fd >= 0) ::close(fd);
   }
   static bool open_pipe(int (&ends)[2]) noexcept {
+#if defined(__linux__)
+    return ::pipe2(ends, O_CLOEXEC) == 0;
+#else
     if (::pipe(ends) != 0) return false;
     for (const int fd : ends) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
     return true;
+#endif
   }
 
   /// After fork(): nothing but async-signal-safe calls.
@@ -86,10 +91,13 @@ class line_process {
 
   void send();
 
+  /// Starts the process that kills the child's group when this one has ended.
+  void start_guard();
   int finish(std::chrono::milliseconds patience);
 
-  pid_t pid_ = -1;
+  pid_t pid_ = -1, guard_ = -1;
   int in_ = -1, out_ = -1, status_ = 0;
+  int lifeline_ = -1;  // a pipe to guard_: it closes when this process ends
   std::string pending_, buffer_;
   bool closing_ = false;
   std::size_t sent_ = 0;  // bytes of pending_
@@ -128,6 +136,29 @@ RLCORE_INLINE line_process::line_process(const std::vector<std::string>& argumen
     throw file_error("cannot run '" + arguments[0] + "': " + std::strerror(why));
   }
   ::fcntl(in_, F_SETFL, ::fcntl(in_, F_GETFL) | O_NONBLOCK);
+  start_guard();
+}
+
+RLCORE_INLINE void line_process::start_guard() {
+  int ends[2] = {-1, -1};
+  if (!open_pipe(ends)) return;  // the child itself still dies with this process
+  const std::string group = std::to_string(pid_);
+  // `read` fails at the end of the pipe, which this process closes by ending.
+  const char* const words[] = {"sh", "-c", "read -r line || kill -9 -- -\"$1\"", "sh", group.c_str(), nullptr};
+  posix_spawn_file_actions_t files;
+  ::posix_spawn_file_actions_init(&files);
+  ::posix_spawn_file_actions_adddup2(&files, ends[0], 0);
+  ::posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // signals of the terminal are not for it
+  if (::posix_spawn(&guard_, "/bin/sh", &files, &attributes, const_cast<char* const*>(words), environ) != 0)
+    guard_ = -1;
+  ::posix_spawnattr_destroy(&attributes);
+  ::posix_spawn_file_actions_destroy(&files);
+  close_fd(ends[0]);
+  lifeline_ = ends[1];
 }
 
 RLCORE_INLINE auto line_process::read_line(std::string& line, double seconds) -> status {
@@ -215,6 +246,11 @@ RLCORE_INLINE int line_process::finish(std::chrono::milliseconds patience) {
   while (!gone() && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   ::kill(-pid_, SIGKILL);  // its group: also kills its remaining children
+  if (guard_ > 0) {        // before the number of the group is free again
+    ::kill(guard_, SIGKILL);
+    ::waitpid(std::exchange(guard_, -1), nullptr, 0);
+  }
+  close_fd(std::exchange(lifeline_, -1));
   ::waitpid(pid_, &status_, 0);
   pid_ = -1;
   return status_;

@@ -1,6 +1,7 @@
 // Reward sources: rules, a C++ function, and verl's dapo manager around them.
 #pragma once
 
+#include <cmath>
 #include <concepts>
 #include <memory>
 #include <optional>
@@ -11,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/core/error.hpp"
+#include "rlcore/data/file.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/objective/reward_shaping.hpp"
 #include "rlcore/telemetry/metrics.hpp"
@@ -75,7 +78,8 @@ class text_rewards : public reward_source {
   /// `strip_end` as in response_text().
   explicit text_rewards(bool strip_end = false) : strip_end_(strip_end) {}
 
-  /// Decodes all responses, hands them to judge() together, and sets verdict, accuracy and reward.
+  /// Decodes all responses, hands them to judge() together, and sets verdict, accuracy and reward. Throws data_error
+  /// for a reward that is not finite as a float.
   void score(std::span<trajectory> batch, const data::prompt_dataset& prompts, const text::tokenizer& tokenizer) final;
 
  protected:
@@ -192,6 +196,10 @@ RLCORE_INLINE void text_rewards::score(std::span<trajectory> batch, const data::
     t.verdict = std::move(judgements[i].verdict);
     t.accuracy = judgements[i].accuracy;
     t.reward = static_cast<float>(t.score());
+    if (!std::isfinite(t.reward))
+      throw data_error("the reward of response " + std::to_string(i + 1) + " of " + std::to_string(batch.size()) +
+                       " (data_source '" + data::printable(answers[i].data_source) + "', row " + std::to_string(t.row) +
+                       ") is " + std::to_string(t.score()) + "; expected a finite number");
   }
 }
 
