@@ -46,8 +46,8 @@ class engine {
  public:
   /// Returns one response per request. `key` addresses this call (seed and step). Calls progress(done) whenever
   /// sequences finish. Temperature 0 records log-probs at temperature 1. Throws config_error if a sequence does not fit
-  /// into max_cache_bytes, std::invalid_argument for images that do not match the model or the image tokens, and error
-  /// if logits are not finite or the logit rules exclude every token of a request.
+  /// into max_cache_bytes, std::invalid_argument for images that do not match the model or the image tokens,
+  /// not_finite_error if logits are not finite, and error if the logit rules exclude every token of a request.
   template <class Progress = no_progress>
   std::vector<response> generate(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                                  std::span<const request> requests, const generation& settings, random_key key,
@@ -75,6 +75,8 @@ class engine {
     return responses;
   }
 
+  /// Frees KV cache and logits, until the next call of generate().
+  void release() { memory_.release(); }
   /// Current bytes of the KV cache and image rows; at most the last call's max_cache_bytes.
   std::size_t cache_bytes() const noexcept { return memory_.bytes(); }
   /// The usage of the last call.
@@ -96,7 +98,9 @@ class engine {
       text.entropy.push_back(drawn.entropy);
     }
     void on_failure(ticket number, const std::string& why) {
-      throw error("generate: request " + std::to_string(number - 1) + ": " + why);
+      const std::string message = "generate: request " + std::to_string(number - 1) + ": " + why;
+      if (why.ends_with(not_finite_text)) throw not_finite_error(message);
+      throw error(message);
     }
     void on_end(ticket number, finish reason) {
       responses[number - 1].reason = reason;

@@ -79,6 +79,11 @@ struct session_memory {
     logits = {};
     logits = {model.device(), wanted};
   }
+  /// Frees KV cache and logits, until prepare(). No session may use them.
+  void release() {
+    cache.reset();
+    logits = {};
+  }
   /// Runs the forward pass of the chunks; the requested rows are in `logits`. Linear layers use weights in this format.
   void feed(const nn::causal_lm<Device>& model, nn::workspace<Device>& space, const schedule& plan,
             std::optional<weight_format> format) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -105,6 +106,25 @@ class policy_run_impl final : public policy_run {
     save_state(settings().root, models_.policy, critic_or_null(), in_.model, state_, settings().keep, &ranks_.world());
   }
 
+  double validation() {
+    return from_finite_logits([&] { return sampler_.validation(state_.step, numbers, time); });
+  }
+  /// f(), which samples. After an update, logits that are not finite are those of a run that has diverged.
+  template <class F>
+  auto from_finite_logits(F&& f) {
+    try {
+      return f();
+    } catch (const rollout::not_finite_error& e) {
+      if (!updated_) throw;
+      char last[160];
+      std::snprintf(last, sizeof last, "step %lld, had the learning rate %g and the gradient norm %g",
+                    static_cast<long long>(updated_->step), updated_->lr, updated_->gradient_norm);
+      throw error("step " + std::to_string(state_.step) + ": the run has diverged: " + e.what() +
+                  "; the last update, of " + last +
+                  ": lower actor_rollout_ref.actor.optim.lr, and resume from a checkpoint before it");
+    }
+  }
+
   std::int64_t epoch() const { return (state_.rounds - 1) / in_.plan.steps_per_epoch; }
 
   policy_inputs& in_;
@@ -118,6 +138,11 @@ class policy_run_impl final : public policy_run {
   std::vector<trajectory> round_;  ///< without dynamic sampling: the groups of the step
   group_counts seen_;              ///< of the step
   bool interrupted_ = false;       ///< a signal ended sampling
+  struct last_update {
+    std::int64_t step = 0;
+    double lr = 0, gradient_norm = 0;
+  };
+  std::optional<last_update> updated_;  ///< by this process
   std::optional<double> validated_;
   signal_watch watch_;
 };
@@ -155,7 +180,7 @@ bool policy_run_impl<Device>::next_step() {
     if (!frame_.from() && ranks_.first()) std::filesystem::remove(sample_answers_path(s.root));  // of an earlier run
     // A resumed run has already validated at its checkpoint.
     if (in_.has_validation() && s.val_before_train && (state_.step == 0 || s.val_only)) {
-      validated_ = sampler_.validation(state_.step, numbers, time);
+      validated_ = validation();
       frame_.log().write(state_.step, numbers);
     }
   }
@@ -180,7 +205,8 @@ bool policy_run_impl<Device>::needs_groups() {
 template <class Device>
 std::vector<trajectory> policy_run_impl<Device>::sample_round() {
   try {
-    std::vector<trajectory> round = sampler_.sample_round(state_.step, ++state_.rounds, time);
+    std::vector<trajectory> round =
+        from_finite_logits([&] { return sampler_.sample_round(state_.step, ++state_.rounds, time); });
     // Sampling has recorded the old log-probs with the same kernels and bits: a second pass runs only on request.
     if (models_.recompute_old_log_prob || stored_) {
       if (!stored_)
@@ -243,7 +269,8 @@ bool policy_run_impl<Device>::take_groups() {
 
 template <class Device>
 void policy_run_impl<Device>::provide(advantage_input inputs) {
-  if (contains(inputs, advantage_input::greedy_scores)) sampler_.score_greedy_answers(batch, state_.step, time);
+  if (contains(inputs, advantage_input::greedy_scores))
+    from_finite_logits([&] { sampler_.score_greedy_answers(batch, state_.step, time); });
   if (contains(inputs, advantage_input::sum_squared_probs)) scorer_.score_squared_probs(batch, time);
   scorer_.score_reference(batch, time);
   scorer_.score_values(batch, time);
@@ -291,9 +318,15 @@ void policy_run_impl<Device>::update_actor(const any_algorithm& algorithm) {
         .temperature = s.sampling.temperature,
         .lr = update_rates(s.lr, s.schedule, state_.step, in_.plan.updates_per_step, s.lr_per_update),
         .grad_clip = s.grad_clip};
-    state_.skipped_updates +=
+    const std::int64_t skipped =
         train::update_actor(models_.policy, algorithm, batch, plan, key(stream::mini_batches), numbers);
+    if (skipped > 0 && state_.skipped_updates == 0)
+      say("note: step %lld: the gradient is not finite: %lld updates with the learning rate %g are left out "
+          "(actor/skipped_updates)\n",
+          static_cast<long long>(state_.step), static_cast<long long>(skipped), plan.lr.back());
+    state_.skipped_updates += skipped;
     state_.optimizer_steps = models_.policy.optimizer().steps();
+    updated_ = {state_.step, plan.lr.back(), numbers.get("actor/grad_norm")};
   });
 }
 
@@ -304,7 +337,7 @@ void policy_run_impl<Device>::finish_step() {
     time("dump_rollout_generations",
          [&] { write_rollouts(s.rollout_dir, state_.step, batch, in_.train, in_.tokenizer, s.reward.log_overlong); });
   batch_metrics(batch, s.max_prompt_length, s.max_response_length, numbers);
-  if (in_.has_validation() && due(s.test_freq)) validated_ = sampler_.validation(state_.step, numbers, time);
+  if (in_.has_validation() && due(s.test_freq)) validated_ = validation();
   if (saves()) frame_.save(state_.step, epoch(), [&] { save(); });
   frame_.stop_clock();
   timing_metrics(batch, time, numbers, ranks_.size());

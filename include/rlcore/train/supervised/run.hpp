@@ -78,6 +78,8 @@ supervised_state load_supervised(const std::filesystem::path& folder, trainable_
   const checkpoint::json_file data(folder / "data.json");
   supervised_state state;
   state.step = data.integer("step");
+  if (const auto step = checkpoint::step_of(folder); step && *step != state.step)
+    throw format_error(folder.string() + ": data.json is that of step " + std::to_string(state.step));
   state.seed = static_cast<std::uint64_t>(data.integer("seed"));
   state.train_rows = data.integer("train_rows"), state.rows_per_step = data.integer("rows_per_step");
   state.skipped_updates = data.integer("skipped_updates", 0);
@@ -281,7 +283,10 @@ void supervised_run<Device, Task>::update() {
     const step_outcome outcome = model.apply({.lr = lr, .grad_clip = settings_.grad_clip});
     numbers.set("train/grad_norm", outcome.gradient_norm);
     if (outcome.skipped) {
-      ++state_.skipped_updates;
+      if (state_.skipped_updates++ == 0)
+        say("note: step %lld: the gradient is not finite: the update with the learning rate %g is left out "
+            "(train/skipped_updates)\n",
+            static_cast<long long>(state_.step), lr);
       numbers.set("train/skipped_updates", 1);
     }
   });
