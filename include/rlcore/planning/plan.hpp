@@ -153,10 +153,10 @@ RLCORE_INLINE std::string memory_text(const memory_need& n, const cluster& c) {
   const auto row = [&](const char* name, double training, double sampling) {
     if (training > 0 || sampling > 0) t.add({name, giga(training), giga(sampling)});
   };
-  row("weights, gradients, moments (fp32)", n.state, n.state);
+  row("weights, gradients, moments (fp32)", n.state, n.state - n.released);
   row("reference model", n.reference, n.reference);
   row("weights in use", n.weights, n.rollout_weights);
-  row("gradients on their way", n.gradients, 0);
+  row("gradients of leaves and layers", n.gradients, 0);
   row("activations", n.activations, 0);
   row("logits", n.logits, 0);
   row("keys and values", 0, n.cache);

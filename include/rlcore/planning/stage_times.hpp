@@ -18,9 +18,10 @@ namespace train::planning {
 /// Bytes of one device. Training and sampling alternate: neither holds the other stage's memory.
 struct memory_need {
   double state = 0;      ///< this rank's share of float weights, gradients and both moments
+  double released = 0;   ///< of these: gradients that are freed while sampling
   double reference = 0;  ///< the reference model
   double weights = 0;    ///< training: gathered layers, or the packed copy for matrix products
-  double gradients = 0;  ///< gradients of layers in transit to their owners, if sharded
+  double gradients = 0;  ///< of layers in transit to their owners, if sharded, or of leaves that wait for their sum
   double activations = 0;
   double logits = 0;
   double rollout_weights = 0;
@@ -28,8 +29,8 @@ struct memory_need {
   double cache_of_one = 0;  ///< one device's part of the longest sequence
 
   double training() const noexcept { return state + reference + weights + gradients + activations + logits; }
-  double sampling() const noexcept { return state + reference + rollout_weights + cache; }
-  double least_sampling() const noexcept { return state + reference + rollout_weights + cache_of_one; }
+  double sampling() const noexcept { return state - released + reference + rollout_weights + cache; }
+  double least_sampling() const noexcept { return sampling() - cache + cache_of_one; }
   double peak() const noexcept { return std::max(training(), least_sampling()); }
 };
 
@@ -133,7 +134,7 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   if (w.reference != reference_form::none)
     need.reference = w.reference == reference_form::whole ? held * static_cast<double>(m.parameters())
                      : l.zero == 3                        ? 4 * shard
-                                                          : held * whole;
+                                                          : packed * whole;
   const double unit = local.layer + local.experts;
   if (l.zero < 3) {
     need.weights = packed * whole;
@@ -144,6 +145,14 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   // micro-batch it goes layer by layer.
   if (l.zero >= 2)
     need.gradients = 4 * (l.zero == 2 || b.micro > b.leaves ? whole : 2 * std::max(unit, local.ends + local.tower));
+
+  if (l.zero < 2) {
+    need.released = 4 * whole;
+    // The tree over this rank's leaves holds a sum per level; the last leaf adds to them as a whole, or unit by unit.
+    const bool tree = l.sums == reduction_kind::tree && b.leaves > 1;
+    const double levels = tree ? std::floor(std::log2(f(b.leaves))) : 0;
+    need.gradients = 4 * whole * (b.micro == b.leaves ? std::max(0.0, levels - 1) : levels);
+  }
 
   // Experts hold gradients for the rows of every remote rank, unless ranks sum all their leaves.
   const bool together = l.zero < 2 && (l.sums == reduction_kind::ranked || l.sums == reduction_kind::fast);

@@ -274,6 +274,8 @@ class backbone {
   /// The gradients of the head, whose unit may differ from that of the final norm.
   template <class Gradients>
   void begin_head(Gradients& grads) {
+    if constexpr (by_units<Gradients>)
+      if (!head_ && grads.goes_by_units()) head_.emplace(pass_);
     if (!head_) return;
     head_->gradients = pass_.gradients, head_->first = pass_.first;
     if constexpr (by_units<Gradients>)
@@ -334,7 +336,7 @@ class backbone {
   std::optional<context_pass<Device>> context_;
   std::vector<std::int32_t> local_;
   unit_source* units_;
-  std::optional<nn::pass<Device>> head_;  // if the head's weights belong to another unit
+  std::optional<nn::pass<Device>> head_;  // if the head's weights or gradients belong to another unit
   float* inputs_ = nullptr;
   const std::int32_t *row_ = nullptr, *active_ = nullptr;
   head_activations top_;

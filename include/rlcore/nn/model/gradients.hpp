@@ -95,6 +95,15 @@ class gradients {
     flat_ = std::move(memory);
     zero();
   }
+  /// Does flat() have memory?
+  bool has_memory() const noexcept { return flat_.size() == size_; }
+  /// Frees all memory, until the next use; all gradients are 0 then.
+  void release() {
+    flat_ = {}, device_ids_ = {}, input_sum_ = {}, head_sum_ = {};
+    for (buffer<float, Device>& unit : unit_memory_) unit = {};
+    idle_.clear();
+    zero();
+  }
 
   /// Every later backward adds `slopes` [experts] to the gradient of the router probabilities: the gradient of a
   /// load-balancing loss (load_balancing_slopes()), or empty.
@@ -110,6 +119,7 @@ class gradients {
     ends_ = ends, sink_ = to, unit_memory_.resize(ends.size());
     zero();
   }
+  bool goes_by_units() const noexcept { return sink_ != nullptr; }
   bool can_go_by_units() const noexcept { return head_sums_.empty() && !expert_sums_ && !together_; }
   /// Before the backward of a unit: allocates memory for its gradient.
   void enter(pass<Device>& p, std::size_t unit) {

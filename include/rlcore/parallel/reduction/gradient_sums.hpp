@@ -78,9 +78,30 @@ class gradient_sums {
     } else {
       const std::size_t at = by_leaf() ? number_of(among_.rank, 0, round) : 0;
       push(at, std::move(gradient));
-      gradient = {};
-      if (!idle_.empty()) gradient = std::move(idle_.back()), idle_.pop_back();
+      gradient = spare();
     }
+  }
+  /// Memory for the gradient of a leaf, or an empty buffer.
+  buffer<float, Device> spare() {
+    buffer<float, Device> memory;
+    if (!idle_.empty()) memory = std::move(idle_.back()), idle_.pop_back();
+    return memory;
+  }
+  /// The whole gradient of this rank's leaf before, if the tree adds the leaf of this round to it next: then the caller
+  /// may add it there and skip() the round. Null otherwise.
+  float* left_of(std::size_t round) {
+    const std::size_t at = number_of(among_.rank, 0, round);
+    if (cut_ || !in_tree() || at == leaf_schedule::none || at % 2 == 0) return nullptr;
+    for (auto& e : tree_.entries())
+      if (e.node == reduction_node{0, at - 1} && e.value) return e.value->data();
+    return nullptr;
+  }
+  /// Frees the memory of whole vectors; there is no sum until the next step.
+  void release() {
+    tree_.clear();
+    idle_.clear();
+    sum_ = {};
+    fixed_ = {};
   }
   /// Contributes nothing in this round: the leaf has no rows or does not exist.
   void skip(std::size_t round) {

@@ -104,6 +104,11 @@ std::vector<float> to_host(Device& device, const buffer<float, Device>& values) 
   device.download(host.data(), values.data(), host.size() * sizeof(float));
   return host;
 }
+/// The values of device memory: the memory itself if the host can read it, otherwise a copy in `copy`.
+template <class Device>
+std::span<const float> on_host(Device& device, const buffer<float, Device>& values, std::vector<float>& copy) {
+  return {parallel::host_view(device, values.data(), values.size(), copy), values.size()};
+}
 
 /// Loads the weights of `folder`, directly into place if the host can access the device's memory; a score model may be
 /// loaded from a causal one, its head is then initialised from `seed`.
@@ -135,6 +140,17 @@ void load_packed(nn::causal_lm<Device>& model, const std::filesystem::path& fold
              });
 }
 
+/// How a frozen model holds its weights: a language model only as its passes read them, packed.
+inline nn::weights_in where_of_frozen(const nn::config& c) noexcept {
+  return c.output == nn::model_output::logits ? nn::weights_in::packed : nn::weights_in::memory;
+}
+/// load_packed() or load_model(), as the model holds its weights.
+template <class Device>
+void load_frozen(nn::causal_lm<Device>& model, const std::filesystem::path& folder, std::uint64_t seed = 1) {
+  if (!model.packed_alone()) return load_model(model, folder, seed);
+  load_packed(model, folder, {}, [](std::size_t, std::span<const float>) {});
+}
+
 /// Where a model came from, and what its saved folder has in place of what is there.
 struct model_source {
   std::filesystem::path folder;  ///< its tokenizer, and what rlcore does not change in its configuration
@@ -158,7 +174,8 @@ void save_config(const std::filesystem::path& folder, const nn::causal_lm<Device
 template <class Device>
 void save_model(const std::filesystem::path& folder, const nn::causal_lm<Device>& model, const model_source& from) {
   save_config(folder, model, from);
-  checkpoint::save_weights(folder, model.parameters(), to_host(model.device(), model.weights()));
+  std::vector<float> copy;
+  checkpoint::save_weights(folder, model.parameters(), on_host(model.device(), model.weights(), copy));
 }
 
 /// The moments as tensors named after their parameters.

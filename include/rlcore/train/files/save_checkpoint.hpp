@@ -67,8 +67,10 @@ void save_by_one(const std::filesystem::path& folder, const trained_state<Device
   if (state.adapter)
     save_adapter(folder, state.model.settings(), state.adapter->settings(), state.base_name, trained,
                  to_host(device, state.adapter->values()));
-  const std::vector<float> m = to_host(device, state.optimizer.m()), v = to_host(device, state.optimizer.v());
-  checkpoint::write_safetensors(folder / "optim.safetensors", moment_tensors(trained, m, v));
+  std::vector<float> m, v;
+  checkpoint::write_safetensors(
+      folder / "optim.safetensors",
+      moment_tensors(trained, on_host(device, state.optimizer.m(), m), on_host(device, state.optimizer.v(), v)));
   save_settings(folder, state.extra, 1);
 }
 

@@ -54,14 +54,17 @@ class leaf_plan {
       f(rows.subspan(first, last - first));
     }
   }
+  /// The number of passes over a leaf.
+  std::size_t passes(std::size_t leaf) const {
+    std::size_t n = 0;
+    for_each_pass(leaf, [&](std::span<const std::uint32_t>) { ++n; });
+    return n;
+  }
   /// The number of passes of the busiest rank in a round.
   std::size_t most_passes(const parallel::leaf_schedule& schedule, std::size_t round) const {
     std::size_t most = 0;
     for (std::size_t d = 0; d < schedule.data_ranks(); ++d) {
-      std::size_t passes = 0;
-      if (const std::size_t leaf = schedule.leaf(d, round); leaf != schedule.none)
-        for_each_pass(leaf, [&](std::span<const std::uint32_t>) { ++passes; });
-      most = std::max(most, passes);
+      if (const std::size_t leaf = schedule.leaf(d, round); leaf != schedule.none) most = std::max(most, passes(leaf));
     }
     return most;
   }

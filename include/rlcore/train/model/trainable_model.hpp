@@ -93,7 +93,7 @@ class trainable_model {
         save_whole_(s.save_whole),
         adapter_(s.lora ? std::optional<nn::lora<Device>>(std::in_place, model, adapters_of(s)) : std::nullopt),
         share_(strategy_, model, adapter_ ? &*adapter_ : nullptr),
-        gradient_(share_.passing(), adapter(), share_.gathers_layers()),
+        gradient_(share_.passing(), adapter()),
         optimizer_(device, share_.optimizer_size(), s.adamw) {
     share_.join(space, gradient_);
     freeze_tower(s.freeze_vision_tower);
@@ -209,6 +209,9 @@ class trainable_model {
     if (adapter_) adapter_->merge(model);
     return outcome;
   }
+
+  /// Frees the memory of gradients, until the next step needs it: for runs that do other things between steps.
+  void release_gradients() { share_.release(gradient_); }
 
   /// Runs f() without the adapters: the reference model of LoRA. Throws std::logic_error without LoRA.
   template <class F>

@@ -66,7 +66,7 @@ void open_rollout(std::optional<rollout_model<Device>>& to, actor<Device>& polic
 /// The config of the critic in `folder`; it has to take every sequence of the actor. Throws config_error.
 inline nn::config critic_config(const std::filesystem::path& folder, const nn::config& actor,
                                 const policy_settings& s) {
-  nn::config config = checkpoint::read_config(folder);
+  nn::config config = checkpoint::read_stored_config(folder);
   const std::string where = "critic.model.path=" + folder.string() + ": ";
   if (config.vocab_size < actor.vocab_size)
     throw config_error(where + "its " + std::to_string(config.vocab_size) + " tokens are fewer than the actor's " +
@@ -99,6 +99,16 @@ class policy_models {
 
   /// The model whose log-probs a KL compares with, or nullptr; with LoRA `policy.model`, adapters off.
   nn::causal_lm<Device>* reference() { return !needs_reference_ ? nullptr : frozen ? &frozen->model : &policy.model; }
+
+  /// Calls f() while the reference has its weights: with param_offload they are read from its folder for each call, and
+  /// freed after it.
+  template <class F>
+  void with_reference(F&& f) {
+    const bool offloads = offloads_ && frozen && frozen->model.packed_alone();
+    if (offloads) frozen->load(reference_folder_);
+    f();
+    if (offloads) frozen->model.free_weights();
+  }
 
   /// Whether the reference's log-probs stay on the device between the pass that computes them and the updates: the host
   /// does not read them, and no remote rank trains on these rows.
@@ -147,7 +157,8 @@ class policy_models {
     std::fflush(stdout);
   }
 
-  bool needs_reference_, reference_stays_;
+  bool needs_reference_, reference_stays_, offloads_ = false;
+  std::filesystem::path reference_folder_;
   std::filesystem::path value_folder_;
 };
 
@@ -184,7 +195,8 @@ policy_models<Device>::~policy_models() = default;
 
 template <class Device>
 void policy_models<Device>::load(const policy_inputs& in, bool continues) {
-  if (frozen) frozen->load(in.model.folder);
+  offloads_ = in.settings.offload_reference, reference_folder_ = in.model.folder;
+  if (frozen && !(offloads_ && frozen->model.packed_alone())) frozen->load(in.model.folder);
   if (!continues || in.settings.lora) policy.load(in.model.folder);
   if (value_model && (!continues || value_model->settings.lora)) value_model->load(value_folder_);
 }

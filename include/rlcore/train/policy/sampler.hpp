@@ -126,6 +126,13 @@ class response_sampler {
   std::vector<trajectory> sample_part(const data::prompt_dataset& prompts, std::span<const std::uint32_t> rows,
                                       std::int64_t samples, const rollout::generation& settings, random_key key,
                                       const char* phase) {
+    struct cache_guard {
+      rollout::engine<Device>& engine;
+      bool frees;
+      ~cache_guard() {
+        if (frees) engine.release();
+      }
+    } const guard{models_.policy.engine, in_.settings.free_cache};
     const auto answers = [&](const nn::causal_lm<Device>& model, const row_range& shard) {
       return sample(
           models_.policy.engine, model, models_.policy.space, prompts, rows, samples, settings, key,

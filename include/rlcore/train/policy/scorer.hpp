@@ -66,7 +66,7 @@ class response_scorer {
       if (models_.reference() == &models_.policy.model)
         models_.policy.with_base(score);
       else
-        score();
+        models_.with_reference(score);
     });
   }
 

@@ -66,6 +66,8 @@ struct policy_settings {
   double cache_share = 0.5;  ///< of the memory that is available at the start
   bool share_prompts = true, chunk_prompts = true, recompute_old_log_prob = false;
   std::optional<weight_format> rollout_weights = {};  ///< unset: those of training
+  bool free_cache = true;                             ///< keys and values, between two rollouts
+  bool offload_reference = false;                     ///< its weights are read from the folder for each pass
   // objective
   any_aggregation entropy_mean;  ///< of actor/entropy: the loss's
   reward_kl_settings reward_kl;
@@ -263,6 +265,8 @@ RLCORE_INLINE void read_rollout_settings(policy_settings& s, const options& opt)
   s.share_prompts = opt.get<bool>(rollout + "enable_prefix_caching");
   s.chunk_prompts = opt.get<bool>(rollout + "enable_chunked_prefill");
   s.recompute_old_log_prob = opt.get<bool>("rlcore.recompute_old_log_prob");
+  s.free_cache = opt.get<bool>("actor_rollout_ref.rollout.free_cache_engine");
+  s.offload_reference = opt.get<bool>("actor_rollout_ref.ref.fsdp_config.param_offload");
   if (opt.get<std::string>("rlcore.rollout_weights") == "int8") {
     s.rollout_weights = weight_format::int8;
     s.recompute_old_log_prob = true;  // the recorded ones belong to a different model

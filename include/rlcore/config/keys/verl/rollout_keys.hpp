@@ -115,7 +115,7 @@ inline constexpr key rollout[] = {
      "if given: ranks that have one copy of the weights together while they sample", at_least(1)},
     {"actor_rollout_ref.rollout.enforce_eager", boolean, "False", accepted, "no graph capture"},
     {"actor_rollout_ref.rollout.cudagraph_capture_sizes", any, "null", accepted, "graph capture"},
-    {"actor_rollout_ref.rollout.free_cache_engine", boolean, "True", accepted, "free the KV cache after generation"},
+    {"actor_rollout_ref.rollout.free_cache_engine", boolean, "True", honoured, "free the KV cache after generation"},
     {"actor_rollout_ref.rollout.load_format", text, "dummy_dtensor", accepted, "how the engine gets its weights"},
     {"actor_rollout_ref.rollout.layered_summon", boolean, "False", accepted, "gather weights layer by layer"},
     {"actor_rollout_ref.rollout.update_weights_bucket_megabytes", integer, "512", honoured,

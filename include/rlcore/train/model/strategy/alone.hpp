@@ -46,7 +46,6 @@ class alone::share {
                 nn::expert_begins(parameters())),
         sum_(model.device(), layout_.size(), static_cast<std::size_t>(settings.leaves)) {}
 
-  static constexpr bool gathers_layers() noexcept { return false; }
   const nn::causal_lm<Device>& passing() const noexcept { return *model_; }
   std::span<const nn::parameter> parameters() const noexcept {
     return adapter_ ? adapter_->parameters() : model_->parameters();
@@ -92,12 +91,23 @@ class alone::share {
   void micro_batches(const train::leaf_plan& plan, train::step_gradient<Device>& gradient, bool, F&& f) {
     if (std::exchange(dealt_, true)) throw std::logic_error("rlcore: for_micro_batches: once in an optimizer step");
     for (std::size_t leaf = 0; leaf < plan.leaves(); ++leaf) {
-      plan.for_each_pass(leaf, f);
-      if (plan.empty(leaf))
+      if (plan.empty(leaf)) {
         sum_.skip(leaf);
-      else
+      } else if (float* const left = sum_.left_of(leaf);
+                 left != nullptr && gradient.can_add_by_units(*model_) && plan.passes(leaf) == 1) {
+        gradient.add_by_units(*model_, left, [&] { plan.for_each_pass(leaf, f); });
+        sum_.skip(leaf);
+      } else {
+        gradient.borrow(sum_);
+        plan.for_each_pass(leaf, f);
         gradient.hand_over(sum_, leaf);
+      }
     }
+  }
+  /// Frees the memory of gradients until the next step.
+  void release(train::step_gradient<Device>& gradient) {
+    sum_.release();
+    gradient.release();
   }
   /// Completes the sum. Returns the norm, with squares added in the same order as on several ranks.
   double reduce(train::step_gradient<Device>& gradient) {
@@ -124,14 +134,14 @@ class alone::share {
 template <class Device>
 class alone::frozen {
  public:
-  /// The whole model.
+  /// The whole model; a language model has its weights in packed form alone.
   static nn::causal_lm<Device> make_model(const alone&, Device& device, const nn::config& config) {
-    return nn::causal_lm<Device>(device, config);
+    return nn::causal_lm<Device>(device, config, {}, train::where_of_frozen(config));
   }
   /// `model` must outlive this object.
   frozen(const alone&, nn::causal_lm<Device>& model) : model_(&model) {}
   /// All weights of the folder.
-  void load(const std::filesystem::path& folder, std::uint64_t seed) { train::load_model(*model_, folder, seed); }
+  void load(const std::filesystem::path& folder, std::uint64_t seed) { train::load_frozen(*model_, folder, seed); }
 
  private:
   nn::causal_lm<Device>* model_;

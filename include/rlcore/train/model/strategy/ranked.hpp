@@ -91,7 +91,6 @@ class any_strategy::share {
   share(const share&) = delete;
   share& operator=(const share&) = delete;
 
-  bool gathers_layers() const noexcept { return train::has_shards(world_) && model_->units() != nullptr; }
   const nn::causal_lm<Device>& passing() const { return values_->passing(); }
   std::span<const nn::parameter> parameters() const { return values_->parameters(); }
   buffer<float, Device>& weights() { return values_->weights(); }
@@ -127,6 +126,11 @@ class any_strategy::share {
   }
 
   void begin_update() { dealt_ = false; }
+  /// Frees the memory of gradients until the next step.
+  void release(train::step_gradient<Device>& gradient) {
+    update_.sums().release();
+    gradient.release();
+  }
   /// The rank with the most passes sets their number in a round. Counts are summed over all ranks.
   template <class F, class Idle>
   void count_passes(const train::leaf_plan& plan, nn::router_counts& counts, F&& f, Idle&& idle) {
@@ -198,7 +202,8 @@ class any_strategy::share {
   bool dealt_ = false;
 };
 
-/// One rank's share of a frozen model under parallel_settings.
+/// One rank's share of a frozen model under parallel_settings. A language model that the rank holds has its weights in
+/// packed form alone.
 template <class Device>
 class any_strategy::frozen {
  public:
@@ -207,7 +212,7 @@ class any_strategy::frozen {
     parallel::world* const w = strategy.world();
     return nn::causal_lm<Device>(
         device, train::config_of(config, w), train::part_of(w),
-        train::has_shards(w) || train::divides_experts(w) ? nn::weights_in::units : nn::weights_in::memory);
+        train::has_shards(w) || train::divides_experts(w) ? nn::weights_in::units : train::where_of_frozen(config));
   }
   /// `model` must outlive this object.
   frozen(any_strategy strategy, nn::causal_lm<Device>& model)
@@ -223,7 +228,7 @@ class any_strategy::frozen {
   void load(const std::filesystem::path& folder, std::uint64_t seed) {
     if (layers_) return layers_->load(folder, seed);
     if (experts_) return experts_->load(folder, seed);
-    train::load_model(*model_, folder, seed);
+    train::load_frozen(*model_, folder, seed);
   }
 
  private:

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/lora/lora_gradients.hpp"
 #include "rlcore/nn/model/gradients.hpp"
+#include "rlcore/nn/model/units.hpp"
 #include "rlcore/parallel/reduction/reduction_tree.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
@@ -32,8 +34,26 @@ class leaf_sum {
   /// Takes the gradient of a leaf. Leaves memory for the next one in `gradient`, or an empty buffer.
   void take(std::size_t leaf, buffer<float, Device>& gradient) {
     push(leaf, std::move(gradient));
-    gradient = {};
-    if (!idle_.empty()) gradient = std::move(idle_.back()), idle_.pop_back();
+    gradient = spare();
+  }
+  /// Memory for the gradient of a leaf, or an empty buffer.
+  buffer<float, Device> spare() {
+    buffer<float, Device> memory;
+    if (!idle_.empty()) memory = std::move(idle_.back()), idle_.pop_back();
+    return memory;
+  }
+  /// The gradient of the leaf before, if the tree adds this leaf's to it next: then the caller may add it there and
+  /// skip() the leaf. Null otherwise.
+  float* left_of(std::size_t leaf) {
+    if (leaf % 2 == 0) return nullptr;
+    for (auto& e : tree_.entries())
+      if (e.node == parallel::reduction_node{0, leaf - 1} && e.value) return e.value->data();
+    return nullptr;
+  }
+  /// Frees all memory; there is no sum until the next step.
+  void release() {
+    tree_.clear();
+    idle_.clear();
   }
   /// The leaf has no rows.
   void skip(std::size_t leaf) { push(leaf, std::nullopt); }
@@ -67,13 +87,13 @@ class leaf_sum {
 template <class Device>
 class step_gradient {
  public:
-  /// The gradient of `adapter`, or of all weights of `model` if it is null; both must outlive this object. `lazy`:
-  /// allocates memory when a pass needs it.
-  step_gradient(const nn::causal_lm<Device>& model, const nn::lora<Device>* adapter, bool lazy) {
+  /// The gradient of `adapter`, or of all weights of `model` if it is null; both must outlive this object. Allocates
+  /// memory for the latter when a pass needs it.
+  step_gradient(const nn::causal_lm<Device>& model, const nn::lora<Device>* adapter) {
     if (adapter)
       of_adapters_.emplace(model, *adapter);
     else
-      of_weights_.emplace(model, lazy);
+      of_weights_.emplace(model, true);
   }
 
   /// Calls f with the gradient, of either kind.
@@ -88,6 +108,43 @@ class step_gradient {
   nn::gradients<Device>& of_weights() { return of_weights_.value(); }
   const nn::gradients<Device>& of_weights() const { return of_weights_.value(); }
   bool of_adapters() const noexcept { return of_adapters_.has_value(); }
+
+  /// Can add_by_units() be called? Not for adapters, which are small, vision towers and tensor parallel models.
+  bool can_add_by_units(const nn::causal_lm<Device>& model) const noexcept {
+    return of_weights_ && of_weights_->can_go_by_units() && !model.settings().vision && model.part().tensor_size == 1;
+  }
+  /// Calls pass(), one forward_backward, and adds its gradient to `sum` unit by unit (nn::unit_ends): it is never in
+  /// memory as a whole.
+  template <class F>
+  void add_by_units(const nn::causal_lm<Device>& model, float* sum, F&& pass) {
+    struct adder final : nn::unit_sink {
+      Device& device;
+      std::span<const std::size_t> ends;
+      float* sum;
+      adder(Device& d, std::span<const std::size_t> e, float* s) : device(d), ends(e), sum(s) {}
+      void take(std::size_t unit, const float* gradient) override {
+        const std::size_t first = unit == 0 ? 0 : ends[unit - 1];
+        float* const to = sum + first;
+        device.run(op::add{.y = to, .a = to, .b = gradient, .n = static_cast<extent_t>(ends[unit] - first)});
+        device.wait();
+      }
+    };
+    const std::vector<std::size_t> ends = nn::unit_ends(model.parameters());
+    adder to(model.device(), ends, sum);
+    nn::gradients<Device>& g = *of_weights_;
+    g.by_units(ends, &to);
+    pass();
+    g.by_units({}, nullptr);
+  }
+  /// Provides memory of the sums, if the gradient has none.
+  template <class Sums>
+  void borrow(Sums& sums) {
+    if (of_weights_ && !of_weights_->has_memory()) of_weights_->give(sums.spare());
+  }
+  /// Frees the memory of the weights' gradient, until the next use.
+  void release() {
+    if (of_weights_) of_weights_->release();
+  }
 
   void zero() {
     with([](auto& g) { g.zero(); });

@@ -27,7 +27,7 @@ RLCORE_BEGIN
 /// Before training:
 /// - make_model(strategy, device, config, adapters): the model, with or without memory for all weights.
 /// - share(strategy, model, adapter): memory of this rank besides; adapter may be null.
-/// - passing(): the model that training passes use. gathers_layers(): do passes gather its layers one by one?
+/// - passing(): the model that training passes use.
 /// - join(space, gradient): connects passes with the group's ranks. It is called once.
 /// - parameters(), weights(): the trained values that this rank holds. pieces(), optimizer_size(): those of its
 ///   optimizer, and where they lie among the parameters.
@@ -43,6 +43,7 @@ RLCORE_BEGIN
 /// - reduce(gradient): ends the sums over leaves and ranks. Returns the norm of the whole gradient, the same
 /// everywhere.
 /// - step(optimizer, lr, scale): updates the trained values, everywhere.
+/// - release(gradient): frees the memory of gradients until the next step.
 ///
 /// Besides:
 /// - gather_full_params(): while the returned object lives, model.weights() are whole.
@@ -60,7 +61,6 @@ concept training_strategy =
                                        nn::causal_lm<Device>&, nn::lora<Device>*>;
       { share.make_model(strategy, device, config, flag) } -> std::same_as<nn::causal_lm<Device>>;
       { share.passing() } -> std::same_as<const nn::causal_lm<Device>&>;
-      { share.gathers_layers() } -> std::same_as<bool>;
       share.join(space, gradient);
       { share.parameters() } -> std::same_as<std::span<const nn::parameter>>;
       { share.weights() } -> std::same_as<buffer<float, Device>&>;
@@ -72,6 +72,7 @@ concept training_strategy =
       share.micro_batches(plan, gradient, flag, pass);
       { share.reduce(gradient) } -> std::same_as<double>;
       share.step(optimizer, lr, scale);
+      share.release(gradient);
       share.gather_full_params();
       share.save(folder, state);
       { share.read(folder) } -> std::same_as<std::vector<float>>;

@@ -135,11 +135,17 @@ class whole_values final : public held_values<Device> {
 
   void run(const leaf_round& round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums,
            const typename held_values<Device>::pass_function& f) override {
-    round.run(f);
-    if (!round.has_rows())
+    if (!round.has_rows()) {
       sums.skip(round.number);
-    else if (sums.by_leaf())
-      gradient.hand_over(sums, round.number);
+    } else if (float* const left = sums.left_of(round.number);
+               left != nullptr && gradient.can_add_by_units(*model_) && round.plan.passes(round.leaf) == 1) {
+      gradient.add_by_units(*model_, left, [&] { round.run(f); });
+      sums.skip(round.number);
+    } else {
+      gradient.borrow(sums);
+      round.run(f);
+      if (sums.by_leaf()) gradient.hand_over(sums, round.number);
+    }
   }
   void end_rounds(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) override {
     if (!sums.by_leaf()) gradient.hand_over(sums, 0);
