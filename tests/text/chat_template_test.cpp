@@ -103,11 +103,15 @@ TEST(chat_template, arguments_that_are_json_text_are_not_quoted_again) {
     EXPECT_THAT(text::chat_template::named(family).render(text::messages_from_json(sent)),
                 testing::HasSubstr(R"({"name": "weather", "arguments": {"city": "Oslo"}})"))
         << family;
-  for (const char* other : {"Oslo", "[1]", "3", ""}) {  // not of an object: as they are
+  const auto read = [&](const json& arguments) {
     json changed = sent;
-    changed[1]["tool_calls"][0]["function"]["arguments"] = other;
-    EXPECT_EQ(text::messages_from_json(changed)[1].tool_calls[0].arguments, other);
-  }
+    changed[1]["tool_calls"][0]["function"]["arguments"] = arguments;
+    return text::messages_from_json(changed)[1].tool_calls[0].arguments;
+  };
+  EXPECT_EQ(read("[1]"), json::array({1}));
+  EXPECT_EQ(read("3"), json(3));
+  EXPECT_EQ(read("Oslo"), json("Oslo")) << "no JSON";
+  for (const json& none : {json(""), json("null"), json(nullptr)}) EXPECT_EQ(read(none), json::object()) << none;
 }
 
 TEST(chat_template, null_members_of_tables_are_dropped_at_any_depth) {
@@ -182,10 +186,11 @@ TEST(chat_template, where_a_folder_keeps_its_template) {
   EXPECT_THROW((void)text::chat_template::detect(folder), rlcore::file_error);
   text::write_text_file(folder / "tokenizer_config.json", "{}");
   EXPECT_THROW((void)text::chat_template::detect(folder), rlcore::format_error);
-  const nlohmann::json several = {{"bos_token", {{"content", "<s>"}}},
-                                  {"chat_template",
-                                   {{{"name", "tool_use"}, {"template", "{{ tools[0].name }}Hi"}},
-                                    {{"name", "default"}, {"template", std::string(other_jinja)}}}}};
+  const nlohmann::json several = {
+      {"bos_token", {{"content", "<s>"}}},
+      {"chat_template",
+       {{{"name", "tool_use"}, {"template", "{{ tools[0].name }}{{ messages[0].content }}"}},
+        {{"name", "default"}, {"template", std::string(other_jinja)}}}}};
   text::write_text_file(folder / "tokenizer_config.json", several.dump());
   EXPECT_EQ(text::chat_template::detect(folder).render(hello), "<s>[user]Hi");
   EXPECT_EQ(text::chat_template::detect(folder).render(hello, {.tools = {{{"name", "f"}}}}), "fHi");

@@ -288,10 +288,14 @@ TEST(linear_time, messages_that_no_loop_writes_are_looked_for) {
     }
     return messages;
   };
-  EXPECT_LE(growth_of_time(500, dropped, [&](const std::vector<message>& m) { chat.render(m); }), linear_growth);
+  std::vector<dropped_part> parts;
+  const auto render = [&](const std::vector<message>& m) { parts.clear(), chat.render(m, {}, &parts); };
+  EXPECT_LE(growth_of_time(500, dropped, render), linear_growth);
   std::vector<message> lost = dropped(3);
+  render(lost);
+  EXPECT_EQ(parts.size(), 3u) << "the first message has the same words";
   lost[2].content = "nowhere";
-  EXPECT_EQ(thrown_by([&] { chat.render(lost); }), "messages[2]: role 'note' has no place in chat template");
+  EXPECT_EQ(thrown_by([&] { render(lost); }), "messages[2]: role 'note' has no place in chat template");
 }
 
 TEST(linear_time, a_dictionary_of_many_keys_is_read_and_searched) {

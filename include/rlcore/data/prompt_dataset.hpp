@@ -5,15 +5,20 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "rlcore/data/image_rows.hpp"
 #include "rlcore/data/row.hpp"
+#include "rlcore/data/template_notes.hpp"
 #include "rlcore/data/truncation.hpp"
 #include "rlcore/text/big_integer.hpp"
+#include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/dropped_parts.hpp"
 #include "rlcore/text/message.hpp"
 #include "rlcore/text/parse_json.hpp"
 
@@ -55,6 +60,7 @@ struct prompt_dataset {
   std::shared_ptr<image_cache> cache = {};  ///< decodes the patches of their images; null: images are ignored
   std::size_t rows_read = 0;                ///< before filter_overlong_prompts; size() is after it
   image_counts images = {};
+  template_notes notes = {};  ///< what the chat template leaves out
 
   std::size_t size() const noexcept { return prompts.size(); }
   /// Prompt i of those that are kept.
@@ -75,8 +81,14 @@ bool resolve_length(prompt& p, const prompt_settings& settings, image_counts& co
 
 }  // namespace detail
 
+/// The text of a prompt with the assistant's turn opened. Throws data_error if the chat template drops what the model
+/// has to read: contents of other roles than the assistant's. What else it drops is added to `dropped`.
+std::string prompt_text(const text::chat_template& chat, const std::vector<text::message>& messages,
+                        std::optional<bool> enable_thinking, std::vector<text::dropped_part>& dropped);
+
 /// Reads all rows of all tables in order. `encode` turns std::vector<text::message> into token ids (chat template with
-/// generation prompt, then tokenizer), with one image token for each image; `check_source` throws data_error for a
+/// generation prompt, then tokenizer), with one image token for each image, and may take a
+/// second argument, to which it adds what the template drops; `check_source` throws data_error for a
 /// data_source without a reward function, so that it fails now and not at a later step. Throws data_error naming file,
 /// row and column.
 template <class Encode, class CheckSource>
@@ -95,7 +107,12 @@ prompt_dataset make_prompts(std::span<const table> tables, const prompt_settings
       p.images = take_images(t.rows[i], p.messages, settings.images, where, folder);
       try {
         if (p.data_source != last_source || i == 0) check_source(p.data_source);
-        p.ids = encode(p.messages);
+        std::vector<text::dropped_part> dropped;
+        if constexpr (std::is_invocable_v<Encode&, const std::vector<text::message>&, std::vector<text::dropped_part>&>)
+          p.ids = encode(p.messages, dropped);
+        else
+          p.ids = encode(p.messages);
+        dataset.notes.add(dropped, where);
       } catch (const error& e) {
         throw data_error(where + ": " + e.what());
       }
@@ -118,6 +135,16 @@ RLCORE_END
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DATA)
 RLCORE_BEGIN
 namespace data {
+
+RLCORE_INLINE std::string prompt_text(const text::chat_template& chat, const std::vector<text::message>& messages,
+                                      std::optional<bool> enable_thinking, std::vector<text::dropped_part>& dropped) {
+  const std::vector<text::message> accepted = chat.accepted(messages);
+  std::string text =
+      chat.render(accepted, {.add_generation_prompt = true, .enable_thinking = enable_thinking}, &dropped);
+  for (const text::dropped_part& part : dropped)
+    if (text::is_needed(part, accepted)) throw data_error(chat.text_of(part));
+  return text;
+}
 
 RLCORE_INLINE std::vector<text::message> read_messages(const row& from, const std::string& key,
                                                        const std::string& where) {

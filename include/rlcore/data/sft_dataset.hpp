@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,8 +14,10 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/image_file.hpp"
 #include "rlcore/data/image_rows.hpp"
+#include "rlcore/data/template_notes.hpp"
 #include "rlcore/data/truncation.hpp"
 #include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/dropped_parts.hpp"
 #include "rlcore/text/message.hpp"
 #include "rlcore/text/tokenizer.hpp"
 
@@ -64,14 +67,40 @@ sft_example make_sft_example(std::span<const std::int32_t> prompt, std::span<con
 /// The assistant turns that are trained on.
 enum class learnt_turns { all, last };
 
+namespace detail {
+
+/// Where the text that opens a turn ends, if it reaches or ends at `begin` in `text`.
+inline std::optional<std::size_t> end_of_opening(std::string_view text, std::size_t begin, std::string_view opening) {
+  for (std::size_t before = std::min(opening.size(), begin) + 1; before-- > 0 && !opening.empty();)
+    if (text.substr(begin - before).starts_with(opening)) return begin - before + opening.size();
+  return std::nullopt;
+}
+
+}  // namespace detail
+
 /// Renders the conversation with the chat template. Assistant content is tokenized separately from the text before it,
 /// as in generation: its tokens never merge with those of the header. (Where they would merge, the tokens differ from
-/// those of the whole text; verl also tokenizes the pieces.)
+/// those of the whole text; verl also tokenizes the pieces.) Throws data_error if the template drops what the row
+/// teaches; `notes` count what else it drops, and answers that do not begin as the template opens them for the model.
 inline sft_example conversation_example(const text::chat_template& chat, const text::tokenizer& tokenizer,
                                         std::span<const text::message> messages, const text::render_options& options,
-                                        learnt_turns which = learnt_turns::all) {
+                                        learnt_turns which = learnt_turns::all, template_notes* notes = nullptr,
+                                        const std::string& where = {}) {
+  const std::vector<text::message> accepted = chat.accepted(messages);
   std::vector<text::written_bytes> written;
-  const std::string text = chat.render(messages, options, written);
+  std::vector<text::dropped_part> parts;
+  const std::string text = chat.render(accepted, options, written, &parts);
+  for (const text::dropped_part& part : parts)
+    if (text::is_taught(part, accepted)) throw data_error(chat.text_of(part));
+  const auto first = std::ranges::find(accepted, "assistant", &text::message::role) - accepted.begin();
+  const std::string opening = chat.opening(accepted, static_cast<std::size_t>(first), options);
+  if (notes != nullptr) {
+    notes->add(parts, where);
+    if (first > 0 && !written.empty() && !opening.empty() && !detail::end_of_opening(text, written[0].begin, opening))
+      notes->add(
+          "the answer begins otherwise than the chat template opens one (\"" + text::beginning_of(opening) + "\")",
+          where);
+  }
   if (which == learnt_turns::last && written.size() > 1) written.erase(written.begin(), written.end() - 1);
   sft_example example;
   std::size_t done = 0;
@@ -80,7 +109,20 @@ inline sft_example conversation_example(const text::chat_template& chat, const t
     done = end;
   };
   for (const text::written_bytes& turn : written) {
-    piece(turn.begin, false);
+    // {% generation %} may begin inside the opening, which a prompt ends with: its tokens are those of the prompt.
+    const std::size_t opened = detail::end_of_opening(text, turn.begin, opening).value_or(turn.begin);
+    if (opened > turn.begin && turn.begin >= done && opened <= turn.end) {
+      const auto tokens = [&](std::size_t begin, std::size_t end) {
+        return tokenizer.encode(std::string_view(text).substr(begin, end - begin));
+      };
+      const auto whole = tokens(done, opened), before = tokens(done, turn.begin);
+      const std::size_t learnt =
+          before.size() + tokens(turn.begin, opened).size() == whole.size() ? before.size() : whole.size();
+      example.append(std::span(whole).first(learnt), false);
+      example.append(std::span(whole).subspan(learnt), true);
+      done = opened;
+    }
+    piece(std::max(turn.begin, done), false);
     piece(turn.end, true);
   }
   piece(text.size(), false);

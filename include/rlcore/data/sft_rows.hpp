@@ -17,6 +17,7 @@
 #include "rlcore/data/image_rows.hpp"
 #include "rlcore/data/row.hpp"
 #include "rlcore/data/sft_dataset.hpp"
+#include "rlcore/data/template_notes.hpp"
 #include "rlcore/data/truncation.hpp"
 #include "rlcore/text/big_integer.hpp"
 #include "rlcore/text/chat_template.hpp"
@@ -56,6 +57,7 @@ struct sft_settings {
 struct sft_rows {
   std::vector<sft_example> examples;
   std::size_t rows_read = 0;  ///< OpenRLHF drops rows that are empty or whose prompt leaves no room
+  template_notes notes{};     ///< what the chat template leaves out of rows
 
   std::size_t size() const noexcept { return examples.size(); }
 };
@@ -154,20 +156,21 @@ class sft_reader {
     eos_text_ = tokenizer.token_of(eos_);
   }
 
-  /// Reads one row; empty for a row that OpenRLHF drops. Relative image paths start in `folder`. Throws data_error
-  /// starting with `where`.
+  /// Reads one row; empty for a row that OpenRLHF drops. Relative image paths start in `folder`. What the chat template
+  /// leaves out is added to `notes`. Throws data_error starting with `where`.
   std::optional<sft_example> operator()(const row& from, const std::string& where,
-                                        const std::filesystem::path& folder = {}) const {
+                                        const std::filesystem::path& folder = {},
+                                        template_notes* notes = nullptr) const {
     try {
       switch (settings_.layout) {
         case sft_layout::question:
           return question(from, where, folder);
         case sft_layout::conversation:
-          return conversation(from, where, folder);
+          return conversation(from, where, folder, notes);
         case sft_layout::plain:
           return plain(from, where, folder);
         case sft_layout::chat:
-          return chat(from, where, folder);
+          return chat(from, where, folder, notes);
         case sft_layout::text:
           return text_only(from, where, folder);
       }
@@ -190,8 +193,8 @@ class sft_reader {
                        "') is empty; there is nothing to learn but the end mark");
     std::vector<text::message> messages{{"user", prompt}};
     std::vector<image_pointer> images = take_images(from, messages, settings_.images, where, folder);
-    const std::string opened =
-        chat_->render(messages, {.add_generation_prompt = true, .enable_thinking = settings_.enable_thinking});
+    const std::string opened = chat_->render(
+        chat_->accepted(messages), {.add_generation_prompt = true, .enable_thinking = settings_.enable_thinking});
     std::vector<std::int32_t> ids = tokenizer_.encode(opened);
     const std::vector<std::int32_t> answer = tokenizer_.encode(response);
     check_image_tokens(ids, images.size(), settings_.images, where);
@@ -200,7 +203,8 @@ class sft_reader {
     return make_sft_example(ids, answer, eos_, settings_.max_length, settings_.truncation, where, std::move(images));
   }
 
-  sft_example conversation(const row& from, const std::string& where, const std::filesystem::path& folder) const {
+  sft_example conversation(const row& from, const std::string& where, const std::filesystem::path& folder,
+                           template_notes* notes) const {
     const std::string place = where + ": column '" + printable(settings_.messages_key) + "'";
     auto messages = detail::messages_at(column(from, settings_.messages_key, where), place, text::content_form::parts);
     if (messages.empty()) throw data_error(place + " has no messages");
@@ -216,8 +220,9 @@ class sft_reader {
     }
     if (std::none_of(messages.begin(), messages.end(), [](const auto& m) { return m.role == "assistant"; }))
       throw data_error(place + ": no message of the assistant; there is nothing to learn");
-    sft_example example = with_images(conversation_example(*chat_, tokenizer_, messages, options), std::move(images),
-                                      settings_.images, where);
+    sft_example example =
+        with_images(conversation_example(*chat_, tokenizer_, messages, options, learnt_turns::all, notes, where),
+                    std::move(images), settings_.images, where);
     truncate(example, settings_.max_length, settings_.truncation, where);
     return example;
   }
@@ -241,8 +246,8 @@ class sft_reader {
     return cut(with_images(std::move(example), std::move(images), settings_.images, where), where);
   }
 
-  std::optional<sft_example> chat(const row& from, const std::string& where,
-                                  const std::filesystem::path& folder) const {
+  std::optional<sft_example> chat(const row& from, const std::string& where, const std::filesystem::path& folder,
+                                  template_notes* notes) const {
     const auto form = settings_.images.processor ? text::content_form::parts : text::content_form::text;
     const auto read = [&](const std::string& key, const char* role) {
       const row& value = column(from, key, where);
@@ -261,7 +266,7 @@ class sft_reader {
     const bool empty = messages.back().content.empty() && messages.back().tool_calls.empty();
     sft_example example =
         with_images(conversation_example(*chat_, tokenizer_, messages, {.enable_thinking = settings_.enable_thinking},
-                                         settings_.learnt),
+                                         settings_.learnt, notes, where),
                     std::move(images), settings_.images, where);
     // The text of the template after the last end mark is dropped, since the model stops at the end mark; an end mark
     // other than the tokenizer's eos is followed by the eos.
@@ -333,7 +338,8 @@ sft_rows read_sft_rows(std::size_t count, RowAt&& row_at, Where&& where, FolderA
   sft_rows rows;
   rows.rows_read = settings.max_rows > 0 ? std::min(count, settings.max_rows) : count;
   for (std::size_t i = 0; i < rows.rows_read; ++i)
-    if (auto example = read(row_at(i), where(i), folder_at(i))) rows.examples.push_back(std::move(*example));
+    if (auto example = read(row_at(i), where(i), folder_at(i), &rows.notes))
+      rows.examples.push_back(std::move(*example));
   if (rows.rows_read == 0) throw data_error(files + ": no rows");
   if (rows.examples.empty())
     throw data_error(files + ": none of the " + std::to_string(rows.rows_read) +

@@ -214,6 +214,7 @@ RLCORE_INLINE std::shared_ptr<reply> begin_chat(context& shared, const chat_requ
                                                 const std::function<bool()>& connected) {
   admission entered = shared.admit(request.fields.model, connected);
   const model_prompt prompt = prompt_of(shared.model, request.talk, request.fields.add_special_tokens);
+  for (const std::string& note : prompt.notes) shared.log_once(note);
   std::vector<rollout::job> jobs = make_jobs(shared.model, request.fields, {prompt});
   auto pictures = show_pictures(shared.model, prompt, shared.picture_memory, jobs, connected);
   return std::make_shared<chat_reply>(shared, std::move(entered), request, std::move(jobs), std::move(pictures),

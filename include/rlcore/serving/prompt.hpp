@@ -7,6 +7,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +29,7 @@
 #include "rlcore/serving/protocol/sampling_fields.hpp"
 #include "rlcore/serving/served_model.hpp"
 #include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/dropped_parts.hpp"
 #include "rlcore/text/jinja/python_text.hpp"
 
 RLCORE_BEGIN
@@ -40,6 +42,7 @@ using token_ids = std::vector<std::int32_t>;
 struct model_prompt {
   token_ids ids;
   std::vector<data::image_pointer> images{};
+  std::vector<std::string> notes{};  ///< for the log: what the chat template left out
 
   /// Hash of the images; 0 without any.
   std::uint64_t pictures_hash() const noexcept;
@@ -50,19 +53,27 @@ token_ids tokens_of(const served_model& model, const sent_prompt& prompt, bool a
 
 namespace detail {
 
-/// Content parts if the template supports them; otherwise each content as one text.
-std::vector<text::message> messages_for(const text::chat_template& chat, const conversation& talk);
+/// The messages as the template takes them. Throws api_error 400 for pictures that it does not take. Thoughts are left
+/// out for a template that never reads them, with a note.
+std::vector<text::message> messages_for(const text::chat_template& chat, const conversation& talk,
+                                        std::vector<std::string>& notes);
+
+/// Throws api_error 400 if the template drops what somebody else than the assistant said; adds what else it drops to
+/// the notes, without words of the conversation.
+void note_dropped(const text::chat_template& chat, std::span<const text::message> messages,
+                  std::span<const text::dropped_part> dropped, std::vector<std::string>& notes);
 
 /// A conversation with an open last message (continue_final_message): everything up to a mark after its content. As in
 /// transformers, trailing blanks stay unless the template strips them. Throws api_error 400 if the template does not
 /// write the content.
 std::string left_open(const text::chat_template& chat, std::vector<text::message> messages,
-                      const text::render_options& options);
+                      const text::render_options& options, std::vector<text::dropped_part>& dropped);
 
 }  // namespace detail
 
-/// A conversation as text. Throws api_error 400 if the template does not support it.
-std::string rendered(const served_model& model, const conversation& talk);
+/// A conversation as text. Throws api_error 400 if the template does not support it. `notes` receives what the template
+/// left out.
+std::string rendered(const served_model& model, const conversation& talk, std::vector<std::string>& notes);
 
 /// The prompt of a conversation. Reads only the headers of images. Throws api_error 400.
 model_prompt prompt_of(const served_model& model, const conversation& talk, bool add_special_tokens);
@@ -125,22 +136,34 @@ RLCORE_INLINE token_ids tokens_of(const served_model& model, const sent_prompt& 
 
 namespace serving::detail {
 
-RLCORE_INLINE std::vector<text::message> messages_for(const text::chat_template& chat, const conversation& talk) {
-  std::vector<text::message> messages = talk.messages;
-  if (!chat.has_thoughts())  // of this server's answers, which clients send back
-    for (text::message& m : messages) m.reasoning_content.reset();
-  const bool parted = std::ranges::any_of(messages, [](const text::message& m) { return !m.parts.empty(); });
-  if (!parted || chat.takes_parts()) return messages;
-  if (!talk.pictures.empty())
+RLCORE_INLINE std::vector<text::message> messages_for(const text::chat_template& chat, const conversation& talk,
+                                                      std::vector<std::string>& notes) {
+  if (!talk.pictures.empty() && !chat.takes_parts())
     throw bad_request(talk.pictures[0].where + " is a picture, and the chat template has no place for it; start the " +
                       "server with --chat-template qwen2.5-vl");
-  for (text::message& m : messages) m.parts.clear();
+  std::vector<text::message> messages = chat.accepted(talk.messages);
+  if (chat.has_thoughts()) return messages;
+  for (text::message& m : messages) {  // of this server's answers, which clients send back
+    if (!m.reasoning_content) continue;
+    m.reasoning_content.reset();
+    notes.push_back("the chat template leaves out reasoning_content of role '" + m.role + "'");
+  }
   return messages;
 }
 
+RLCORE_INLINE void note_dropped(const text::chat_template& chat, std::span<const text::message> messages,
+                                std::span<const text::dropped_part> dropped, std::vector<std::string>& notes) {
+  for (const text::dropped_part& part : dropped) {
+    if (text::is_needed(part, messages)) throw bad_request(chat.text_of(part));
+    const bool of_role = part.what != text::dropped_part::kind::content;  // which names the role itself
+    notes.push_back("the chat template leaves out " + one_line(part.label, 100) +
+                    (of_role ? " of role '" + messages[part.message].role + "'" : ""));
+  }
+}
+
 RLCORE_INLINE std::string left_open(const text::chat_template& chat, std::vector<text::message> messages,
-                                    const text::render_options& options) {
-  std::string text = chat.render(messages, options), mark;
+                                    const text::render_options& options, std::vector<text::dropped_part>& dropped) {
+  std::string text = chat.render(messages, options, &dropped), mark;
   for (std::size_t number = 0; mark.empty() || text.find(mark) != text.npos; ++number)
     mark = "continue-" + std::to_string(number) + "-here";
   text::message& last = messages.back();
@@ -148,7 +171,8 @@ RLCORE_INLINE std::string left_open(const text::chat_template& chat, std::vector
     throw bad_request("continue_final_message: the last message ends with a picture");
   last.content += mark + " ";  // the blank is gone where the template strips
   if (!last.parts.empty()) last.parts.push_back({mark + " "});
-  text = chat.render(messages, options);
+  std::vector<text::dropped_part> known;
+  text = chat.render(messages, options, &known);
   const std::size_t at = text.rfind(mark);
   if (at == text.npos) throw bad_request("continue_final_message: the template changes the last message");
   const bool strips = text.compare(at + mark.size(), 1, " ") != 0;
@@ -160,7 +184,8 @@ RLCORE_INLINE std::string left_open(const text::chat_template& chat, std::vector
 
 namespace serving {
 
-RLCORE_INLINE std::string rendered(const served_model& model, const conversation& talk) {
+RLCORE_INLINE std::string rendered(const served_model& model, const conversation& talk,
+                                   std::vector<std::string>& notes) {
   if (!model.chat && talk.chat_template.empty())
     throw bad_request("this model has no chat template; start the server with --chat-template, or use /v1/completions" +
                       (model.without_chat.empty() ? "" : " (" + model.without_chat + ")"));
@@ -172,9 +197,12 @@ RLCORE_INLINE std::string rendered(const served_model& model, const conversation
     if (!talk.options.tools.empty() && !chat.has_tools())
       throw bad_request(
           "tools: the chat template has no place for them; start the server with another --chat-template");
-    const std::vector<text::message> messages = detail::messages_for(chat, talk);
-    return talk.continue_final_message ? detail::left_open(chat, messages, talk.options)
-                                       : chat.render(messages, talk.options);
+    const std::vector<text::message> messages = detail::messages_for(chat, talk, notes);
+    std::vector<text::dropped_part> dropped;
+    std::string text = talk.continue_final_message ? detail::left_open(chat, messages, talk.options, dropped)
+                                                   : chat.render(messages, talk.options, &dropped);
+    detail::note_dropped(chat, messages, dropped, notes);
+    return text;
   } catch (const data_error& e) {
     throw bad_request(e.what());
   } catch (const config_error& e) {
@@ -185,7 +213,9 @@ RLCORE_INLINE std::string rendered(const served_model& model, const conversation
 }
 
 RLCORE_INLINE model_prompt prompt_of(const served_model& model, const conversation& talk, bool add_special_tokens) {
-  model_prompt p{tokens_of(model, rendered(model, talk), add_special_tokens)};
+  std::vector<std::string> notes;
+  model_prompt p{tokens_of(model, rendered(model, talk, notes), add_special_tokens)};
+  p.notes = std::move(notes);
   try {
     for (const sent_picture& sent : talk.pictures)
       p.images.push_back(

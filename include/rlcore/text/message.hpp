@@ -13,6 +13,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/text/big_integer.hpp"
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
@@ -88,7 +89,8 @@ enum class content_form { text, parts };
 
 /// Messages from their usual JSON form: [{"role", "content", "reasoning_content", "tool_calls": [{"function":
 /// {"name", "arguments"}} or {"name", "arguments"}]}]; other keys are kept for the template. A null content is an empty
-/// one. Arguments that are the JSON text of an object become that object, as in vLLM: most templates would quote the
+/// one. Thoughts may be named reasoning_content, thinking or reasoning, as in transformers. Arguments that are JSON
+/// text become its value, an empty text and no arguments an empty object, as in vLLM: most templates would quote the
 /// text once more. Throws data_error, naming the message, for other keys' types, and for content in parts unless `form`
 /// allows it.
 std::vector<message> messages_from_json(const nlohmann::ordered_json& json, content_form form = content_form::text);
@@ -170,10 +172,13 @@ RLCORE_INLINE std::vector<message_part> parts_from_json(const nlohmann::ordered_
 }
 
 /// The arguments of a call as templates expect them.
-inline nlohmann::ordered_json call_arguments(const nlohmann::ordered_json& sent) {
-  if (!sent.is_string()) return sent;
-  nlohmann::ordered_json object = try_parse_exact_json<nlohmann::ordered_json>(sent.get_ref<const std::string&>());
-  return object.is_object() ? object : sent;
+inline nlohmann::ordered_json call_arguments(const nlohmann::ordered_json& function) {
+  const auto sent = function.find("arguments");
+  if (sent == function.end() || sent->is_null() || *sent == "") return nlohmann::ordered_json::object();
+  if (!sent->is_string()) return *sent;
+  nlohmann::ordered_json read = try_parse_exact_json<nlohmann::ordered_json>(sent->get_ref<const std::string&>());
+  if (read.is_null()) return nlohmann::ordered_json::object();
+  return read.is_discarded() ? *sent : read;
 }
 
 }  // namespace text::detail
@@ -219,9 +224,12 @@ RLCORE_INLINE std::vector<message> messages_from_json(const nlohmann::ordered_js
     const auto role = text("role");
     if (!role) throw data_error(where + ".role: expected a string, found none");
     const bool parted = form == content_form::parts && j.contains("content") && j["content"].is_array();
+    std::optional<std::string> thoughts = text("reasoning_content");
+    for (const char* name : {"thinking", "reasoning"})
+      if (!thoughts && j.contains(name) && j[name].is_string()) thoughts = j[name].template get<std::string>();
     message m{*role,
               parted ? "" : text("content").value_or(""),
-              text("reasoning_content"),
+              std::move(thoughts),
               {},
               detail::members_but(j, {"role", "content", "reasoning_content", "tool_calls"})};
     const auto calls = j.find("tool_calls");
@@ -229,11 +237,9 @@ RLCORE_INLINE std::vector<message> messages_from_json(const nlohmann::ordered_js
       if (!calls->is_array()) throw data_error(where + ".tool_calls: expected a list, found " + calls->type_name());
       for (const auto& call : *calls) {
         const auto& function = call.is_object() && call.contains("function") ? call["function"] : call;
-        if (!function.is_object() || !function.contains("name") || !function["name"].is_string() ||
-            !function.contains("arguments"))
+        if (!function.is_object() || !function.contains("name") || !function["name"].is_string())
           throw data_error(where + ".tool_calls: expected {\"name\", \"arguments\"}, found " + json_text(call));
-        m.tool_calls.push_back({function["name"].template get<std::string>(),
-                                detail::call_arguments(function["arguments"]),
+        m.tool_calls.push_back({function["name"].template get<std::string>(), detail::call_arguments(function),
                                 detail::members_but(call, {"name", "arguments", "function"})});
       }
     }

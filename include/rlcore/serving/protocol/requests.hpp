@@ -178,7 +178,6 @@ RLCORE_INLINE json plain_message(const json& sent, const std::string& where) {
   if (!m.contains("role") || !m["role"].is_string())
     throw invalid_body(where + ".role: expected one of system, developer, user, assistant and tool");
   const std::string role = m["role"];
-  if (role == "developer") m["role"] = "system";
   if (role != "system" && role != "developer" && role != "user" && role != "assistant" && role != "tool")
     throw bad_request(where + ".role: '" + role + "' is unknown; expected system, developer, user, assistant or tool");
   // Response members beside the text, which OpenAI's clients send back.

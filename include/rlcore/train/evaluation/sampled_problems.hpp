@@ -239,10 +239,9 @@ RLCORE_INLINE data::prompt_dataset evaluation_prompts(const options& opt, const 
   if (templated) chat = text::chat_template::chosen(chat_template_setting(opt), folder, "rlcore.chat_template");
   return data::make_prompts(
       tables, settings,
-      [&](const std::vector<text::message>& messages) {
+      [&](const std::vector<text::message>& messages, std::vector<text::dropped_part>& dropped) {
         if (chat)
-          return tokenizer.encode(chat->render(
-              messages, {.add_generation_prompt = true, .enable_thinking = opt.find<bool>("data.enable_thinking")}));
+          return tokenizer.encode(data::prompt_text(*chat, messages, opt.find<bool>("data.enable_thinking"), dropped));
         std::string text;
         for (const text::message& m : messages) text += m.content;
         return tokenizer.encode_with_special_tokens(text);  // as OpenCompass and vLLM send a plain text

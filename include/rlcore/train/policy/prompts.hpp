@@ -74,14 +74,15 @@ RLCORE_INLINE data::prompt_dataset open_prompts(const std::vector<std::string>& 
                                        .images = images};
   data::prompt_dataset prompts = data::make_prompts(
       tables, settings,
-      [&](const std::vector<text::message>& m) {
-        return tokenizer.encode(chat.render(m, {.add_generation_prompt = true, .enable_thinking = s.enable_thinking}));
+      [&](const std::vector<text::message>& m, std::vector<text::dropped_part>& dropped) {
+        return tokenizer.encode(data::prompt_text(chat, m, s.enable_thinking, dropped));
       },
       [&](const std::string& source) { rewards.check(source); });
   if (quiet) return prompts;
   say("%-6s %zu prompts", name, prompts.size());
   if (prompts.size() != prompts.rows_read) say(" (%zu longer ones left out)", prompts.rows_read - prompts.size());
   say(" from %s%s\n", files.front().c_str(), image_text(prompts.images).c_str());
+  for (const std::string& note : prompts.notes.sentences()) say("note: %s\n", note.c_str());
   return prompts;
 }
 

@@ -110,7 +110,7 @@ RLCORE_INLINE std::pair<prompt_and_answer, std::string> pair_text(const data::ro
                  data::written_text(both.chosen.back(), rules.images)};
     out.second = data::written_text(both.rejected.back(), rules.images);
   } else if (keys.prompt.empty() && !needs_prompt) {
-    out = {{"", rules.chat->render(both.chosen)}, rules.chat->render(both.rejected)};
+    out = {{"", taught_text(rules, both.chosen)}, taught_text(rules, both.rejected)};
   } else {
     out = {split_conversation(rules, prompt, both.chosen, where),
            split_conversation(rules, prompt, both.rejected, where).answer};

@@ -15,6 +15,7 @@
 #include "rlcore/data/image_rows.hpp"
 #include "rlcore/data/row.hpp"
 #include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/dropped_parts.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/train/preference/rows.hpp"
@@ -71,6 +72,9 @@ const std::string& text_column(const data::row& from, const std::string& key, co
 
 /// Throws data_error with `where` unless all images of a row stand in the prompt: answers are words.
 void check_answer_is_words(std::span<const text::message> prompt, std::size_t pictures, const std::string& where);
+
+/// The conversation as text. Throws data_error if the chat template drops what the row teaches.
+std::string taught_text(const row_rules& rules, std::span<const text::message> conversation);
 
 /// Splits the rendered conversation after its prompt. Throws data_error if it does not begin with the prompt.
 prompt_and_answer split_conversation(const row_rules& rules, std::span<const text::message> prompt,
@@ -176,12 +180,21 @@ RLCORE_INLINE void check_answer_is_words(std::span<const text::message> prompt, 
                    " in an answer; expected all <image> marks in the prompt");
 }
 
+RLCORE_INLINE std::string taught_text(const row_rules& rules, std::span<const text::message> conversation) {
+  const std::vector<text::message> accepted = rules.chat->accepted(conversation);
+  std::vector<text::dropped_part> dropped;
+  std::string text = rules.chat->render(accepted, {}, &dropped);
+  for (const text::dropped_part& part : dropped)
+    if (text::is_taught(part, accepted)) throw data_error(rules.chat->text_of(part));
+  return text;
+}
+
 RLCORE_INLINE prompt_and_answer split_conversation(const row_rules& rules, std::span<const text::message> prompt,
                                                    std::span<const text::message> conversation,
                                                    const std::string& where) {
   if (prompt.empty()) throw data_error(where + ": a conversation of one message has no prompt");
-  prompt_and_answer out{rules.chat->render(prompt, {.add_generation_prompt = true}), {}};
-  const std::string whole = rules.chat->render(conversation);
+  prompt_and_answer out{rules.chat->render(rules.chat->accepted(prompt), {.add_generation_prompt = true}), {}};
+  const std::string whole = taught_text(rules, conversation);
   if (!whole.starts_with(out.prompt))
     throw data_error(where + ": the chat template writes the prompt otherwise once the answer follows");
   out.answer = whole.substr(out.prompt.size());

@@ -254,6 +254,7 @@ RLCORE_INLINE std::vector<data::sft_example> checked_rows(data::sft_rows rows, c
   if (rows.size() != rows.rows_read)
     say(" (%zu left out: empty, or no room for an answer)", rows.rows_read - rows.size());
   say(", %zu tokens, %zu of them learnt, the longest row has %zu, from %s\n", tokens, trained, longest, from.c_str());
+  for (const std::string& note : rows.notes.sentences()) say("note: %s\n", note.c_str());
   return std::move(rows.examples);
 }
 

@@ -131,7 +131,9 @@ class model_rewards final : public reward_source {
                                      const text::tokenizer& tokenizer) const {
     std::vector<text::message> messages = p.messages;
     messages.push_back({"assistant", response_text(t, tokenizer, true)});
-    std::string text = text_->second.render(messages);
+    const text::chat_template& chat = text_->second;
+    std::vector<text::dropped_part> not_scored;  // thoughts, where the reward model's template leaves them out
+    std::string text = chat.render(chat.accepted(messages), {}, &not_scored);
     while (text.ends_with('\n')) text.pop_back();
     return text_->first.encode(text);
   }
