@@ -13,6 +13,7 @@
 #include "rlcore/serving/protocol/log_probs.hpp"
 #include "rlcore/serving/protocol/requests.hpp"
 #include "rlcore/serving/protocol/sampling_fields.hpp"
+#include "rlcore/serving/protocol/text_positions.hpp"
 #include "rlcore/serving/reply.hpp"
 #include "rlcore/serving/request_record.hpp"
 #include "rlcore/serving/serve.hpp"

@@ -146,7 +146,7 @@ TEST(completions, log_probs_have_offsets_and_the_chosen_token_beside_the_likely_
   a.says("aé");
   const json lp = a.body(completions, R"({"prompt": "hi", "logprobs": 1, "echo": true})")["choices"][0]["logprobs"];
   EXPECT_EQ(lp["tokens"].size(), 6u) << "h, i, a, two halves of é, EOS";
-  EXPECT_EQ(lp["text_offset"], json::parse("[0, 1, 2, 3, 4, 5]"));
+  EXPECT_EQ(lp["text_offset"], json::parse("[0, 1, 2, 3, 3, 4]")) << "both halves are one character";
   EXPECT_TRUE(lp["token_logprobs"][0].is_null());
   EXPECT_EQ(lp["token_logprobs"][1], scripted::logp_at(1)) << "of the prompt";
   EXPECT_EQ(lp["token_logprobs"][2], scripted::logp_at(0)) << "of the text";
@@ -155,6 +155,35 @@ TEST(completions, log_probs_have_offsets_and_the_chosen_token_beside_the_likely_
   const json ids = a.body(completions, R"({"prompt": "hi", "logprobs": 0, "return_tokens_as_token_ids": true})");
   EXPECT_EQ(ids["choices"][0]["logprobs"]["tokens"][0],
             "token_id:" + std::to_string(scripted::tokenizer().encode("a")[0]));
+}
+
+/// OpenAI's meaning of text_offset: text[offset of a token] is where the token's own text begins.
+TEST(completions, offsets_are_positions_in_the_text) {
+  const auto& tokenizer = scripted::tokenizer();
+  for (const char* text : {"a\xF0\x9F\x99\x82z", "\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x9A\x80",
+                           "\xE4\xBD\xA0\xE5\xA5\xBD the", "the\xC3\xA9the"}) {
+    asked a;
+    a.says(text);
+    for (const char* ids : {"", R"(, "return_tokens_as_token_ids": true)"}) {
+      const json lp =
+          a.body(completions, std::string(R"({"prompt": "h\u00e9y", "logprobs": 0, "echo": true, "max_tokens": 40)") +
+                                  ids + "}")["choices"][0]["logprobs"];
+      std::vector<std::size_t> wanted;
+      const auto add = [&](const std::string& all, std::size_t first) {
+        std::size_t bytes = 0;
+        for (const std::int32_t id : tokenizer.encode(all)) {
+          std::size_t whole = bytes;  // back to the first byte of the character that the token begins in
+          while (whole > 0 && (all[whole] & '\xC0') == '\x80') --whole;
+          wanted.push_back(first + rlcore::serving::characters(all.substr(0, whole)));
+          bytes += tokenizer.bytes_of(id).size();
+        }
+      };
+      add("h\xC3\xA9y", 0);
+      add(text, 3);
+      wanted.push_back(3 + rlcore::serving::characters(text));  // EOS
+      EXPECT_EQ(lp["text_offset"].get<std::vector<std::size_t>>(), wanted) << text << ids;
+    }
+  }
 }
 
 TEST(completions, an_echo_without_new_tokens_scores_the_prompt) {

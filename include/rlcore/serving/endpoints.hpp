@@ -103,6 +103,7 @@ class completion_reply final : public reply {
   struct choice_state {
     completion_log_probs log_probs;
     std::string echo{};
+    bool echoes_sent = false;  ///< the echo is the text of the request
     bool begun = false;
   };
 
@@ -230,12 +231,12 @@ RLCORE_INLINE completion_reply::completion_reply(context& shared, admission ente
   for (std::size_t i = 0; i < n * request.prompts.size(); ++i) {
     const sent_prompt& sent = request.prompts[i / n];
     const auto* text = std::get_if<std::string>(&sent);
-    choices_.push_back(
-        {completion_log_probs(model().tokenizer, fields().logprobs.value_or(0), fields().tokens_as_ids)});
-    if (echo_)
-      choices_.back().echo = text != nullptr && !fields().truncate_prompt_tokens
-                                 ? *text
-                                 : model().tokenizer.decode(prompt(i), fields().skip_special_tokens);
+    choices_.push_back({completion_log_probs(model().tokenizer, fields().logprobs.value_or(0), fields().tokens_as_ids,
+                                             fields().skip_special_tokens)});
+    if (!echo_) continue;
+    choice_state& state = choices_.back();
+    state.echoes_sent = text != nullptr && !fields().truncate_prompt_tokens;
+    state.echo = state.echoes_sent ? *text : model().tokenizer.decode(prompt(i), fields().skip_special_tokens);
   }
 }
 
@@ -243,10 +244,9 @@ RLCORE_INLINE std::optional<json> completion_reply::choice_event(text_piece& pie
   choice_state& state = choices_[piece.choice];
   const bool first = !std::exchange(state.begun, true);
   json choice{{"index", piece.choice}, {"text", (first ? state.echo : "") + piece.text}};
-  if (first && echo_ && fields().logprobs) {
-    state.log_probs.add_first(prompt(piece.choice).front());
-    state.log_probs.add(prompt_tokens(piece.choice));
-  }
+  if (first && echo_ && fields().logprobs)
+    state.log_probs.add_prompt(prompt(piece.choice).front(), prompt_tokens(piece.choice), state.echo,
+                               state.echoes_sent);
   if (fields().logprobs) state.log_probs.add(piece.tokens);
   choice["logprobs"] = fields().logprobs ? state.log_probs.take() : json(nullptr);
   choice["finish_reason"] = piece.end ? json(piece.end->finish_reason) : json(nullptr);

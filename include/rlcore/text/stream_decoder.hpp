@@ -29,6 +29,8 @@ class stream_decoder {
   /// id; ids beyond the vocabulary have no text.
   std::string push(std::int32_t id);
 
+  /// The text that finish() would return now.
+  std::string held() const;
   /// Returns the rest: U+FFFD for an unfinished character. Resets the decoder.
   std::string finish();
 
@@ -72,13 +74,12 @@ RLCORE_INLINE std::string stream_decoder::push(std::int32_t id) {
   return text;
 }
 
+RLCORE_INLINE std::string stream_decoder::held() const {
+  return tokenizer_.decodes_bytes() ? utf8_lossy(pending_) : tokenizer_.decode(ids_).substr(emitted_);
+}
+
 RLCORE_INLINE std::string stream_decoder::finish() {
-  std::string rest;
-  if (tokenizer_.decodes_bytes()) {
-    rest = utf8_lossy(pending_);
-  } else {
-    rest = tokenizer_.decode(ids_).substr(emitted_);
-  }
+  std::string rest = held();
   pending_.clear();
   ids_.clear();
   emitted_ = 0;

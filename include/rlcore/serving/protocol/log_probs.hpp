@@ -13,6 +13,8 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/serving/generator.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
+#include "rlcore/serving/protocol/text_positions.hpp"
+#include "rlcore/text/decoder.hpp"
 #include "rlcore/text/tokenizer.hpp"
 
 RLCORE_BEGIN
@@ -26,25 +28,28 @@ inline std::string shown_token(const text::tokenizer& tokenizer, std::int32_t id
   return as_id ? "token_id:" + std::to_string(id) : tokenizer.decode(std::array{id});
 }
 
-/// Number of characters, the unit of offsets.
-inline std::size_t characters(std::string_view utf8) noexcept {
-  return static_cast<std::size_t>(
-      std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
+/// The bytes of a token: its own also where it is a part of a character.
+std::string bytes_of_token(const text::tokenizer& tokenizer, std::int32_t id);
 
 /// The most likely `k` tokens, followed by `token` itself if it is not among them.
 std::vector<rollout::token_logprob> with_token(const scored_token& token, std::size_t k);
 
 /// The log-probs of a choice of /v1/completions: {"text_offset", "token_logprobs", "tokens", "top_logprobs"}. Offsets
-/// continue across pieces.
+/// are positions in the choice's text, and continue across pieces.
 class completion_log_probs {
  public:
-  /// Shows `top` of the most likely tokens with each; `as_ids` writes tokens as token_id:N.
-  completion_log_probs(const text::tokenizer& tokenizer, std::int32_t top, bool as_ids)
-      : tokenizer_(tokenizer), top_(static_cast<std::size_t>(top)), as_ids_(as_ids) {}
+  /// Shows `top` of the most likely tokens with each; `as_ids` writes tokens as token_id:N; `skip_special_tokens` as in
+  /// the text.
+  completion_log_probs(const text::tokenizer& tokenizer, std::int32_t top, bool as_ids, bool skip_special_tokens)
+      : tokenizer_(tokenizer),
+        top_(static_cast<std::size_t>(top)),
+        as_ids_(as_ids),
+        skip_special_tokens_(skip_special_tokens),
+        positions_(tokenizer, skip_special_tokens) {}
 
-  /// The first token of an echoed prompt, which has no log-prob.
-  void add_first(std::int32_t id) { add(id, nullptr, nullptr); }
+  /// The tokens of an echoed prompt, of which the first has no log-prob. `text` is what the choice shows of it: the
+  /// prompt as sent, if it was `sent` as a text.
+  void add_prompt(std::int32_t first, std::span<const scored_token> others, std::string_view text, bool sent);
   /// The next tokens.
   void add(std::span<const scored_token> tokens);
   /// Everything added since the last call.
@@ -55,11 +60,12 @@ class completion_log_probs {
   }
 
  private:
-  void add(std::int32_t id, json logp, json likely);
+  void add(std::int32_t id, std::size_t offset, json logp, json likely);
 
   const text::tokenizer& tokenizer_;
-  std::size_t top_, offset_ = 0;
-  bool as_ids_;
+  std::size_t top_;
+  bool as_ids_, skip_special_tokens_;
+  text_positions positions_;
   json offsets_ = json::array(), logps_ = json::array(), tokens_ = json::array(), likely_ = json::array();
 };
 
@@ -79,6 +85,13 @@ RLCORE_END
 RLCORE_BEGIN
 namespace serving {
 
+RLCORE_INLINE std::string bytes_of_token(const text::tokenizer& tokenizer, std::int32_t id) {
+  if (tokenizer.decodes_bytes()) return std::string(tokenizer.bytes_of(id));
+  const bool known = static_cast<std::size_t>(id) < tokenizer.vocab_size();
+  const int byte = known ? text::decoder::fallback_byte(tokenizer.token_of(id)) : -1;
+  return byte >= 0 ? std::string(1, static_cast<char>(byte)) : tokenizer.decode(std::array{id});
+}
+
 RLCORE_INLINE std::vector<rollout::token_logprob> with_token(const scored_token& token, std::size_t k) {
   std::vector<rollout::token_logprob> all(
       token.most_likely.begin(),
@@ -93,14 +106,23 @@ RLCORE_INLINE void completion_log_probs::add(std::span<const scored_token> token
     json likely = json::object();
     for (const rollout::token_logprob& other : with_token(t, top_))
       likely[shown_token(tokenizer_, other.token, as_ids_)] = shown_logp(other.logp);
-    add(t.id, shown_logp(t.logp), std::move(likely));
+    add(t.id, positions_.push(t.id), shown_logp(t.logp), std::move(likely));
   }
 }
 
-RLCORE_INLINE void completion_log_probs::add(std::int32_t id, json logp, json likely) {
+RLCORE_INLINE void completion_log_probs::add_prompt(std::int32_t first, std::span<const scored_token> others,
+                                                    std::string_view text, bool sent) {
+  // Special tokens stand in a text that spells them; one that the tokenizer put in front does not.
+  const bool added = sent && tokenizer_.is_special(first) && !text.starts_with(tokenizer_.token_of(first));
+  positions_ = text_positions(tokenizer_, skip_special_tokens_ && !sent);
+  add(first, added ? 0 : positions_.push(first), nullptr, nullptr);
+  add(others);
+  positions_ = text_positions(tokenizer_, skip_special_tokens_, characters(text));
+}
+
+RLCORE_INLINE void completion_log_probs::add(std::int32_t id, std::size_t offset, json logp, json likely) {
   std::string text = shown_token(tokenizer_, id, as_ids_);
-  offsets_.push_back(offset_);
-  offset_ += characters(text);
+  offsets_.push_back(offset);
   tokens_.push_back(std::move(text));
   logps_.push_back(std::move(logp));
   likely_.push_back(std::move(likely));
@@ -110,8 +132,7 @@ RLCORE_INLINE json chat_log_probs(const text::tokenizer& tokenizer, std::span<co
                                   std::int32_t top, bool as_ids) {
   const auto entry = [&](std::int32_t id, float logp) {
     const std::string text = shown_token(tokenizer, id, as_ids);
-    const std::string bytes =
-        tokenizer.decodes_bytes() ? std::string(tokenizer.bytes_of(id)) : tokenizer.decode(std::array{id});
+    const std::string bytes = bytes_of_token(tokenizer, id);
     json values = json::array();
     for (const char c : bytes) values.push_back(static_cast<unsigned char>(c));
     return json{{"token", text}, {"logprob", shown_logp(logp)}, {"bytes", std::move(values)}};
