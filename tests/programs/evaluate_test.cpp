@@ -147,6 +147,10 @@ TEST_F(evaluate, rules_are_those_of_a_version_of_verl) {
   EXPECT_EQ(right({"rule_box=none"}), 0);
   EXPECT_EQ(right({"rlcore.verl=0.8.0", "rule_box=fallback"}), 1);
   EXPECT_EQ(judge("math.jsonl", {"rlcore.verl=0.6.1"}).code, 0);
+  const program::result shown = program::run("evaluate", {"responses=" + (place / "dapo.jsonl").string()},
+                                             "cd '" + (place / "").string() + "' &&");
+  EXPECT_NE(shown.out.find("math_dapo"), std::string::npos) << shown.out;
+  EXPECT_FALSE(std::filesystem::exists(place / "evaluation")) << "nobody asked for a folder";
   const program::result refused = judge("math.jsonl", {"rlcore.verl=2025-08"});
   EXPECT_EQ(refused.code, 1);
   EXPECT_NE(refused.err.find("expected rlcore.verl=0.6.1 or later"), std::string::npos) << refused.err;

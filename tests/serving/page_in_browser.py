@@ -91,6 +91,11 @@ def expect(found, wanted, what):
         sys.exit(f"{what}: expected {wanted!r}, found {found!r}")
 
 
+def names(url):
+    from urllib.request import urlopen
+    return [m["id"] for m in json.load(urlopen(url + "/v1/models"))["data"]]
+
+
 ANSWERS = """[...document.querySelectorAll(".turn:last-child .answer")].map(a => ({
     title: a.querySelector("h2").textContent, error: a.querySelector(".error")?.textContent ?? null,
     text: [...a.querySelectorAll("span:not(.end)")].map(s => s.textContent).join("")}))"""
@@ -110,6 +115,8 @@ def look(page, url, second, pictures):
     page.size(1280, 800)
     page.call("Page.navigate", url=url + "/")
     page.wait("""document.readyState === "complete" && document.getElementById("ask") !== null""")
+    page.wait("""at("model").textContent !== "rlcore" """)
+    expect(page.value("""at("model").textContent"""), ", ".join(names(url)), "model before the first answer")
     page.value("""at("max_tokens").value = 30; at("seed").value = 4; at("temperature").value = 0.3""")
     questions = ["How many are <b>left</b>?", "And then?"]
     talk = []
@@ -136,6 +143,12 @@ def look(page, url, second, pictures):
     page.value("""at("colours").click()""")
     expect({s["colour"] for s in page.value(SPANS)}, {"rgba(0, 0, 0, 0)"}, "tokens without colours")
     page.value("""at("colours").click()""")
+
+    page.value("""at("reset").click(); at("system").value = "Be brief." """)
+    ask(page, "How many?")
+    talk = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "How many?"}]
+    expect(page.value(ANSWERS)[0]["text"], api(url, talk), "text with a system prompt")
+    page.value("""at("system").value = "" """)
 
     page.value(f"""at("reset").click(); at("second").value = {json.dumps(second + "/v1/")}""")
     expect(page.value("""at("log").children.length"""), 0, "turns of a new conversation")

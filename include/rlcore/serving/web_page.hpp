@@ -28,6 +28,9 @@ input, textarea, button { font: inherit; padding: .3rem .5rem; }
 input[type=number] { width: 5.5rem; }
 input[type=url] { width: 15rem; }
 textarea { flex: 1 1 100%; min-height: 4.5rem; box-sizing: border-box; }
+.wide { flex: 1 1 100%; }
+#system { min-height: 0; }
+#model { margin: 0 0 .6rem; overflow-wrap: anywhere; }
 .turn { margin: .6rem 0; }
 .user { white-space: pre-wrap; border-left: 3px solid #888; padding-left: .6rem; }
 .answers { display: grid; margin-top: .4rem; grid-auto-flow: column; grid-auto-columns: 1fr; gap: 1rem; }
@@ -40,6 +43,7 @@ textarea { flex: 1 1 100%; min-height: 4.5rem; box-sizing: border-box; }
 </style>
 </head>
 <body>
+<p id="model">rlcore</p>
 <fieldset>
 <label>max_tokens <input id="max_tokens" type="number" value="256" min="1"></label>
 <label>temperature <input id="temperature" type="number" value="0.7" min="0" step="0.1"></label>
@@ -48,6 +52,7 @@ textarea { flex: 1 1 100%; min-height: 4.5rem; box-sizing: border-box; }
 <label>API key <input id="key" type="password" autocomplete="off"></label>
 <label>compare with <input id="second" type="url" placeholder="http://127.0.0.1:8001"></label>
 <label>colours <input id="colours" type="checkbox" checked></label>
+<label class="wide">system prompt <textarea id="system" rows="1"></textarea></label>
 </fieldset>
 <main id="log"></main>
 <form id="ask">
@@ -87,7 +92,7 @@ function show(box, tokens) {
 async function answer(base, history, box, signal) {
   const number = id => at(id).value === "" ? undefined : Number(at(id).value);
   const request = {
-    messages: history, stream: true, logprobs: true, top_logprobs: 5, max_tokens: number("max_tokens"),
+    messages: at("system").value ? [{role: "system", content: at("system").value}, ...history] : history, stream: true, logprobs: true, top_logprobs: 5, max_tokens: number("max_tokens"),
     temperature: number("temperature"), top_p: number("top_p"), seed: number("seed")};
   const headers = {"Content-Type": "application/json"};
   if (at("key").value && !base) headers.Authorization = "Bearer " + at("key").value;
@@ -125,6 +130,20 @@ async function answer(base, history, box, signal) {
   }
   history.push({role: "assistant", content: text});
 }
+
+// The name of the model, before it has answered.
+async function name_model() {
+  const headers = at("key").value ? {Authorization: "Bearer " + at("key").value} : {};
+  try {
+    const response = await fetch("/v1/models", {headers});
+    at("model").textContent = response.ok ? (await response.json()).data.map(m => m.id).join(", ") :
+      response.status === 401 ? "this server needs its API key" : "rlcore";
+  } catch {
+    at("model").textContent = "no answer from " + location.origin;
+  }
+}
+name_model();
+at("key").addEventListener("change", name_model);
 
 at("ask").addEventListener("submit", async event => {
   event.preventDefault();

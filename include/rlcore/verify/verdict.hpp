@@ -36,6 +36,7 @@ struct verdict {
   reason why = reason::no_match;
   std::optional<bool> acc = std::nullopt;          ///< for rules that report an accuracy
   std::optional<std::string> pred = std::nullopt;  ///< the extracted answer, as the rule compares it: maj@k votes by it
+  bool has_reason = true;  ///< false: of a function that gives a score alone, `why` only says whether it is above 0
 
   bool correct() const noexcept { return why == reason::correct; }
 };

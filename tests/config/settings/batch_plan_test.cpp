@@ -32,7 +32,7 @@ TEST(batch_plan, quickstart) {
   EXPECT_EQ(plan.micro_batch_trajectories, 20);
   EXPECT_EQ(plan.micro_batches_per_update, 16);  // 2 on each of 8 devices
   EXPECT_TRUE(plan.warnings.empty());
-  EXPECT_NE(plan.table().find("trajectories per micro-batch    20  at most; memory only"), std::string::npos)
+  EXPECT_NE(plan.table().find("trajectories per micro-batch    20  at most, which saves memory"), std::string::npos)
       << plan.table();
 }
 

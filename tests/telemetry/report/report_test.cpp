@@ -112,8 +112,8 @@ TEST(report, groups_what_any_trainer_logs) {
   EXPECT_NE(text.find("training <b>0.3333</b>"), std::string::npos);
   EXPECT_NE(text.find("evaluation <b>0.75</b>"), std::string::npos);
   EXPECT_NE(text.find("<span>Evaluation accuracy</span><b>0.625</b>"), std::string::npos);
-  EXPECT_NE(text.find("<h3>something/of_tomorrow<"), std::string::npos);
-  EXPECT_EQ(text.find("<h3>something/that_stays<"), std::string::npos);
+  EXPECT_NE(text.find("<h3>Something, of tomorrow<"), std::string::npos);
+  EXPECT_EQ(text.find("<h3>Something, that stays<"), std::string::npos);
   EXPECT_NE(text.find("<td>something/that_stays</td>"), std::string::npos);
   EXPECT_EQ(text.find("train/loss_mean"), std::string::npos);
   EXPECT_EQ(count(text, "<circle class=\"dot f2\""), 4u);  // both evaluations, both lone rewards

@@ -13,6 +13,7 @@
 #include "rlcore/telemetry/metric_names.hpp"
 #include "rlcore/train/policy/algorithm/estimate_advantages.hpp"
 #include "rlcore/train/policy/collect.hpp"
+#include "rlcore/train/policy/reward/reward_source.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -68,6 +69,20 @@ TEST(policy_step_metrics, batch) {
                     {"prompt_length/clip_ratio", 0.5},
                     {"reward/no_match", 0.25},
                     {"reward/outside_window", 0.25}});
+}
+
+TEST(policy_step_metrics, a_function_that_gives_scores_alone_says_nothing_of_answers) {
+  std::vector<trajectory> batch = example();
+  for (trajectory& t : batch) t.verdict = train::judged(t.score()).verdict;
+  metrics m;
+  train::batch_metrics(batch, 5, 4, m);
+  EXPECT_TRUE(m.contains("critic/score/mean"));
+  EXPECT_FALSE(m.contains("reward/no_match")) << "not 0";
+  EXPECT_FALSE(m.contains("reward/outside_window"));
+  batch[1] = example()[1], batch[2] = example()[2];  // two of a rule
+  metrics mixed;
+  train::batch_metrics(batch, 5, 4, mixed);
+  EXPECT_EQ(mixed.get("reward/no_match"), 0.5);
 }
 
 TEST(policy_step_metrics, negative_numbers_have_a_maximum_below_zero) {

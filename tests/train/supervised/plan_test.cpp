@@ -30,10 +30,17 @@ TEST(supervised_plan, steps_of_verl) {
   EXPECT_EQ(plan.warmup_steps, 1);  // int(1.4)
   EXPECT_EQ(s.schedule.total_steps, 14);
   const std::string text = plan.table().text();
-  EXPECT_NE(text.find("  rows per step     512  one optimizer step; 128 passes of at most 4, memory only\n"),
+  EXPECT_NE(text.find("  rows per step     512  in 128 passes through the model, of 4 rows each, which saves memory\n"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("305 rows are left out of each epoch"), std::string::npos) << text;
+  s.rows_per_pass = 512;
+  EXPECT_NE(make_supervised_plan(s, 7473, 0).table().text().find("512  in one pass through the model\n"),
+            std::string::npos);
+  s.rows_per_pass = 500;
+  EXPECT_NE(
+      make_supervised_plan(s, 7473, 0).table().text().find("2 passes through the model, of at most 500 rows each"),
+      std::string::npos);
 }
 
 TEST(supervised_plan, an_early_end_keeps_the_schedule_and_a_late_one_adds_epochs) {

@@ -62,7 +62,8 @@ inline constexpr key evaluation[] = {
      at_least(1)},
     {"rollout.gpu_memory_utilization", real, "0.5", honoured, "share of the free memory for keys and values",
      between(0.01, 1)},
-    {"output_dir", text, "evaluation", honoured, "folder of generations.jsonl and result.json"},
+    {"output_dir", text, "evaluation", honoured,
+     "folder of generations.jsonl and result.json; responses= writes none unless this is set"},
 };
 
 inline constexpr key evaluation_own[] = {

@@ -238,19 +238,23 @@ RLCORE_INLINE batch_plan make_batch_plan(const options& opt, std::int64_t datase
 
 RLCORE_INLINE std::string batch_plan::table() const {
   const auto number = [](std::int64_t n) { return std::to_string(n); };
+  const auto counted = [](std::int64_t n, const char* one, const char* several) {
+    return std::to_string(n) + " " + (n == 1 ? one : several);
+  };
   std::vector<std::pair<std::string, std::pair<std::string, std::string>>> rows;
   const auto row = [&](std::string name, std::string count, std::string remark) {
     rows.push_back({std::move(name), {std::move(count), std::move(remark)}});
   };
   row("training prompts", number(dataset_prompts), "");
   row("trajectories per step", number(trajectories_per_step),
-      number(prompts_per_step) + " prompts x " + number(samples_per_prompt) + " samples");
+      counted(prompts_per_step, "prompt", "prompts") + " x " + counted(samples_per_prompt, "sample", "samples"));
   row("updates per step", number(updates_per_step),
-      "of " + number(trajectories_per_update) + " trajectories (" + number(mini_batch_prompts) + " prompts)");
+      "of " + counted(trajectories_per_update, "trajectory", "trajectories") + " (" +
+          counted(mini_batch_prompts, "prompt", "prompts") + ")");
   if (micro_batch_tokens > 0)
-    row("tokens per micro-batch", number(micro_batch_tokens), "at most; memory only");
+    row("tokens per micro-batch", number(micro_batch_tokens), "at most, which saves memory");
   else if (micro_batch_trajectories > 0)
-    row("trajectories per micro-batch", number(micro_batch_trajectories), "at most; memory only");
+    row("trajectories per micro-batch", number(micro_batch_trajectories), "at most, which saves memory");
   if (dynamic_sampling) row("prompts per round", number(prompts_per_round), "until enough groups differ");
   const std::int64_t left_out = dataset_prompts % prompts_per_round;
   row(dynamic_sampling ? "rounds per epoch" : "steps per epoch", number(steps_per_epoch),
@@ -258,7 +262,7 @@ RLCORE_INLINE std::string batch_plan::table() const {
                     : number(left_out) + (left_out == 1 ? " prompt is" : " prompts are") + " left out of each epoch");
   row("total steps", number(total_steps),
       (total_rounds > 0 ? "at most, " : "") + number(epochs) + (epochs == 1 ? " epoch" : " epochs"));
-  row("warm-up steps", number(warmup_steps), lr_per_update ? "updates: the learning rate follows them" : "");
+  row("warm-up steps", number(warmup_steps), lr_per_update ? "counted in updates" : "");
   std::size_t name_width = 0, count_width = 0;
   for (const auto& [name, rest] : rows)
     name_width = std::max(name_width, name.size()), count_width = std::max(count_width, rest.first.size());

@@ -16,6 +16,7 @@
 
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/core/version.hpp"
+#include "rlcore/telemetry/metric_names.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/telemetry/report/page.hpp"
@@ -210,6 +211,11 @@ RLCORE_INLINE std::string report_writer::tiles() const {
     if (!std::isfinite(step)) continue;
     seconds += step;
     if (!std::isfinite(speed)) continue;
+    if (const double update = row.values.get("timing_s/update"); std::isfinite(update)) {  // which the speed is of
+      tokens += speed * update;
+      trained += update;
+      continue;
+    }
     tokens += speed * step;
     trained += step;
     for (const char* other : {"timing_s/testing", "timing_s/save_checkpoint"})
@@ -286,7 +292,11 @@ RLCORE_INLINE std::string report_writer::further_charts() const {
     const auto points = curve(name);
     if (std::all_of(points.begin(), points.end(), [&](const html::point& p) { return p.y == points.front().y; }))
       continue;
-    out += chart_of(name, "", {{name.starts_with("val-core/") ? validation_label(name) : "value", name}}, false);
+    const metric_definition* known = definition_of(name);
+    const bool validated = name.starts_with("val-core/");
+    out += chart_of(validated ? "Validation, " + validation_label(name) : html::metric_title(name),
+                    known == nullptr ? "" : std::string(known->unit),
+                    {{validated || known == nullptr ? name : std::string(known->definition), name}}, false);
     ++count;
   }
   return out;

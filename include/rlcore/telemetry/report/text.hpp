@@ -108,6 +108,14 @@ inline std::string curve_label(std::string_view name, std::string_view title) {
   return said ? label : label + ", " + std::string(back);
 }
 
+/// The title of a chart of one metric: "reward/no_match" -> "Reward, no match".
+inline std::string metric_title(std::string_view name) {
+  std::string title;
+  for (const char c : name) title += c == '/' ? std::string(", ") : std::string(1, c == '_' ? ' ' : c);
+  if (!title.empty() && title[0] >= 'a' && title[0] <= 'z') title[0] = static_cast<char>(title[0] & ~0x20);
+  return title;
+}
+
 /// False for metrics without their own curve: times have a chart of their own, counters and extremes need none.
 inline bool is_further_curve(std::string_view name) {
   for (const char* front : {"timing", "perf/", "training/", "val-aux/", "train/time", "train/tokens", "actor/kl_coef"})

@@ -71,9 +71,14 @@ data::prompt_dataset evaluation_prompts(const options& opt, const nn::config& co
 /// Appends lines to generations.jsonl.
 class generation_log {
  public:
+  /// An empty folder: nothing is written.
   explicit generation_log(const std::filesystem::path& folder);
-  void write(const nlohmann::ordered_json& line) { file_->write(text::json_text(line) + "\n"); }
-  void close() { file_->close(); }
+  void write(const nlohmann::ordered_json& line) {
+    if (file_) file_->write(text::json_text(line) + "\n");
+  }
+  void close() {
+    if (file_) file_->close();
+  }
 
  private:
   std::optional<data::output_file> file_;
@@ -152,24 +157,28 @@ void judge_rounds(const options& opt, const evaluated_problems& asked, const jud
 }  // namespace detail
 
 /// Calls sample(judge, summary, log, folder), which answers and judges; then writes result.json and prints the table,
-/// on the rank that has opened the log.
+/// on the rank that has opened the log. Stored responses are written again only into an output_dir that is named.
 template <class Sample>
 void evaluate_with(const options& opt, Sample&& sample) {
   for (const std::string& note : opt.notes()) say("note: %s\n", note.c_str());
   const detail::judge judge(opt);
-  const std::filesystem::path folder = checkpoint::expand_home(opt.get<std::string>("output_dir"));
+  const bool writes = opt.list("responses").empty() || opt.is_set("output_dir");
+  const std::filesystem::path folder =
+      writes ? std::filesystem::path(checkpoint::expand_home(opt.get<std::string>("output_dir"))) : "";
   evaluation_summary summary;
   std::optional<detail::generation_log> log;
   sample(judge, summary, log, folder);
   if (!log) return;
   log->close();
+  say("\n%s\n", summary_table(summary.sources()).c_str());
+  if (!writes) return;
   nlohmann::ordered_json result = summary_json(summary);
   for (const std::string& line : opt.overrides()) {
     const std::size_t equal = line.find('=');
     result["settings"][line.substr(0, equal)] = line.substr(equal + 1);
   }
   checkpoint::write_file_atomically(folder / "result.json", text::json_text(result, 2) + "\n");
-  say("\n%s\n%s\n", summary_table(summary.sources()).c_str(), (folder / "result.json").c_str());
+  say("%s\n", (folder / "result.json").c_str());
 }
 
 }  // namespace train
@@ -250,6 +259,7 @@ RLCORE_INLINE data::prompt_dataset evaluation_prompts(const options& opt, const 
 }
 
 RLCORE_INLINE generation_log::generation_log(const std::filesystem::path& folder) {
+  if (folder.empty()) return;
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   if (failure) throw file_error(folder.string() + ": cannot create the folder: " + failure.message());

@@ -137,7 +137,7 @@ RLCORE_INLINE double explained_variance(std::span<const trajectory> batch) {
 RLCORE_INLINE void batch_metrics(std::span<const trajectory> batch, std::int64_t max_prompt, std::int64_t max_response,
                                  metrics& out) {
   spread score, reward, advantage, returns, value, prompt, response;
-  double prompt_clipped = 0, response_clipped = 0;
+  double prompt_clipped = 0, response_clipped = 0, explained = 0;
   std::array<double, verify::reason_names.size()> why{};
   for (const trajectory& t : batch) {
     const auto length = static_cast<double>(t.response_length());
@@ -151,7 +151,7 @@ RLCORE_INLINE void batch_metrics(std::span<const trajectory> batch, std::int64_t
     response.add(length);
     prompt_clipped += t.prompt_length == max_prompt;
     response_clipped += t.response_length() == max_response;
-    ++why[static_cast<std::size_t>(t.verdict.why)];
+    if (t.verdict.has_reason) ++explained, ++why[static_cast<std::size_t>(t.verdict.why)];
   }
   score.write(out, "critic/score");
   reward.write(out, "critic/rewards");
@@ -164,9 +164,10 @@ RLCORE_INLINE void batch_metrics(std::span<const trajectory> batch, std::int64_t
   out.set("response_length/clip_ratio", response_clipped / static_cast<double>(batch.size()));
   prompt.write(out, "prompt_length");
   out.set("prompt_length/clip_ratio", prompt_clipped / static_cast<double>(batch.size()));
+  if (explained == 0) return;  // a function of the user's, or a model, says nothing of answers
   for (std::size_t r = static_cast<std::size_t>(verify::reason::no_match); r < why.size(); ++r)
     if (r <= static_cast<std::size_t>(verify::reason::outside_window) || why[r] > 0)  // the others are rare
-      out.set("reward/" + std::string(verify::reason_names[r]), why[r] / static_cast<double>(batch.size()));
+      out.set("reward/" + std::string(verify::reason_names[r]), why[r] / explained);
 }
 
 RLCORE_INLINE double rollout_entropy(std::span<const trajectory> batch, const any_aggregation& aggregation) {

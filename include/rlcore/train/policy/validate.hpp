@@ -28,6 +28,9 @@ inline std::vector<std::uint32_t> every_row(const data::prompt_dataset& prompts)
   return rows;
 }
 
+/// A prompt as a report shows it: what was said, each message behind its role if there are several.
+std::string shown_prompt(std::span<const text::message> messages);
+
 /// The best and the worst two of `batch` by score, ties by row: the validation answers shown in a report.
 std::vector<sample_answer> best_and_worst(const std::vector<trajectory>& batch, std::int64_t step,
                                           const text::tokenizer& tokenizer, const data::prompt_dataset& prompts);
@@ -57,6 +60,13 @@ RLCORE_END
 RLCORE_BEGIN
 namespace train {
 
+RLCORE_INLINE std::string shown_prompt(std::span<const text::message> messages) {
+  std::string text;
+  for (const text::message& m : messages)
+    text += (text.empty() ? "" : "\n\n") + (messages.size() > 1 ? m.role + ": " : "") + m.content;
+  return text;
+}
+
 RLCORE_INLINE std::vector<sample_answer> best_and_worst(const std::vector<trajectory>& batch, std::int64_t step,
                                                         const text::tokenizer& tokenizer,
                                                         const data::prompt_dataset& prompts) {
@@ -69,9 +79,8 @@ RLCORE_INLINE std::vector<sample_answer> best_and_worst(const std::vector<trajec
   if (order.size() > 2 * each) order.erase(order.begin() + each, order.end() - each);
   std::vector<sample_answer> out;
   for (const trajectory* t : order)
-    out.push_back({step, t->score(),
-                   tokenizer.decode(std::span(t->tokens).first(static_cast<std::size_t>(t->prompt_length)), true),
-                   tokenizer.decode(t->response(), true), prompts[t->row].ground_truth});
+    out.push_back({step, t->score(), shown_prompt(prompts[t->row].messages), tokenizer.decode(t->response(), true),
+                   prompts[t->row].ground_truth});
   for (std::size_t i = 0; i < out.size(); ++i)
     for (const data::image_pointer& p : prompts[order[i]->row].images)
       out[i].pictures.push_back(data::image_uri(*p, prompts.cache->processor().settings().decode));

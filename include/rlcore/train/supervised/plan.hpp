@@ -147,11 +147,12 @@ RLCORE_INLINE number_table supervised_plan::table() const {
   number_table t;
   t.add("training rows", train_rows);
   t.add("evaluation rows", eval_rows);
-  std::string remark = "one optimizer step";
-  if (rows_per_pass > 0)
-    remark += "; " + std::to_string((rows_per_step + rows_per_pass - 1) / rows_per_pass) + " passes of at most " +
-              std::to_string(rows_per_pass) + ", memory only";
-  t.add("rows per step", rows_per_step, remark);
+  const std::int64_t passes = rows_per_pass > 0 ? (rows_per_step + rows_per_pass - 1) / rows_per_pass : 1;
+  t.add("rows per step", rows_per_step,
+        passes == 1 ? "in one pass through the model"
+                    : "in " + std::to_string(passes) + " passes through the model, of " +
+                          (rows_per_step % rows_per_pass == 0 ? "" : "at most ") + std::to_string(rows_per_pass) +
+                          (rows_per_pass == 1 ? " row" : " rows") + " each, which saves memory");
   const std::int64_t left = train_rows % rows_per_step;
   t.add("steps per epoch", steps_per_epoch,
         left == 0 ? ""
@@ -159,9 +160,10 @@ RLCORE_INLINE number_table supervised_plan::table() const {
             ? std::to_string(left) + (left == 1 ? " row is" : " rows are") + " left out of each epoch"
             : std::to_string(left) + (left == 1 ? " row goes" : " rows go") + " into the next epoch's steps");
   t.add("total steps", total_steps, std::to_string(epochs) + (epochs == 1 ? " epoch" : " epochs"));
-  t.add(
-      "warm-up steps", warmup_steps,
-      scheduled_steps == total_steps ? "" : "the learning rate follows " + std::to_string(scheduled_steps) + " steps");
+  t.add("warm-up steps", warmup_steps,
+        scheduled_steps == total_steps
+            ? ""
+            : "the schedule of the learning rate has " + std::to_string(scheduled_steps) + " steps");
   return t;
 }
 

@@ -309,7 +309,7 @@ void supervised_run<Device, Task>::finish_step() {
   for (const auto& [name, seconds] : time_.entries()) numbers.set("timing_s/" + name, seconds);
   if (numbers.contains("perf/total_num_tokens"))
     numbers.set("perf/throughput",
-                throughput(numbers.get("perf/total_num_tokens"), time_.seconds("step"), ranks_.size()));
+                throughput(numbers.get("perf/total_num_tokens"), time_.seconds("update"), ranks_.size()));
   frame_.end_step(state_.step, rows_.epoch_of(state_.step), saves);
 }
 

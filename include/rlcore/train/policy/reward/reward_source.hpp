@@ -65,7 +65,9 @@ inline judgement judged(const verify::verdict& v) {
 }
 /// A plain score: above 0 counts as correct, and the accuracy is not known.
 inline judgement judged(double score) {
-  return {{score, score > 0 ? verify::reason::correct : verify::reason::wrong}, {}};
+  verify::verdict v{score, score > 0 ? verify::reason::correct : verify::reason::wrong};
+  v.has_reason = false;
+  return {v, {}};
 }
 
 /// The response as reward functions read it: without special tokens; `strip` also removes the text of the end token if

@@ -56,6 +56,7 @@ RLCORE_INLINE void write_surplus(const std::filesystem::path& folder, std::span<
                      {"reward", t.reward},
                      {"sampled_step", t.sampled_step}};
     if (t.verdict.acc) j["acc"] = *t.verdict.acc;
+    if (!t.verdict.has_reason) j["has_reason"] = false;
     if (t.verdict.pred) j["pred"] = nlohmann::json::binary({t.verdict.pred->begin(), t.verdict.pred->end()});
     if (t.accuracy) j["accuracy"] = *t.accuracy;
     rows.push_back(std::move(j));
@@ -84,6 +85,7 @@ RLCORE_INLINE std::vector<trajectory> read_surplus(const std::filesystem::path& 
       j.at("length_penalty").get_to(t.length_penalty);
       j.at("reward").get_to(t.reward);
       j.at("sampled_step").get_to(t.sampled_step);
+      t.verdict.has_reason = j.value("has_reason", true);
       if (j.contains("acc")) t.verdict.acc = j["acc"].get<bool>();
       if (j.contains("pred")) t.verdict.pred.emplace(j["pred"].get_binary().begin(), j["pred"].get_binary().end());
       if (j.contains("accuracy")) t.accuracy = j["accuracy"].get<double>();
