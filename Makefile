@@ -17,7 +17,7 @@ ARGS :=
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
 	@echo 'make train_vision  the same with pictures: a small Qwen2.5-VL learns to read digits by GRPO'
-	@echo 'make programs build every program into $(BUILD)/bin'
+	@echo 'make programs build every program into $(BUILD)/bin, with Parquet and MPI where they can be had'
 	@echo 'make variants compare algorithms on the same small task: one table, one report (ARGS="--list")'
 	@echo 'make policy_trainers  every policy trainer on the same small task, three seeds (TRAINERS="ppo" SEEDS="1")'
 	@echo 'make npu_comparison   every method on the emulated NPU against the CPU, docs/npu_proof.md (ARGS="--methods sft,grpo")'
@@ -48,7 +48,7 @@ train_vision:
 	@$(BUILD)/bin/quickstart --pictures $(ARGS)
 
 programs:
-	@cmake/setup.sh train
+	@cmake/setup.sh programs
 	$(CONFIGURE)
 	$(COMPILE) --target programs
 	@ls $(BUILD)/bin
@@ -73,7 +73,7 @@ npu_comparison:
 	@bench/npu_comparison.py --build $(BUILD)/bin $(ARGS)
 
 parallel_table:
-	@cmake/setup.sh train
+	@cmake/setup.sh programs
 	$(CONFIGURE)
 	$(COMPILE) --target quickstart grpo_trainer
 	@bench/parallel_table.py --build $(BUILD)/bin $(ARGS)

@@ -1,10 +1,10 @@
 #!/bin/sh
-# setup.sh train|test|fuzz|bench|speed|package|api|format: sees to it that what this target needs is on the machine. Missing
+# setup.sh train|programs|test|fuzz|bench|speed|package|api|format: sees to it that what this target needs is on the machine. Missing
 # Debian packages are installed when this user may (root, or sudo without a password); otherwise one line says what to install.
 # RLCORE_SETUP=no leaves everything as it is, for machines whose libraries lie elsewhere.
 set -eu
 
-goal=${1:?usage: setup.sh train|test|fuzz|bench|speed|package|api|format}
+goal=${1:?usage: setup.sh train|programs|test|fuzz|bench|speed|package|api|format}
 [ "${RLCORE_SETUP:-yes}" = no ] && exit 0
 cd "$(dirname "$0")/.."
 log=build/setup.log
@@ -62,6 +62,12 @@ if [ "$goal" = package ]; then
   need_command file file
   want_venv
 fi
+# Ranks as processes of MPI, and Parquet, which README's commands for the programs use.
+if [ "$goal" = programs ]; then
+  want_command mpirun openmpi-bin
+  ls /usr/lib/*/openmpi/include/mpi.h >/dev/null 2>&1 || has_header mpi.h || wanted="$wanted libopenmpi-dev"
+  want_venv
+fi
 if [ "$goal" = fuzz ]; then
   need_command clang++ clang
   want_command clang-tidy clang-tidy   # .ci/tidy
@@ -117,12 +123,12 @@ if [ -n "$required$wanted" ]; then
         echo "setup: apt-get could not install$required (its output is in $log)" >&2
         exit 1
       fi
-      [ -z "$wanted" ] || [ "$goal" != test ] || echo "setup: going on without$wanted (apt-get's output is in $log)"
+      [ -z "$wanted" ] || { [ "$goal" != test ] && [ "$goal" != programs ]; } || echo "setup: going on without$wanted (apt-get's output is in $log)"
     fi
   elif [ -n "$required" ]; then
     echo "setup: this needs packages that are missing: sudo apt-get install$required$wanted" >&2
     exit 1
-  elif [ "$goal" = test ]; then  # elsewhere what is missing only makes things faster
+  elif [ "$goal" = test ] || [ "$goal" = programs ]; then  # elsewhere what is missing only makes things faster
     echo "setup: going on without$wanted"
   fi
 fi
@@ -144,12 +150,15 @@ in_venv() {  # in_venv WHAT_FOR PACKAGE==VERSION...
   [ -e build/venv/bin/python3 ] || { python3 -m venv build/venv || /usr/bin/python3 -m venv --clear build/venv; } >>"$log" 2>&1 &&
     timeout 300 build/venv/bin/python3 -m pip install --quiet --disable-pip-version-check --no-input --retries 1 \
       --no-deps --only-binary :all: "$@" </dev/null >>"$log" 2>&1 ||
-    echo "setup: $1 could not be installed (see $log): the $goal goes on without $what_for"
+    echo "setup: $1 could not be installed (see $log): make $goal goes on without $what_for"
 }
-# Arrow C++ for Parquet comes out of the pyarrow wheel; without it the tests of Parquet are left out.
-if { [ "$goal" = test ] || [ "$goal" = package ]; } && ! pkg-config --exists parquet 2>/dev/null && [ -z "${RLCORE_PYARROW:-}" ]; then
+# Arrow C++ for Parquet comes out of the pyarrow wheel, unless the python3 in PATH has one; without it the programs read
+# .jsonl alone, and the tests of Parquet are left out.
+if { [ "$goal" = test ] || [ "$goal" = package ] || [ "$goal" = programs ]; } && ! pkg-config --exists parquet 2>/dev/null && [ -z "${RLCORE_PYARROW:-}" ]; then
   wheel=$(sed -n '/^pyarrow==/p' cmake/requirements.txt)
-  if ! build/venv/bin/python3 -c "import pyarrow, sys; sys.exit('pyarrow==' + pyarrow.__version__ != '$wheel')" 2>/dev/null; then
+  if [ "$goal" = programs ] && python3 -c 'import pyarrow' 2>/dev/null; then
+    :
+  elif ! build/venv/bin/python3 -c "import pyarrow, sys; sys.exit('pyarrow==' + pyarrow.__version__ != '$wheel')" 2>/dev/null; then
     rm -rf build/venv
     echo "setup: $wheel into build/venv, for Parquet"
     in_venv Parquet "$wheel"

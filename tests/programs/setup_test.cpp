@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 /// What the script prints for `goal` where only the commands that a build needs are found: no ninja, no apt-get.
 std::string said(const std::string& goal, const scratch::folder& place, bool with_compiler = true) {
   fs::create_directories(place / "cmake");
-  fs::copy_file(RLCORE_SOURCE_DIR "/cmake/setup.sh", place / "cmake/setup.sh", fs::copy_options::overwrite_existing);
+  for (const char* file : {"cmake/setup.sh", "cmake/requirements.txt"})
+    fs::copy_file(fs::path(RLCORE_SOURCE_DIR) / file, place / file, fs::copy_options::overwrite_existing);
   std::string commands = "cmake sed dirname mkdir id env ls";
   if (with_compiler) commands += " c++ g++";
   const std::string bin = (place / "bin").string(), out = (place / "out").string();
@@ -33,6 +34,18 @@ TEST(setup, of_make_train_says_nothing_of_what_it_does_not_need) {
   const std::string train = said("train", place);
   if (train.starts_with("1 ")) GTEST_SKIP() << "this machine lacks what the programs need: " << train;
   EXPECT_EQ(train, "0 ");
+}
+
+/// README's commands read .parquet, and docs/parallel.md's start ranks.
+TEST(setup, of_make_programs_says_that_parquet_and_ranks_are_missing) {
+  if (std::system("command -v cmake >/dev/null && command -v g++ >/dev/null && command -v c++ >/dev/null") != 0)
+    GTEST_SKIP() << "no CMake or g++";
+  const scratch::folder place;
+  if (const std::string train = said("train", place); train.starts_with("1 ")) GTEST_SKIP() << train;
+  const std::string programs = said("programs", place);
+  EXPECT_TRUE(programs.starts_with("0 setup: going on without")) << programs;
+  EXPECT_NE(programs.find(" openmpi-bin"), std::string::npos) << programs;
+  EXPECT_NE(programs.find("make programs goes on without Parquet"), std::string::npos) << programs;
 }
 
 TEST(setup, names_what_is_missing) {
