@@ -17,7 +17,7 @@ std::string said(const std::string& goal, const scratch::folder& place, bool wit
   fs::create_directories(place / "cmake");
   for (const char* file : {"cmake/setup.sh", "cmake/requirements.txt"})
     fs::copy_file(fs::path(RLCORE_SOURCE_DIR) / file, place / file, fs::copy_options::overwrite_existing);
-  std::string commands = "cmake sed dirname mkdir id env ls";
+  std::string commands = "cmake sed dirname mkdir id env ls rm";
   if (with_compiler) commands += " c++ g++";
   const std::string bin = (place / "bin").string(), out = (place / "out").string();
   const std::string line = "rm -rf " + bin + " && mkdir -p " + bin + " && for c in " + commands +
