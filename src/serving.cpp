@@ -17,5 +17,6 @@
 #include "rlcore/serving/reply.hpp"
 #include "rlcore/serving/request_record.hpp"
 #include "rlcore/serving/serve.hpp"
+#include "rlcore/serving/served_dtype.hpp"
 #include "rlcore/serving/service.hpp"
 #include "rlcore/serving/text_stream.hpp"

@@ -20,6 +20,7 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
+#include "rlcore/serving/served_dtype.hpp"
 #include "serving/server_process.hpp"
 #include "support/program.hpp"
 #include "support/tiny_model.hpp"
@@ -201,7 +202,7 @@ TEST_F(openai_server, aborts_what_does_not_end_in_time) {
   EXPECT_LT(answer["usage"]["completion_tokens"], 200 * 1000);
 }
 
-TEST_F(openai_server, multiplies_in_the_type_that_the_model_is_stored_in) {
+TEST_F(openai_server, multiplies_in_the_type_that_is_fastest_for_the_stored_one) {
   const scratch::folder other;
   std::filesystem::copy(model(), other / "bf16");
   json config = json::parse(scratch::read(model() / "config.json"));
@@ -212,9 +213,12 @@ TEST_F(openai_server, multiplies_in_the_type_that_the_model_is_stored_in) {
     const server_process s(folder, more);
     return s.post("/v1/completions", asked)["choices"][0]["logprobs"]["token_logprobs"];
   };
-  const json floats = answers_of(model(), {}), halves = answers_of(other / "bf16", {});
+  const json floats = answers_of(model(), {}), halves = answers_of(model(), {"--dtype", "bfloat16"});
   EXPECT_EQ(floats, answers_of(other / "bf16", {"--dtype", "float32"}));
-  EXPECT_EQ(halves, answers_of(model(), {"--dtype", "bfloat16"}));
+  EXPECT_EQ(halves, answers_of(other / "bf16", {"--dtype", "bfloat16"}));
+  const bool has_products = rlcore::serving::multiplies_bfloat16(rlcore::cpu_kernels::choose().name);
+  EXPECT_EQ(answers_of(other / "bf16", {}), has_products ? halves : floats);
+  EXPECT_EQ(answers_of(other / "bf16", {"rlcore.instruction_set=portable"}), floats);
   EXPECT_EQ(floats, answers_of(other / "bf16", {"rlcore.compute=float32"}));
   EXPECT_NE(floats, halves);
 }

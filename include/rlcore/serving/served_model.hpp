@@ -28,6 +28,7 @@
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/serving/protocol/requests.hpp"
 #include "rlcore/serving/protocol/sampling_fields.hpp"
+#include "rlcore/serving/served_dtype.hpp"
 #include "rlcore/serving/text_stream.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
@@ -179,14 +180,13 @@ class prompt_counter {
   std::unordered_map<std::uint64_t, std::uint32_t> asked_;
 };
 
-/// Opens one device per rank of --rlcore-ranks, like train::open_device(). With --dtype auto and no rlcore.compute,
-/// matrix products use the stored type of the model: bfloat16 if config.json says so, else the device's own format.
-/// Throws config_error, file_error, format_error too.
+/// Opens one device per rank of --rlcore-ranks, like train::open_device(). Products read what automatic_dtype() says,
+/// which is printed. Throws config_error, file_error, format_error too.
 inline std::vector<std::unique_ptr<any_device>> open_served_devices(const train::options& opt) {
   device_settings s = train::read_device(opt);
-  if (!opt.find<std::string>("rlcore.compute") &&
-      checkpoint::stored_dtype(checkpoint::resolve_model(opt.get<std::string>("model"))) == "bfloat16")
-    s.type = compute::bfloat16;
+  const served_dtype type = automatic_dtype(opt, s);
+  if (type.type) s.type = type.type;
+  if (!type.note.empty()) train::say("note: %s\n", type.note.c_str());
   const auto ranks = static_cast<int>(opt.get<std::int64_t>("rlcore-ranks"));
   std::vector<std::unique_ptr<any_device>> devices;
   for (int rank = 0; rank < ranks; ++rank)

@@ -30,7 +30,8 @@ inline constexpr key server_model[] = {
     {"max-model-len", integer, "null", honoured, "tokens of a prompt and its answer; null: the model's positions",
      at_least(1)},
     {"dtype", text, "auto", honoured,
-     "what products read; auto: bfloat16 if the model is stored so, else as the device (CPU: float32)",
+     "what products read; auto: bfloat16 if the model is stored so, else as the device (CPU: float32); float32 on a "
+     "CPU without products of bfloat16 where memory allows",
      words("auto|float32|float|bfloat16|float16|half")},
     {"generation-config", text, "auto", honoured,
      "defaults of requests: auto: the model's generation_config.json; vllm: neutral ones; or a folder with that file"},
