@@ -310,11 +310,12 @@ RLCORE_INLINE void introduce(const served_model& m, double million_parameters, c
   train::say("model    %s, %.3g M parameters, on %s\n", m.folder.c_str(), million_parameters, device.c_str());
   train::say("names    ");
   for (const std::string& name : m.names) train::say("%s%s", name == m.names.front() ? "" : ", ", name.c_str());
-  train::say("\nlength   %lld tokens at most, cache of %lld\n", static_cast<long long>(m.max_length),
+  train::say("\nlength   %lld tokens at most; the cache holds %lld\n", static_cast<long long>(m.max_length),
              static_cast<long long>(cached));
   train::say("defaults temperature %g, top_p %g, top_k %lld, min_p %g, repetition_penalty %g, max_tokens %s\n",
              d.temperature, d.top_p, static_cast<long long>(d.top_k), d.min_p, d.repetition_penalty,
-             (d.most_tokens < m.max_length ? "up to " + std::to_string(d.most_tokens) : "16 or what the length leaves")
+             (d.most_tokens < m.max_length ? "up to " + std::to_string(d.most_tokens)
+                                           : "16 for completions, what the length leaves for conversations")
                  .c_str());
   if (m.images.processor) train::say("%s\n", train::image_text(m.images).c_str());
   if (!m.chat) train::say("note: /v1/chat/completions needs --chat-template: %s\n", one_line(m.without_chat).c_str());

@@ -79,7 +79,7 @@ RLCORE_INLINE data::prompt_dataset open_prompts(const std::vector<std::string>& 
       },
       [&](const std::string& source) { rewards.check(source); });
   if (quiet) return prompts;
-  say("%-6s %zu prompts", name, prompts.size());
+  say("%-6s %zu %s", name, prompts.size(), prompts.size() == 1 ? "prompt" : "prompts");
   if (prompts.size() != prompts.rows_read) say(" (%zu longer ones left out)", prompts.rows_read - prompts.size());
   say(" from %s%s\n", files.front().c_str(), image_text(prompts.images).c_str());
   for (const std::string& note : prompts.notes.sentences()) say("note: %s\n", note.c_str());

@@ -250,7 +250,7 @@ RLCORE_INLINE std::vector<data::sft_example> checked_rows(data::sft_rows rows, c
   if (static_cast<std::int64_t>(longest) > base.config.max_position_embeddings)
     throw data_error(from + ": a row has " + std::to_string(longest) + " tokens, more than the model's " +
                      std::to_string(base.config.max_position_embeddings) + " positions (max_position_embeddings)");
-  say("%-6s %zu rows", name, rows.size());
+  say("%-6s %zu %s", name, rows.size(), rows.size() == 1 ? "row" : "rows");
   if (rows.size() != rows.rows_read)
     say(" (%zu left out: empty, or no room for an answer)", rows.rows_read - rows.size());
   say(", %zu tokens, %zu of them learnt, the longest row has %zu, from %s\n", tokens, trained, longest, from.c_str());
