@@ -148,6 +148,33 @@ TEST(report, throughput_is_that_of_training) {
   EXPECT_NE(report_html(info(), all).find("<span>Tokens per second of a rank</span><b>200</b>"), std::string::npos);
 }
 
+/// A supervised trainer's speed is that of the update, whatever else a step holds.
+TEST(report, throughput_of_updates_is_taken_as_it_is) {
+  std::vector<metric_row> all;
+  for (int s = 1; s <= 2; ++s) {
+    metrics m;
+    m.set("perf/throughput", s == 1 ? 100 : 300);
+    m.set("timing_s/step", s == 1 ? 1.0 : 9.0);
+    m.set("timing_s/update", 1.0);
+    if (s == 2) m.set("timing_s/testing", 8.0);
+    all.push_back({s, m});
+  }
+  EXPECT_NE(report_html(info(), all).find("<span>Tokens per second of a rank</span><b>200</b>"), std::string::npos);
+}
+
+TEST(report, further_charts_have_titles_in_words) {
+  std::vector<metric_row> all;
+  for (int s = 1; s <= 2; ++s) {
+    metrics m;
+    m.set("reward/no_match", 0.25 * s);
+    all.push_back({s, m});
+  }
+  const std::string text = report_html(info(), all);
+  EXPECT_NE(text.find("<h3>Reward, no match<small>share</small>"), std::string::npos);
+  EXPECT_NE(text.find("responses in which the rule found no answer"), std::string::npos);
+  EXPECT_EQ(text.find("<h3>reward/no_match"), std::string::npos);
+}
+
 /// A phone shows a picture of 480 units in about 330 pixels.
 TEST(report, is_for_phones_too) {
   const std::string text = report_html(info(), rows(5));

@@ -1,11 +1,13 @@
 // The frame of the report: style sheet (light and dark), tables, cards with a chart.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/report/chart.hpp"
 #include "rlcore/telemetry/report/text.hpp"
 
@@ -19,6 +21,19 @@ inline constexpr std::size_t colour_count = 12;
 
 /// The rules that give curve or part number k its colour.
 std::string colour_rules();
+
+/// The tokens of a rank in a step and the seconds that they took, without validation and checkpoints; 0 where the row
+/// does not tell.
+inline std::pair<double, double> trained_tokens(const metrics& row) {
+  const double step = row.get("timing_s/step"), speed = row.get("perf/throughput"), update = row.get("timing_s/update");
+  if (!std::isfinite(step) || !std::isfinite(speed)) return {0, 0};
+  if (std::isfinite(update))
+    return {speed * update, update};  // of supervised trainers: the speed is that of the update
+  double trained = step;
+  for (const char* other : {"timing_s/testing", "timing_s/save_checkpoint"})
+    if (const double s = row.get(other); std::isfinite(s)) trained -= s;
+  return {speed * step, trained};
+}
 
 /// The page up to and including the title and the line below it.
 std::string page_head(const std::string& title, const std::string& about);

@@ -205,21 +205,11 @@ RLCORE_INLINE std::string report_writer::tiles() const {
       from_to(label, name);
     }
   from_to("Response tokens, mean", "response_length/mean");
-  double seconds = 0, tokens = 0, trained = 0;  // without validation and checkpoints
+  double seconds = 0, tokens = 0, trained = 0;
   for (const metric_row& row : rows_) {
-    const double step = row.values.get("timing_s/step"), speed = row.values.get("perf/throughput");
-    if (!std::isfinite(step)) continue;
-    seconds += step;
-    if (!std::isfinite(speed)) continue;
-    if (const double update = row.values.get("timing_s/update"); std::isfinite(update)) {  // which the speed is of
-      tokens += speed * update;
-      trained += update;
-      continue;
-    }
-    tokens += speed * step;
-    trained += step;
-    for (const char* other : {"timing_s/testing", "timing_s/save_checkpoint"})
-      if (const double s = row.values.get(other); std::isfinite(s)) trained -= s;
+    if (const double step = row.values.get("timing_s/step"); std::isfinite(step)) seconds += step;
+    const auto [of_row, time] = html::trained_tokens(row.values);
+    tokens += of_row, trained += time;
   }
   if (trained > 0) out += tile("Tokens per second of a rank", brief(tokens / trained), "without validation");
   if (seconds > 0) out += tile("Time in steps", duration_text(seconds), seconds < 3600 ? "min:s" : "h:min:s");
