@@ -99,7 +99,7 @@ class marked_conversation {
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
-#include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -142,8 +142,9 @@ namespace text {
 
 RLCORE_INLINE marked_conversation::marked_conversation(std::span<const message> messages, std::string_view text)
     : messages_(messages.begin(), messages.end()) {
-  for (std::size_t number = 48151623; base_.empty() || text.find(base_) != text.npos; number += 1000003)
-    base_ = std::to_string(number);
+  // A text cannot well hold its own hash; whoever wrote it, few are tried.
+  for (std::size_t number = std::hash<std::string_view>()(text); base_.empty() || text.find(base_) != text.npos;)
+    base_ = std::to_string(number++);
   for (std::size_t i = 0; i < messages_.size(); ++i) {
     message& m = messages_[i];
     if (m.parts.empty()) m.content = marked_pieces(m.content, i);
