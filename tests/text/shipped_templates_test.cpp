@@ -137,6 +137,14 @@ TEST(dropped_parts, are_none_of_odd_texts) {
   EXPECT_THAT(dropped(shouts, {{"user", "quiet"}}), IsEmpty());
 }
 
+TEST(dropped_parts, of_a_text_with_many_tags_are_few) {
+  std::string page = "first";
+  for (int i = 0; i < 1000; ++i) page += "<p>x" + std::to_string(i);
+  const auto cuts = shipped_templates::parsed("{% for m in messages %}{{ m.content.split('<p>')[0] }}{% endfor %}");
+  EXPECT_EQ(dropped(cuts, {{"user", page}}).size(), 63u);
+  EXPECT_THAT(dropped(text::chat_template::named("chatml"), {{"user", page}}), IsEmpty());
+}
+
 TEST(dropped_parts, of_a_lost_content_or_call_are_refused_without_a_list) {
   const auto refused = [](const char* own, const char* talk) {
     std::string words;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -84,6 +85,8 @@ class marked_conversation {
     bool piece = false, between_tags = false;
   };
 
+  static constexpr std::size_t digits = 9, most_pieces = 64;  // of a text: what follows them is one piece
+
   std::string mark(place p);
   /// `text` with a mark in each piece between tags such as <think>.
   std::string marked_pieces(const std::string& text, std::size_t message);
@@ -92,7 +95,6 @@ class marked_conversation {
   std::string base_;
   std::vector<message> messages_;
   std::vector<place> places_;
-  std::vector<std::string> marks_;
 };
 
 }  // namespace text
@@ -102,8 +104,6 @@ RLCORE_END
 #include <functional>
 #include <optional>
 #include <utility>
-
-#include "rlcore/text/word_automaton.hpp"
 
 RLCORE_BEGIN
 namespace text::detail {
@@ -165,9 +165,9 @@ RLCORE_INLINE marked_conversation::marked_conversation(std::span<const message> 
 }
 
 RLCORE_INLINE std::string marked_conversation::mark(place p) {
-  std::string number = std::to_string(places_.size());
+  const std::string number = std::to_string(places_.size());
   places_.push_back(std::move(p));
-  return marks_.emplace_back(base_ + std::string(9 - std::min<std::size_t>(number.size(), 9), '0') + number);
+  return base_ + std::string(digits - std::min(number.size(), digits), '0') + number;
 }
 
 RLCORE_INLINE std::string marked_conversation::marked_pieces(const std::string& text, std::size_t message) {
@@ -182,14 +182,16 @@ RLCORE_INLINE std::string marked_conversation::marked_pieces(const std::string& 
     const std::string label = "a part of the content";
     marked += mark({{message, dropped_part::kind::thoughts, label, label + " (\"" + shown + "\")"}, true, tag});
   };
+  std::size_t pieces = 1;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = detail::end_of_tag(text, at);
+    const std::size_t end = pieces < most_pieces ? detail::end_of_tag(text, at) : at;
     if (end == at) {
       ++at;
       continue;
     }
     close(at, true);
     begin = at = end;
+    ++pieces;
   }
   close(text.size(), false);
   return marked.append(text, done);
@@ -212,8 +214,14 @@ RLCORE_INLINE void marked_conversation::mark_members(message& m, std::size_t i) 
 }
 
 RLCORE_INLINE std::vector<dropped_part> marked_conversation::missing_in(std::string_view rendered) const {
-  const std::vector<std::string_view> words(marks_.begin(), marks_.end());
-  const std::vector<bool> found = word_automaton(words).occurring(rendered);
+  std::vector<bool> found(places_.size());
+  for (std::size_t at = rendered.find(base_); at != rendered.npos; at = rendered.find(base_, at + 1)) {
+    std::size_t number = 0;
+    const std::string_view written = rendered.substr(at + base_.size(), digits);
+    for (const char c : written)
+      number = c >= '0' && c <= '9' ? 10 * number + static_cast<std::size_t>(c - '0') : SIZE_MAX / 16;
+    if (written.size() == digits && number < found.size()) found[number] = true;
+  }
   // A content is lost if none of its pieces is left, but an answer may consist of thoughts, which end with a tag.
   std::vector<char> kept(messages_.size()), answers(messages_.size());
   for (std::size_t k = 0; k < places_.size(); ++k) {
