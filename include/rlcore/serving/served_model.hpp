@@ -30,6 +30,7 @@
 #include "rlcore/serving/protocol/sampling_fields.hpp"
 #include "rlcore/serving/served_dtype.hpp"
 #include "rlcore/serving/text_stream.hpp"
+#include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/train/run/read_device.hpp"
