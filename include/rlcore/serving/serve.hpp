@@ -310,7 +310,7 @@ RLCORE_INLINE void introduce(const served_model& m, double million_parameters, c
   train::say("model    %s, %.3g M parameters, on %s\n", m.folder.c_str(), million_parameters, device.c_str());
   train::say("names    ");
   for (const std::string& name : m.names) train::say("%s%s", name == m.names.front() ? "" : ", ", name.c_str());
-  train::say("\nlength   %lld tokens at most; the cache holds %lld\n", static_cast<long long>(m.max_length),
+  train::say("\nlength   %lld tokens at most; the cache holds %lld of them\n", static_cast<long long>(m.max_length),
              static_cast<long long>(cached));
   train::say("defaults temperature %g, top_p %g, top_k %lld, min_p %g, repetition_penalty %g, max_tokens %s\n",
              d.temperature, d.top_p, static_cast<long long>(d.top_k), d.min_p, d.repetition_penalty,
