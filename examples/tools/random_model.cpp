@@ -13,6 +13,7 @@
 #include "rlcore/config/programs/tools.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/text/model_file.hpp"
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/train/run/program.hpp"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "data/scratch.hpp"
+#include "rlcore/text/model_file.hpp"
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
 

@@ -13,6 +13,7 @@
 #include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/text/model_file.hpp"
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/text/train_bpe.hpp"

@@ -12,6 +12,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/chat_variables.hpp"
+#include "rlcore/text/model_file.hpp"
 #include "rlcore/text/text_file.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -18,6 +18,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/file.hpp"
 #include "rlcore/nn/config.hpp"
+#include "rlcore/text/gguf/gguf_file.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -40,8 +41,13 @@ inline std::filesystem::path hub_cache() {
 /// that the tracker names are those of an earlier run.
 std::filesystem::path model_of_run(const std::filesystem::path& folder);
 
+/// The one GGUF file in a folder, besides those of projectors (mmproj...); empty if there is none. Throws config_error
+/// for several.
+std::filesystem::path gguf_in(const std::filesystem::path& folder);
+
 /// The folder that holds config.json of `model`: a local folder, or huggingface/ in it (a checkpoint), the same of
-/// $RLCORE_MODEL_DIR/<model>, or what refs/main of models--org--name points to in the hub cache. Nothing is downloaded.
+/// $RLCORE_MODEL_DIR/<model>, or what refs/main of models--org--name points to in the hub cache. Or a GGUF file: named
+/// itself, or the only one of a folder without config.json (text::has_model_file). Nothing is downloaded.
 /// Throws config_error with all places tried.
 std::filesystem::path resolve_model(const std::string& model);
 
@@ -75,6 +81,7 @@ RLCORE_END
 #include "rlcore/checkpoint/rope_config.hpp"
 #include "rlcore/checkpoint/vision_config_json.hpp"
 #include "rlcore/core/compiler.hpp"
+#include "rlcore/text/model_file.hpp"
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
@@ -197,7 +204,7 @@ RLCORE_INLINE nn::config read_config(const std::filesystem::path& folder) {
       where.fail("pad_token_id", "one token id");
   };
   read_ids(file, c.pad_token_id);
-  if (std::filesystem::exists(folder / "generation_config.json"))
+  if (text::has_model_file(folder / "generation_config.json"))
     read_ids(json_file(folder / "generation_config.json"), c.generation_pad_token_id);
   return c;
 }
@@ -221,7 +228,7 @@ RLCORE_INLINE std::vector<std::int32_t> end_tokens(const std::filesystem::path& 
 
 RLCORE_INLINE std::vector<std::int32_t> generation_end_tokens(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "generation_config.json";
-  return std::filesystem::exists(file) ? json_file(file).token_ids("eos_token_id") : std::vector<std::int32_t>();
+  return text::has_model_file(file) ? json_file(file).token_ids("eos_token_id") : std::vector<std::int32_t>();
 }
 
 RLCORE_INLINE std::filesystem::path model_of_run(const std::filesystem::path& folder) {
@@ -245,6 +252,20 @@ RLCORE_INLINE std::filesystem::path model_of_run(const std::filesystem::path& fo
   return newest;
 }
 
+RLCORE_INLINE std::filesystem::path gguf_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> found;
+  std::error_code failure;
+  for (std::filesystem::directory_iterator at(folder, failure), end; !failure && at != end; at.increment(failure))
+    if (text::is_gguf(at->path()) && !at->path().filename().string().starts_with("mmproj")) found.push_back(at->path());
+  if (found.empty()) return {};
+  std::sort(found.begin(), found.end());
+  if (found.size() > 1)
+    throw config_error("model '" + data::printable(folder.string()) + "': the folder has " +
+                       std::to_string(found.size()) + " GGUF files; expected the path of one, such as " +
+                       data::printable(found[0].string(), 400));
+  return found[0];
+}
+
 RLCORE_INLINE std::filesystem::path resolve_model(const std::string& model) {
   if (model.empty()) throw config_error("the model path is empty; expected a folder or a model id such as org/name");
   std::vector<std::filesystem::path> candidates{expand_home(model)};
@@ -257,9 +278,11 @@ RLCORE_INLINE std::filesystem::path resolve_model(const std::string& model) {
     return std::filesystem::is_regular_file(folder / "config.json", ignored);
   };
   for (const auto& folder : candidates)
-    if (is_model(folder)) return folder;
+    if (is_model(folder) || text::is_gguf(folder)) return folder;
   for (const auto& folder : candidates)
     if (is_model(folder / "huggingface")) return folder / "huggingface";
+  for (const auto& folder : candidates)
+    if (const std::filesystem::path file = gguf_in(folder); !file.empty()) return file;
   if (std::filesystem::is_directory(candidates[0], ignored)) {
     const std::filesystem::path inside = model_of_run(candidates[0]);
     throw config_error("model '" + model + "': the folder exists but has no config.json" +
@@ -276,6 +299,7 @@ RLCORE_INLINE std::filesystem::path resolve_model(const std::string& model) {
       while (!revision.empty() && (revision.back() == '\n' || revision.back() == ' ')) revision.pop_back();
       candidates.back() = repository / "snapshots" / revision;
       if (is_model(candidates.back())) return candidates.back();
+      if (const std::filesystem::path file = gguf_in(candidates.back()); !file.empty()) return file;
     }
   }
   std::string tried;

@@ -13,17 +13,24 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/data/file.hpp"
+#include "rlcore/text/gguf/gguf_file.hpp"
+#include "rlcore/text/model_file.hpp"
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
+
+/// The bytes of a file, or the text of one in a GGUF file (text::has_model_file). Throws file_error, format_error.
+inline std::string read_model_file(const std::filesystem::path& path) {
+  return text::is_gguf(path.parent_path()) ? text::read_model_file(path) : data::read_file(path);
+}
 
 /// The object of one file with checked access to its values; mismatches throw format_error.
 class json_file {
  public:
   /// Throws file_error, or format_error when the content is not a JSON object.
   explicit json_file(const std::filesystem::path& path) : where_(path.string()) {
-    root_ = text::parse_json<format_error>(data::read_file(path), where_);
+    root_ = text::parse_json<format_error>(read_model_file(path), where_);
     if (!root_.is_object()) throw format_error(where_ + ": not a JSON object");
   }
 

@@ -1,4 +1,4 @@
-// Model folder weights: one safetensors file, several with an index, or the shards of ranks.
+// Model folder weights: one safetensors file, several with an index, the shards of ranks, or a GGUF file.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,7 @@
 #include <system_error>
 #include <vector>
 
+#include "rlcore/checkpoint/gguf_tensors.hpp"
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/checkpoint/safetensors_reader.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
@@ -28,7 +29,8 @@ namespace checkpoint {
 
 /// All tensors of `model.safetensors`, or of the shards that `model.safetensors.index.json` lists. Without both, the
 /// tensors that the ranks of a run saved (find_shards); only one thread may read these. Tensors that are stored under
-/// the names of modules in memory (nn::name_on_disk) have their names on disk here.
+/// the names of modules in memory (nn::name_on_disk) have their names on disk here. A GGUF file is a folder too
+/// (gguf_tensors).
 class tensor_folder {
  public:
   /// Throws file_error when neither file exists or a shard is missing, format_error when index and shards disagree.
@@ -52,7 +54,8 @@ class tensor_folder {
   void read_f32(std::string_view name, std::span<float> values, std::uint64_t first) const;
   /// Reads a piece of a tensor of this shape.
   void read_f32(const shard_piece& piece, std::span<float> values) const;
-  /// Reads stored bytes from byte `first` of the tensor on. Of shards they are floats; throws std::invalid_argument for
+  /// Reads stored bytes from byte `first` of the tensor on. Of shards, and of blocks in a GGUF file, they are floats;
+  /// throws std::invalid_argument for
   /// parts of one.
   void read_bytes(std::string_view name, std::span<std::byte> bytes, std::uint64_t first = 0) const;
   /// Null unless these are shards.
@@ -73,6 +76,7 @@ class tensor_folder {
   std::vector<std::unique_ptr<safetensors_reader>> files_;
   std::map<std::string, stored_tensor, std::less<>> where_;  // by the name on disk
   std::unique_ptr<shard_reader> shards_;
+  std::unique_ptr<gguf_tensors> gguf_;
   std::map<std::string, tensor_info, std::less<>> pieces_;
 };
 
@@ -92,6 +96,11 @@ RLCORE_BEGIN
 namespace checkpoint {
 
 RLCORE_INLINE tensor_folder::tensor_folder(const std::filesystem::path& folder) : folder_(folder) {
+  if (text::is_gguf(folder)) {
+    gguf_ = std::make_unique<gguf_tensors>(folder);
+    pieces_ = gguf_->tensors();
+    return;
+  }
   const std::filesystem::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
   if (std::filesystem::exists(single)) {
     files_.push_back(std::make_unique<safetensors_reader>(single));
@@ -115,7 +124,8 @@ RLCORE_INLINE std::vector<std::string> tensor_folder::names() const {
 }
 
 RLCORE_INLINE void tensor_folder::read_f32(std::string_view name, std::span<float> values) const {
-  if (const stored_tensor* t = shards_ ? nullptr : &find(name)) return t->file->read_f32(t->stored_name, values);
+  if (const stored_tensor* t = shards_ || gguf_ ? nullptr : &find(name))
+    return t->file->read_f32(t->stored_name, values);
   const tensor_info& t = info(name);
   if (t.size() != values.size())
     throw format_error(folder_.string() + ": tensor '" + data::printable(name) + "' has shape " + shape_text(t.shape) +
@@ -124,6 +134,7 @@ RLCORE_INLINE void tensor_folder::read_f32(std::string_view name, std::span<floa
 }
 
 RLCORE_INLINE void tensor_folder::read_f32(std::string_view name, std::span<float> values, std::uint64_t first) const {
+  if (gguf_) return gguf_->read_f32(name, values, first);
   if (const stored_tensor* t = shards_ ? nullptr : &find(name)) return t->file->read_f32(t->stored_name, values, first);
   shard_piece wanted = parallel::whole_tensor(std::string(name), info(name).shape);
   wanted.first = static_cast<std::size_t>(first);
@@ -141,6 +152,7 @@ RLCORE_INLINE void tensor_folder::read_f32(const shard_piece& piece, std::span<f
 
 RLCORE_INLINE void tensor_folder::read_bytes(std::string_view name, std::span<std::byte> bytes,
                                              std::uint64_t first) const {
+  if (gguf_) return gguf_->read_bytes(name, bytes, first);
   if (const stored_tensor* t = shards_ ? nullptr : &find(name))
     return t->file->read_bytes(t->stored_name, bytes, first);
   if (bytes.size() % sizeof(float) != 0 || first % sizeof(float) != 0)

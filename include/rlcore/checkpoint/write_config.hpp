@@ -47,6 +47,7 @@ RLCORE_END
 #include "rlcore/checkpoint/vision_config_json.hpp"
 #include "rlcore/core/compiler.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/text/model_file.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/text_file.hpp"
 
@@ -185,10 +186,10 @@ RLCORE_INLINE void write_config(const std::filesystem::path& folder, const nn::c
     write_file_atomically(folder / name, text::json_text(json, 2) + "\n");
   };
   const auto read = [](const std::filesystem::path& file) {
-    return text::parse_json<format_error, nlohmann::ordered_json>(text::read_text_file(file), file.string());
+    return text::parse_json<format_error, nlohmann::ordered_json>(text::read_model_file(file), file.string());
   };
   const nlohmann::ordered_json now = config_json(c, type), generation = detail::generation_json(c);
-  if (!original.empty() && std::filesystem::exists(original / "config.json")) {
+  if (!original.empty() && text::has_model_file(original / "config.json")) {
     const nn::config was = read_config(original);
     if (was.model == c.model) {
       nlohmann::ordered_json kept =
@@ -197,9 +198,8 @@ RLCORE_INLINE void write_config(const std::filesystem::path& folder, const nn::c
       write("config.json", kept);
       const std::filesystem::path file = original / "generation_config.json";
       write("generation_config.json",
-            std::filesystem::exists(file)
-                ? detail::changed_members(read(file), detail::generation_json(was), generation)
-                : generation);
+            text::has_model_file(file) ? detail::changed_members(read(file), detail::generation_json(was), generation)
+                                       : generation);
       const nn::config written = read_config(folder);
       if (difference_of(written, c).empty() && written.eos_token_ids == c.eos_token_ids) return;
     }

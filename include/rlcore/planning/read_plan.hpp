@@ -64,7 +64,8 @@ RLCORE_INLINE model_shape shape_of(const nn::config& c, std::string name) {
 }
 
 RLCORE_INLINE model_shape read_model_shape(const std::filesystem::path& path) {
-  const std::filesystem::path where = std::filesystem::is_directory(path) ? path / "config.json" : path;
+  const std::filesystem::path where =
+      std::filesystem::is_directory(path) || text::is_gguf(path) ? path / "config.json" : path;
   const checkpoint::json_file whole(where);
   const nn::family family = checkpoint::read_family(whole);
   const checkpoint::json_file file = checkpoint::language_model(whole, family);

@@ -26,8 +26,8 @@
 #include "rlcore/serving/protocol/body_fields.hpp"
 #include "rlcore/serving/served_model.hpp"
 #include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/model_file.hpp"
 #include "rlcore/text/parse_json.hpp"
-#include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/train/files/named_files.hpp"
 #include "rlcore/train/model/images.hpp"
@@ -164,8 +164,8 @@ RLCORE_INLINE request_defaults read_request_defaults(const options& opt, const s
   if (source != "vllm") {
     const std::filesystem::path place = source == "auto" ? folder : checkpoint::expand_home(source);
     const std::filesystem::path file = place / "generation_config.json";
-    if (std::filesystem::exists(file))
-      read_defaults(text::parse_json<format_error, json>(text::read_text_file(file), file.string()), file.string(),
+    if (text::has_model_file(file))
+      read_defaults(text::parse_json<format_error, json>(text::read_model_file(file), file.string()), file.string(),
                     false, d);
     else if (source != "auto")
       throw config_error("--generation-config " + source +

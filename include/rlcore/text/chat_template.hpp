@@ -108,6 +108,7 @@ RLCORE_END
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/text/chat_variables.hpp"
+#include "rlcore/text/model_file.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/parsed_template.hpp"
 #include "rlcore/text/text_file.hpp"
@@ -118,19 +119,19 @@ namespace text {
 RLCORE_INLINE chat_template chat_template::detect(const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
   const auto tokens = special_token_texts(folder);
-  if (const fs::path file = folder / "chat_template.json"; fs::exists(file)) {
+  if (const fs::path file = folder / "chat_template.json"; has_model_file(file)) {
     const nlohmann::json source =
         field(parse_json<format_error>(read_text_file(file), file.string()), "chat_template", file.string());
     if (!source.is_string())
       throw format_error(file.string() + ": chat_template: found no text; " + parsed::how_to_choose());
     return from_jinja(source.get_ref<const std::string&>(), file.string(), tokens);
   }
-  if (const fs::path file = folder / "chat_template.jinja"; fs::exists(file))
+  if (const fs::path file = folder / "chat_template.jinja"; has_model_file(file))
     return from_jinja(read_text_file(file), file.string(), tokens);
   const fs::path file = folder / "tokenizer_config.json";
   const std::string where = file.string() + ": chat_template";
   nlohmann::json source =
-      field(parse_json<format_error>(read_text_file(file), file.string()), "chat_template", file.string());
+      field(parse_json<format_error>(read_model_file(file), file.string()), "chat_template", file.string());
   std::optional<std::string> with_tools;
   if (source.is_array()) {  // several, each with a name
     nlohmann::json by_default;

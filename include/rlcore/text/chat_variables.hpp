@@ -14,8 +14,8 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/text/jinja/value.hpp"
 #include "rlcore/text/message.hpp"
+#include "rlcore/text/model_file.hpp"
 #include "rlcore/text/parse_json.hpp"
-#include "rlcore/text/text_file.hpp"
 
 RLCORE_BEGIN
 namespace text {
@@ -205,8 +205,8 @@ RLCORE_INLINE jinja::dictionary special_token_texts(const std::filesystem::path&
   jinja::dictionary tokens;
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
     const std::filesystem::path file = folder / name;
-    if (!std::filesystem::exists(file)) continue;
-    const auto json = parse_json<format_error>(read_text_file(file), file.string());
+    if (!has_model_file(file)) continue;
+    const auto json = parse_json<format_error>(read_model_file(file), file.string());
     if (!json.is_object()) throw format_error(file.string() + ": not a JSON object");
     for (const char* token :
          {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {

@@ -25,7 +25,7 @@ namespace text {
 class tokenizer {
  public:
   /// Reads tokenizer.json, and tokenizer_config.json beside it where there is one (eos_token, pad_token, further added
-  /// tokens). `folder_or_file`: the folder, or the tokenizer.json itself. Throws file_error, format_error.
+  /// tokens). `folder_or_file`: the folder, a GGUF file, or the tokenizer.json itself. Throws file_error, format_error.
   static tokenizer load(const std::filesystem::path& folder_or_file);
 
   /// From the texts of tokenizer.json and tokenizer_config.json (may be empty). `where` names them in messages.
@@ -98,10 +98,11 @@ RLCORE_END
 #include "rlcore/text/added_tokens.hpp"
 #include "rlcore/text/bpe_model.hpp"
 #include "rlcore/text/decoder.hpp"
+#include "rlcore/text/gguf/gguf_file.hpp"
+#include "rlcore/text/model_file.hpp"
 #include "rlcore/text/normalizer.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/pre_tokenizer.hpp"
-#include "rlcore/text/text_file.hpp"
 #include "rlcore/text/utf8.hpp"
 
 RLCORE_BEGIN
@@ -221,9 +222,10 @@ struct tokenizer::parts {
 
 RLCORE_INLINE tokenizer tokenizer::load(const std::filesystem::path& folder_or_file) {
   namespace fs = std::filesystem;
-  const fs::path file = fs::is_directory(folder_or_file) ? folder_or_file / "tokenizer.json" : folder_or_file;
+  const bool folder = fs::is_directory(folder_or_file) || is_gguf(folder_or_file);
+  const fs::path file = folder ? folder_or_file / "tokenizer.json" : folder_or_file;
   const fs::path config = file.parent_path() / "tokenizer_config.json";
-  return parse(read_text_file(file), fs::exists(config) ? read_text_file(config) : std::string(), file.string());
+  return parse(read_model_file(file), has_model_file(config) ? read_model_file(config) : std::string(), file.string());
 }
 
 RLCORE_INLINE tokenizer tokenizer::parse(std::string json, std::string_view config, const std::string& where) {

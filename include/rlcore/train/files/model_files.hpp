@@ -23,6 +23,7 @@
 #include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/host_window.hpp"
+#include "rlcore/text/model_file.hpp"
 #include "rlcore/text/text_file.hpp"
 
 RLCORE_BEGIN

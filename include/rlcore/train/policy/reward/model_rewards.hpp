@@ -105,7 +105,7 @@ class model_rewards final : public reward_source {
   /// them scores stay as they are, as in OpenRLHF.
   void read_moments() {
     const std::filesystem::path path = folder_ / "config.json";
-    const auto json = text::try_parse_json(data::read_file(path));
+    const auto json = text::try_parse_json(checkpoint::read_model_file(path));
     if (!json.contains("mean") && !json.contains("std")) {
       say("note: %s: no mean and std, so that rewards are not normalised (rm_trainer --eval_dataset writes them)\n",
           path.c_str());

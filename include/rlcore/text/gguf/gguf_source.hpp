@@ -1,0 +1,118 @@
+// The bytes of a GGUF file, at any position and from front to back.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/text/text_file.hpp"
+
+RLCORE_BEGIN
+namespace text {
+
+/// A file open for reading. One thread at a time.
+class gguf_source {
+ public:
+  /// Throws file_error.
+  explicit gguf_source(std::filesystem::path path) : path_(std::move(path)), file_(nullptr, &std::fclose) {
+    check_input_kind(path_);
+    file_.reset(std::fopen(path_.c_str(), "rb"));
+    if (!file_) throw file_error(path_.string() + ": cannot open: " + std::strerror(errno));
+    const bool measured = ::fseeko(file_.get(), 0, SEEK_END) == 0;
+    const auto size = measured ? ::ftello(file_.get()) : -1;
+    if (size < 0) throw file_error(path_.string() + ": cannot read: " + std::strerror(errno));
+    size_ = static_cast<std::uint64_t>(size);
+  }
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  std::uint64_t size() const noexcept { return size_; }
+  /// Fills `bytes` from byte `position` on. Throws file_error when the file ends before.
+  void read(std::uint64_t position, std::span<std::byte> bytes) const {
+    if (::fseeko(file_.get(), static_cast<off_t>(position), SEEK_SET) != 0 ||
+        std::fread(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size())
+      throw file_error(path_.string() + ": cannot read " + std::to_string(bytes.size()) + " bytes from byte " +
+                       std::to_string(position) + " on");
+  }
+
+ private:
+  std::filesystem::path path_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+  std::uint64_t size_ = 0;
+};
+
+/// Reads a file from front to back; every length is checked against what is left of it before memory is taken.
+class gguf_cursor {
+ public:
+  /// At the front of a file, which has to outlive this.
+  explicit gguf_cursor(const gguf_source& file) : file_(file) {}
+
+  std::uint64_t position() const noexcept { return buffer_at_ + used_; }
+  std::uint64_t left() const noexcept { return file_.size() - position(); }
+  /// Throws format_error: the file, `message`, and the place.
+  [[noreturn]] void fail(const std::string& message) const {
+    throw format_error(file_.path().string() + ": " + message + " (at byte " + std::to_string(position()) + " of " +
+                       std::to_string(file_.size()) + ")");
+  }
+  /// Throws unless `count` things of at least `bytes` each can follow.
+  void check(std::uint64_t count, std::uint64_t bytes, const std::string& what) const {
+    if (count > left() / bytes) fail("truncated: " + std::to_string(count) + " " + what + " are announced");
+  }
+  /// Fills `bytes` with the next ones.
+  void take(std::span<std::byte> bytes) {
+    check(bytes.size(), 1, "bytes");
+    for (std::size_t done = 0; done < bytes.size();) {
+      if (used_ == filled_) {
+        buffer_at_ += used_, used_ = 0;
+        filled_ = static_cast<std::size_t>(std::min<std::uint64_t>(buffer_.size(), file_.size() - buffer_at_));
+        file_.read(buffer_at_, std::span(buffer_).first(filled_));
+      }
+      const std::size_t n = std::min(bytes.size() - done, filled_ - used_);
+      std::memcpy(bytes.data() + done, buffer_.data() + used_, n);
+      used_ += n, done += n;
+    }
+  }
+  /// The next number.
+  template <class T>
+  T number() {
+    T x;
+    take(std::as_writable_bytes(std::span(&x, 1)));
+    return x;
+  }
+  /// The next text, with its length in front.
+  std::string text() {
+    const auto length = number<std::uint64_t>();
+    check(length, 1, "bytes of a text");
+    std::string s(static_cast<std::size_t>(length), '\0');
+    take(std::as_writable_bytes(std::span(s)));
+    return s;
+  }
+  /// Goes on behind so many bytes.
+  void skip(std::uint64_t bytes) {
+    check(bytes, 1, "bytes");
+    if (bytes <= filled_ - used_) {
+      used_ += static_cast<std::size_t>(bytes);
+    } else {
+      buffer_at_ = position() + bytes, used_ = filled_ = 0;
+    }
+  }
+
+ private:
+  const gguf_source& file_;
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(std::size_t{1} << 16);
+  std::uint64_t buffer_at_ = 0;
+  std::size_t used_ = 0, filled_ = 0;
+};
+
+}  // namespace text
+RLCORE_END
