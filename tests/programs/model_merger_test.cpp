@@ -85,6 +85,46 @@ TEST_F(model_merger, shards_of_verl_become_a_model_that_the_engine_loads) {
   EXPECT_NE(r.err.find("differs at element"), std::string::npos) << r.err;
 }
 
+TEST_F(model_merger, gguf_files_are_written_and_read) {
+  tiny_model::save_tokenizer(actor / "huggingface");
+  tiny_model::save_weights(actor / "huggingface", 5);
+  const fs::path file = place / "model.gguf", q8 = place / "q8.gguf";
+  const auto merge_to = [&](const fs::path& from, const fs::path& to, const std::string& dtype) {
+    return program::run("model_merger", {"merge", "--backend", "fsdp", "--local_dir", from.string(), "--target_dir",
+                                         to.string(), "--dtype", dtype});
+  };
+  program::result r = merge_to(actor, file, "fp32");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("model.gguf: 26 tensors, matrices of F32"), std::string::npos) << r.out;
+  const std::vector<float> expected = weights_of(actor / "huggingface");
+  EXPECT_EQ(weights_of(file), expected);
+  r = merge_to(file, out, "fp32");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(weights_of(out), expected);
+  for (const char* name : {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"})
+    EXPECT_TRUE(fs::exists(out / name)) << name;
+  r = program::run("model_merger", {"test", "--backend", "fsdp", "--dtype", "fp32", "--local_dir", actor.string(),
+                                    "--test_hf_dir", file.string()});
+  EXPECT_EQ(r.code, 0) << r.err;
+
+  ASSERT_EQ(merge_to(file, q8, "q8_0").code, 0);
+  const std::vector<float> rounded = weights_of(q8);
+  EXPECT_NE(rounded, expected);
+  float worst = 0, largest = 0;
+  for (std::size_t i = 0; i < rounded.size(); ++i) {
+    worst = std::max(worst, std::abs(rounded[i] - expected[i]));
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  EXPECT_LE(worst, largest / 250);  // half a step of 1/127 of the largest number of a block
+
+  fs::remove_all(out);
+  const std::string from = actor.string();
+  refused({"merge", "--backend=fsdp", "--local_dir=" + from, "--target_dir=" + out.string(), "--dtype=q8_0"},
+          "--dtype q8_0: a folder has bf16, fp16 or fp32; expected one of them, or --target_dir FILE.gguf");
+  refused({"merge", "--backend=fsdp", "--local_dir=" + file.string(), "--target_dir=" + file.string()},
+          "is the checkpoint itself; give another path");
+}
+
 TEST_F(model_merger, our_own_checkpoints_are_cast_and_copied) {
   tiny_model::save_tokenizer(actor / "huggingface");
   tiny_model::save_weights(actor / "huggingface", 5);

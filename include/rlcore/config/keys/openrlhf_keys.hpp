@@ -39,7 +39,8 @@ inline constexpr key openrlhf_training[] = {
 };
 
 inline constexpr key openrlhf_run[] = {
-    {"save_path", text, "./ckpt", honoured, "folder of the trained model, for transformers"},
+    {"save_path", text, "./ckpt", honoured,
+     "folder of the trained model, for transformers; a name that ends in .gguf: the file"},
     {"ckpt_path", text, "./ckpt/checkpoints", honoured, "folder of checkpoints, metrics and report", not_empty},
     {"save_steps", integer, "-1", honoured, "checkpoint every so many steps and always at the last"},
     {"eval_steps", integer, "-1", honoured, "evaluation every so many steps and at the last; -1: after every epoch"},
@@ -90,6 +91,8 @@ inline constexpr key openrlhf_own[] = {
      "where metrics go: console, file (metrics.jsonl), tensorboard"},
     console,
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
+    {"rlcore.export_type", text, "bf16", honoured, "type of the matrices in a GGUF file, where save_path ends in .gguf",
+     words("bf16|fp16|fp32|q8_0")},
     {"rlcore.logits_memory_mb", integer, "256", honoured, "memory for logits, in MiB; no result depends on it",
      at_least(1)},
 };
@@ -188,7 +191,8 @@ inline constexpr key openrlhf_ppo[] = {
     {"eval_n_samples_per_prompt", integer, "4", honoured, "responses per prompt in validation", at_least(1)},
     {"eval_steps", integer, "-1", honoured, "validation every so many steps; -1: never"},
     {"save_steps", integer, "-1", honoured, "checkpoint every so many steps; -1: at the end only"},
-    {"save_path", text, "./ckpt", honoured, "folder of the trained model, for transformers"},
+    {"save_path", text, "./ckpt", honoured,
+     "folder of the trained model, for transformers; a name that ends in .gguf: the file"},
     {"load_checkpoint", boolean, "False", honoured, "go on from the last checkpoint in ckpt_path"},
     {"max_ckpt_num", integer, "3", honoured, "older checkpoints are removed", at_least(0)},
     {"gradient_checkpointing", boolean, "False", honoured, "recompute activations: less memory, same result"},

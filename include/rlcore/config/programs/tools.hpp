@@ -198,11 +198,14 @@ RLCORE_INLINE registry model_merger_registry() {
   using namespace keys;
   static constexpr key table[] = {
       {"backend", text, "null", honoured, "what wrote the checkpoint", words("fsdp|megatron")},
-      {"local_dir", text, "null", honoured, "folder with the shards, or with huggingface/: .../global_step_N/actor"},
-      {"target_dir", text, "tmp", honoured, "merge: where the Hugging Face folder is written"},
+      {"local_dir", text, "null", honoured,
+       "folder with the shards, or with huggingface/: .../global_step_N/actor; or a GGUF file"},
+      {"target_dir", text, "tmp", honoured,
+       "merge: where the Hugging Face folder is written; a name that ends in .gguf: the file"},
       {"test_hf_dir", text, "null", honoured, "test: the Hugging Face folder to compare with"},
-      {"dtype", text, "bf16", honoured, "type of the written weights; test rounds both sides to it",
-       words("bf16|fp16|fp32|bfloat16|float16|float32")},
+      {"dtype", text, "bf16", honoured,
+       "type of the written weights; q8_0: in a GGUF file; test rounds both sides to it",
+       words("bf16|fp16|fp32|bfloat16|float16|float32|q8_0")},
       {"merge_lora", boolean, "False", honoured, "add the adapter to the weights instead of writing lora_adapter/"},
       {"lora_alpha",
        real,
@@ -238,7 +241,7 @@ RLCORE_INLINE registry model_merger_registry() {
                                    {"trust-remote-code", "trust_remote_code", flag::switch_only}};
   registry r;
   r.program = "model_merger {merge|test}";
-  r.summary = "FSDP shards of verl, or folders of our trainers -> a Hugging Face folder";
+  r.summary = "FSDP shards of verl, or folders of our trainers -> a Hugging Face folder or a GGUF file";
   return r.add(table).add_flags(flags);
 }
 

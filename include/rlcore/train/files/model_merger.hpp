@@ -1,4 +1,4 @@
-// model_merger: converts a checkpoint to a Hugging Face folder, or compares it with one.
+// model_merger: converts a checkpoint to a Hugging Face folder or a GGUF file, or compares it with one.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "rlcore/checkpoint/atomic_file.hpp"
+#include "rlcore/checkpoint/gguf_blocks.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/merge_adapter.hpp"
 #include "rlcore/checkpoint/sharded_torch.hpp"
@@ -20,9 +22,12 @@
 #include "rlcore/checkpoint/vision_config_json.hpp"
 #include "rlcore/checkpoint/weight_source.hpp"
 #include "rlcore/checkpoint/write_config.hpp"
+#include "rlcore/checkpoint/write_gguf.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/nn/vision/module_names.hpp"
 #include "rlcore/telemetry/progress.hpp"
+#include "rlcore/text/gguf/gguf_file.hpp"
+#include "rlcore/text/model_file.hpp"
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
@@ -32,10 +37,15 @@ namespace train {
 struct merger_settings {
   std::filesystem::path local_dir, target_dir, test_hf_dir;  ///< test_hf_dir is empty for merge
   checkpoint::stream_settings output;
+  std::string_view gguf;  ///< target_dir is a GGUF file with matrices of this type; empty: a folder
   bool merge_lora = false;
   std::optional<double> lora_alpha;
   std::optional<std::string> base_model;
 };
+
+/// The types of matrices in GGUF files by the words for them: bf16, fp16, fp32, q8_0. Throws config_error, which begins
+/// with `key`, for another word.
+std::string_view gguf_type_named(const std::string& key, const std::string& word);
 
 /// `operation` is merge or test. Throws config_error for missing or rejected settings.
 merger_settings read_merger_settings(const std::string& operation, const options& o);
@@ -67,6 +77,10 @@ namespace detail {
 
 /// Creates the target folder; throws config_error if it is one of the input folders.
 void make_target(const std::filesystem::path& target, std::initializer_list<std::filesystem::path> sources);
+
+/// The weights with the other parts of the model in `files` as a GGUF file. Prints and returns the number of tensors.
+std::size_t write_gguf_file(const merger_settings& s, checkpoint::weight_source& weights,
+                            const std::filesystem::path& files);
 
 /// local_dir is an adapter: it and its base become one model.
 void merge_adapter_folder(const merger_settings& s);
@@ -103,6 +117,14 @@ RLCORE_END
 RLCORE_BEGIN
 namespace train {
 
+RLCORE_INLINE std::string_view gguf_type_named(const std::string& key, const std::string& word) {
+  if (word == "fp32" || word == "float32") return "F32";
+  if (word == "fp16" || word == "float16") return "F16";
+  if (word == "bf16" || word == "bfloat16") return "BF16";
+  if (word == "q8_0") return "Q8_0";
+  throw config_error(key + " " + data::printable(word) + "; expected bf16, fp16, fp32 or q8_0");
+}
+
 RLCORE_INLINE merger_settings read_merger_settings(const std::string& operation, const options& o) {
   if (operation != "merge" && operation != "test")
     throw config_error("operation '" + data::printable(operation) + "'; expected merge or test" +
@@ -120,11 +142,16 @@ RLCORE_INLINE merger_settings read_merger_settings(const std::string& operation,
     throw config_error("--hf_upload_path: nothing is uploaded; merge to --target_dir and upload that folder");
   merger_settings s;
   s.local_dir = need("local_dir", "DIR, such as .../global_step_10/actor");
-  if (!std::filesystem::is_directory(s.local_dir))
-    throw config_error("--local_dir: no folder " + data::printable(s.local_dir.string()));
+  if (!std::filesystem::is_directory(s.local_dir) && !text::is_gguf(s.local_dir))
+    throw config_error("--local_dir: no folder or GGUF file " + data::printable(s.local_dir.string()));
   if (operation == "test") s.test_hf_dir = need("test_hf_dir", "DIR");
   s.target_dir = o.get<std::string>("target_dir");
   const std::string dtype = o.get<std::string>("dtype");
+  if (s.target_dir.extension() == ".gguf" && s.test_hf_dir.empty())
+    s.gguf = gguf_type_named("--dtype", dtype);
+  else if (dtype == "q8_0")
+    throw config_error(
+        "--dtype q8_0: a folder has bf16, fp16 or fp32; expected one of them, or --target_dir FILE.gguf");
   s.output.dtype = dtype == "fp32" || dtype == "float32"   ? checkpoint::stored_type::f32
                    : dtype == "fp16" || dtype == "float16" ? checkpoint::stored_type::f16
                                                            : checkpoint::stored_type::bf16;
@@ -142,6 +169,7 @@ RLCORE_INLINE merger_settings read_merger_settings(const std::string& operation,
 namespace train::detail {
 
 RLCORE_INLINE std::filesystem::path model_files_of(const std::filesystem::path& local_dir) {
+  if (text::is_gguf(local_dir)) return local_dir;
   const std::filesystem::path folder = local_dir / "huggingface";
   if (std::filesystem::exists(folder / "config.json")) return folder;
   if (std::filesystem::exists(local_dir / "config.json")) return local_dir;
@@ -153,6 +181,11 @@ RLCORE_INLINE std::filesystem::path model_files_of(const std::filesystem::path& 
 }
 
 RLCORE_INLINE void copy_other_files(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (text::is_gguf(from)) {
+    text::copy_files(from, to);
+    const char* name = "generation_config.json";
+    return checkpoint::write_file_atomically(to / name, text::read_model_file(from / name));
+  }
   for (const auto& entry : std::filesystem::directory_iterator(from)) {
     const std::string name = entry.path().filename().string();
     if (entry.is_regular_file() && !is_weight_file(name) && name != "config.json")
@@ -164,8 +197,8 @@ RLCORE_INLINE void copy_model_files(const std::filesystem::path& from, const std
                                     checkpoint::stored_type type) {
   copy_other_files(from, to);
   const std::filesystem::path old_config = from / "config.json";
-  auto config =
-      text::parse_json<format_error, nlohmann::ordered_json>(data::read_file(old_config), old_config.string());
+  auto config = text::parse_json<format_error, nlohmann::ordered_json>(checkpoint::read_model_file(old_config),
+                                                                       old_config.string());
   checkpoint::set_stored_dtype(config, type);
   checkpoint::write_file_atomically(to / "config.json", text::json_text(config, 2) + "\n");
 }
@@ -213,12 +246,30 @@ RLCORE_INLINE void write_adapter(checkpoint::weight_source& from, const checkpoi
 
 RLCORE_INLINE void make_target(const std::filesystem::path& target,
                                std::initializer_list<std::filesystem::path> sources) {
-  std::error_code failure;
-  std::filesystem::create_directories(target, failure);
-  if (failure) throw file_error(target.string() + ": cannot create the folder: " + failure.message());
+  std::error_code failure, ignored;
+  const bool file = target.extension() == ".gguf";
+  const std::filesystem::path folder = file ? std::filesystem::absolute(target).parent_path() : target;
+  std::filesystem::create_directories(folder, failure);
+  if (failure) throw file_error(folder.string() + ": cannot create the folder: " + failure.message());
+  if (file && std::filesystem::is_directory(target))
+    throw config_error("--target_dir " + target.string() + " is a folder; expected a file, or another name for one");
   for (const std::filesystem::path& source : sources)
-    if (std::filesystem::equivalent(target, source))
-      throw config_error("--target_dir " + target.string() + " is the checkpoint itself; give another folder");
+    if (std::filesystem::equivalent(target, source, ignored))
+      throw config_error("--target_dir " + target.string() + " is the checkpoint itself; give another path");
+}
+
+RLCORE_INLINE std::size_t write_gguf_file(const merger_settings& s, checkpoint::weight_source& weights,
+                                          const std::filesystem::path& files) {
+  progress bar;
+  bar.start(0, 0);
+  const std::size_t count = checkpoint::write_gguf(s.target_dir, weights, files, checkpoint::gguf_block_of(s.gguf),
+                                                   [&](std::uint64_t done, std::uint64_t total) {
+                                                     bar.phase("MB written", static_cast<std::size_t>(done / 1000000),
+                                                               static_cast<std::size_t>(total / 1000000 + 1));
+                                                   });
+  bar.finish();
+  std::printf("%s: %zu tensors, matrices of %s\n", s.target_dir.c_str(), count, std::string(s.gguf).c_str());
+  return count;
 }
 
 RLCORE_INLINE void merge_adapter_folder(const merger_settings& s) {
@@ -231,6 +282,14 @@ RLCORE_INLINE void merge_adapter_folder(const merger_settings& s) {
     throw config_error((s.local_dir / "adapter_config.json").string() + " names no base model; give --base_model");
   const std::filesystem::path folder = checkpoint::resolve_model(base);
   make_target(s.target_dir, {folder, s.local_dir});
+  if (!s.gguf.empty()) {
+    const checkpoint::atomic_folder whole(s.target_dir.string() + ".merged");  // removed at the end
+    checkpoint::merge_adapter(folder, s.local_dir, whole.path(), {checkpoint::stored_type::f32, 0});
+    copy_other_files(folder, whole.path());
+    checkpoint::folder_weights weights(whole.path());
+    write_gguf_file(s, weights, whole.path());
+    return;
+  }
   const std::size_t changed =
       checkpoint::merge_adapter(folder, s.local_dir, s.target_dir, {s.output.dtype, s.output.max_shard_bytes});
   copy_other_files(folder, s.target_dir);
@@ -240,7 +299,7 @@ RLCORE_INLINE void merge_adapter_folder(const merger_settings& s) {
 
 RLCORE_INLINE std::unique_ptr<checkpoint::weight_source> open_weights(const std::filesystem::path& local_dir,
                                                                       const std::filesystem::path& files) {
-  if (const auto world_size = checkpoint::shard_world_size(local_dir)) {
+  if (const auto world_size = text::is_gguf(local_dir) ? std::nullopt : checkpoint::shard_world_size(local_dir)) {
     auto shards = std::make_unique<checkpoint::sharded_torch>(local_dir, *world_size);
     std::printf("%s: %zu tensors in %zu of %lld shards\n", local_dir.c_str(), shards->weights().size(),
                 shards->shards(), static_cast<long long>(*world_size));
@@ -310,7 +369,11 @@ RLCORE_INLINE void merge_model(const merger_settings& s) {
     std::printf("equal: %zu tensors of %s\n", merged.weights().size(), s.test_hf_dir.c_str());
     return;
   }
+  if (!s.gguf.empty() && scale && !s.merge_lora)
+    throw config_error(s.local_dir.string() +
+                       ": holds an adapter apart, for which a GGUF file has no place; expected --merge-lora");
   detail::make_target(s.target_dir, {files, s.local_dir});
+  if (!s.gguf.empty()) return static_cast<void>(detail::write_gguf_file(s, merged, files));
   const std::size_t count = stream_to_folder(merged, s.target_dir, s.output, show);
   bar.finish();
   detail::copy_model_files(files, s.target_dir, s.output.dtype);

@@ -52,6 +52,11 @@ inline std::string split_of_folders(const options& opt, const char* data_flag, c
   return by_flag ? opt.get<std::string>(split_flag) : usual;
 }
 
+/// The name of the path for the trained model, as the command line has it.
+inline std::string export_key(const options& opt) {
+  return opt.known().find("save_path") != nullptr && opt.is_set("save_path") ? "--save_path" : "rlcore.export_path";
+}
+
 /// Throws config_error unless the command line names a model and data that can be read; puts the files of folders into
 /// the place of the folders.
 void find_policy_files(const options& opt, policy_settings& s);
@@ -77,6 +82,7 @@ std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options&
   nn::config config = detail::policy_config(folder, s, tokenizer);
   config.eos_token_ids = checkpoint::end_tokens(folder, config.eos_token_ids, tokenizer.eos_id());
   std::vector<std::int32_t> eos = config.eos_token_ids;
+  check_export_of(detail::export_key(opt), checkpoint::expand_home(s.export_path), config, folder);
 
   opened_rewards rewards(device, s.reward, folder, s.logits_bytes, custom_rewards);
   const data::image_settings images = model_images(s.images, config, folder);
@@ -133,10 +139,7 @@ RLCORE_INLINE void find_policy_files(const options& opt, policy_settings& s) {
     };
     check_data_files(opt, key, check);
   };
-  if (!s.export_path.empty())
-    check_export(
-        opt.known().find("save_path") != nullptr && opt.is_set("save_path") ? "--save_path" : "rlcore.export_path",
-        checkpoint::expand_home(s.export_path));
+  if (!s.export_path.empty()) check_export(export_key(opt), checkpoint::expand_home(s.export_path));
   find("data.train_files", s.train_files, split_of_folders(opt, "prompt_data", "prompt_split", "train"));
   find("data.val_files", s.val_files, split_of_folders(opt, "eval_dataset", "eval_split", "test"));
 }

@@ -354,7 +354,8 @@ void policy_run_impl<Device>::finish() {
   if (!last) return;
   say("checkpoint  %s\n", (checkpoint::step_folder(root, *last) / "actor" / "huggingface").c_str());
   if (!settings().export_path.empty() && (asked_to_stop() == 0 || stopped().empty()))
-    export_model(checkpoint::step_folder(root, *last) / "actor", checkpoint::expand_home(settings().export_path));
+    export_model(checkpoint::step_folder(root, *last) / "actor", checkpoint::expand_home(settings().export_path),
+                 settings().export_type);
 }
 
 template <class Device>

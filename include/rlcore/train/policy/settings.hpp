@@ -81,7 +81,7 @@ struct policy_settings {
   std::int64_t epochs_per_step = 1;
   bool shuffle_mini_batches = false, decay_norms_and_biases = true;
   // trainer
-  std::string root, resume_mode, resume_path, rollout_dir, replay, events_dir, export_path;
+  std::string root, resume_mode, resume_path, rollout_dir, replay, events_dir, export_path, export_type;
   std::vector<std::string> loggers;
   console_style console = console_style::automatic;
   std::int64_t save_freq = -1, test_freq = -1, keep = 0, critic_warmup = 0;
@@ -317,6 +317,7 @@ RLCORE_INLINE void read_run_settings(policy_settings& s, const options& opt) {
   s.replay = opt.find<std::string>("rlcore.replay").value_or("");
   s.events_dir = opt.find<std::string>("rlcore.tensorboard_dir").value_or("");
   s.export_path = opt.find<std::string>("rlcore.export_path").value_or("");
+  s.export_type = opt.get<std::string>("rlcore.export_type");
   s.loggers = opt.list("trainer.logger");
   s.console = console_style_of(opt);
   s.save_freq = opt.get<std::int64_t>("trainer.save_freq");

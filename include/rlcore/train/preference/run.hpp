@@ -41,11 +41,17 @@ inline std::optional<data::blend> open_evaluation_rows(const options& opt) {
 /// config_error if a given max_len is more than the model's positions; the default is lowered to them.
 row_rules read_row_rules(const options& opt, const base_model& base);
 
+/// check_export_of() for --save_path.
+inline void check_export_of(const options& opt, const base_model& base) {
+  check_export_of("--save_path", checkpoint::expand_home(opt.get<std::string>("save_path")), base.config, base.folder);
+}
+
 /// The model of the last checkpoint, copied to --save_path. Throws file_error.
 inline void export_model(const options& opt) {
   const std::filesystem::path root = checkpoint::expand_home(opt.get<std::string>("ckpt_path"));
   if (const auto step = checkpoint::read_tracker(root))
-    export_model(checkpoint::step_folder(root, *step), checkpoint::expand_home(opt.get<std::string>("save_path")));
+    export_model(checkpoint::step_folder(root, *step), checkpoint::expand_home(opt.get<std::string>("save_path")),
+                 opt.get<std::string>("rlcore.export_type"));
 }
 
 namespace detail {
@@ -119,12 +125,14 @@ RLCORE_INLINE std::shared_ptr<const base_model> open_language_model(const option
   if (base.config.output != nn::model_output::logits)
     throw config_error("--pretrain " + base.folder.string() +
                        ": a score model (one number per token); expected a causal language model");
+  check_export_of(opt, base);
   return std::make_shared<const base_model>(std::move(base));
 }
 
 RLCORE_INLINE std::shared_ptr<const base_model> open_score_model(const options& opt) {
   base_model base = open_base_model(opt, "pretrain");
   base.config.output = nn::model_output::score;
+  check_export_of(opt, base);
   return std::make_shared<const base_model>(std::move(base));
 }
 

@@ -304,7 +304,9 @@ RLCORE_INLINE sft_work open_openrlhf_sft(const options& opt, const base_model& b
 }
 
 RLCORE_INLINE std::shared_ptr<const base_model> open_pretrained(const options& opt) {
-  return std::make_shared<const base_model>(open_base_model(opt, sft_model_key(opt)));
+  base_model base = open_base_model(opt, sft_model_key(opt));
+  if (speaks_openrlhf(opt)) check_export_of(opt, base);
+  return std::make_shared<const base_model>(std::move(base));
 }
 
 RLCORE_INLINE std::shared_ptr<sft_work> open_sft(const options& opt, const base_model& base) {

@@ -44,7 +44,10 @@ inline constexpr key trainer[] = {
 
 inline constexpr key own_run[] = {
     {"rlcore.export_path", text, "null", honoured,
-     "folder to which the trained model is copied at the end, for transformers and other programs"},
+     "folder to which the trained model is copied at the end, for transformers and other programs; a name that ends in "
+     ".gguf: the file, for llama.cpp"},
+    {"rlcore.export_type", text, "bf16", honoured,
+     "type of the matrices in a GGUF file, where rlcore.export_path ends in .gguf", words("bf16|fp16|fp32|q8_0")},
     verl_version_key,
     {"rlcore.seed", integer, "1", honoured, "seed of shuffling and sampling", at_least(0)},
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
