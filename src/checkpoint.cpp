@@ -25,4 +25,3 @@
 #include "rlcore/checkpoint/vision_config_json.hpp"
 #include "rlcore/checkpoint/weight_source.hpp"
 #include "rlcore/checkpoint/write_config.hpp"
-#include "rlcore/checkpoint/write_gguf.hpp"

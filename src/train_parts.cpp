@@ -1,5 +1,7 @@
 // What the parts of recipes in rlcore/train declare (the target rlcore::train).
 #define RLCORE_SOURCE_TRAIN_PARTS
+#define RLCORE_SOURCE_WRITE_GGUF
+#include "rlcore/checkpoint/write_gguf.hpp"
 #include "rlcore/train/evaluation/problems.hpp"
 #include "rlcore/train/evaluation/sampled_problems.hpp"
 #include "rlcore/train/evaluation/stored_responses.hpp"

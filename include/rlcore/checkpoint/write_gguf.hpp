@@ -34,7 +34,7 @@ std::size_t write_gguf(const std::filesystem::path& file, weight_source& weights
 }  // namespace checkpoint
 RLCORE_END
 
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CHECKPOINT)
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_WRITE_GGUF)
 #include <algorithm>
 #include <array>
 #include <map>

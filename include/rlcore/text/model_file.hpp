@@ -24,7 +24,7 @@ void copy_files(const std::filesystem::path& from, const std::filesystem::path& 
 }  // namespace text
 RLCORE_END
 
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_JSON)
 #include "rlcore/core/compiler.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/text/gguf/gguf_config.hpp"

@@ -51,7 +51,7 @@ std::string gguf_generation_config(const gguf_file& file);
 }  // namespace text
 RLCORE_END
 
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_JSON)
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <span>

@@ -16,6 +16,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/text/gguf/gguf_source.hpp"
 #include "rlcore/text/gguf/gguf_types.hpp"
+#include "rlcore/text/utf8.hpp"
 
 RLCORE_BEGIN
 namespace text {
@@ -86,13 +87,20 @@ class gguf_file {
   std::map<std::string_view, std::size_t> by_name_;
 };
 
+namespace detail {
+
+/// A name as a message shows it.
+inline std::string shown(std::string_view name) { return one_line(utf8_lossy(name.substr(0, 120)), 120); }
+
+}  // namespace detail
+
 /// Is it a file whose name ends in .gguf?
 bool is_gguf(const std::filesystem::path& path);
 
 }  // namespace text
 RLCORE_END
 
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_JSON)
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -105,17 +113,9 @@ RLCORE_END
 #include "rlcore/core/compiler.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/text/text_file.hpp"
-#include "rlcore/text/utf8.hpp"
 
 RLCORE_BEGIN
 namespace text {
-
-namespace detail {
-
-/// A name as a message shows it.
-inline std::string shown(std::string_view name) { return one_line(utf8_lossy(name.substr(0, 120)), 120); }
-
-}  // namespace detail
 
 static_assert(std::endian::native == std::endian::little, "rlcore: GGUF data is little endian");
 

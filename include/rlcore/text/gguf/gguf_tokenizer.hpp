@@ -48,7 +48,7 @@ std::string gguf_tokenizer_config(const gguf_file& file);
 }  // namespace text
 RLCORE_END
 
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_JSON)
 #include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
