@@ -350,11 +350,11 @@ def part_files(build, place, options):
                 run = train(command(whole))
                 shutil.rmtree(whole)
                 shutil.move(place / "aside", whole)
-                noted = way == "missing" and path.name == "manifest.json" and path.parent == pathlib.Path(".")
+                noted = way == "missing" and path == pathlib.Path("checkpoint.json")
                 if noted and run.returncode == 0:
                     continue  # as earlier versions saved: a note says so
                 named = path.name in run.stderr or (
-                    path == pathlib.Path("manifest.json") and "the checkpoint is damaged" in run.stderr)
+                    path == pathlib.Path("checkpoint.json") and "the checkpoint is damaged" in run.stderr)
                 if run.returncode != 1 or run.stderr.count("\n") != 1 or not named:
                     fail(f"{name}: {path}, {way}: exit code {run.returncode}: {run.stderr[:500]}")
     print("attack: files: " + ", ".join(f"{n} damages to a checkpoint of {what}" for what, n in counts.items()))

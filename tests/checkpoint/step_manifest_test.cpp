@@ -53,8 +53,8 @@ TEST(step_manifest, whole_checkpoints_pass) {
   fs::remove_all(place / "global_step_4/critic");  // trainer.max_critic_ckpt_to_keep
   scratch::write(place / "global_step_4/notes.txt", "a user's");
   EXPECT_EQ(problem_of(place / "global_step_4"), "none");
-  fs::remove(place / "global_step_4/manifest.json");  // as earlier versions saved
-  EXPECT_THAT(check_step_manifest(place / "global_step_4", 4), HasSubstr("has no manifest.json"));
+  fs::remove(place / "global_step_4/checkpoint.json");  // as earlier versions saved
+  EXPECT_THAT(check_step_manifest(place / "global_step_4", 4), HasSubstr("has no checkpoint.json"));
 }
 
 TEST(step_manifest, every_damage_is_named) {
@@ -88,14 +88,14 @@ TEST(step_manifest, every_damage_is_named) {
       {[&] { mix("actor/huggingface/model.safetensors"); }, "actor/huggingface/model.safetensors has other bytes"},
       {[&] { mix("actor/extra_state.json"); }, "actor/extra_state.json has other bytes"},
       {[&] { mix("data.json"); }, "data.json has other bytes"},
-      {[&] { mix("manifest.json"); }, "its manifest is that of step 2, expected 4"},
+      {[&] { mix("checkpoint.json"); }, "its manifest is that of step 2, expected 4"},
       {[&] { scratch::write(folder / "actor/extra_state.json", "{\"optimizer_steps\": 1000000000000000000}"); },
        "actor/extra_state.json has 40 bytes, its manifest says 22"},
       {[&] { scratch::write(folder / "actor/huggingface/model-00001-of-00002.safetensors", "x"); },
        "actor/huggingface/model-00001-of-00002.safetensors is not a file of this checkpoint"},
-      {[&] { scratch::write(folder / "manifest.json", "{"); }, "manifest.json"},
-      {[&] { scratch::write(folder / "manifest.json", "{}"); }, "manifest.json"},
-      {[&] { scratch::write(folder / "manifest.json", ""); }, "manifest.json"},
+      {[&] { scratch::write(folder / "checkpoint.json", "{"); }, "checkpoint.json"},
+      {[&] { scratch::write(folder / "checkpoint.json", "{}"); }, "checkpoint.json"},
+      {[&] { scratch::write(folder / "checkpoint.json", ""); }, "checkpoint.json"},
   };
   for (std::size_t i = 0; i < damages.size(); ++i) {
     fs::remove_all(folder);

@@ -120,7 +120,7 @@ class command_lines : public trainer_test {
   void check_folder(int ranks = 1) {
     const fs::path step = root("run") / "global_step_2", inside = step / "actor";
     EXPECT_EQ(scratch::read(root("run") / "latest_checkpointed_iteration.txt"), "2");
-    const std::set<std::string> expected{"actor", "data.json"};
+    const std::set<std::string> expected{"actor", "checkpoint.json", "data.json"};
     std::set<std::string> there;
     for (const auto& entry : fs::directory_iterator(step)) there.insert(entry.path().filename().string());
     EXPECT_EQ(there, expected);

@@ -47,10 +47,14 @@ struct broken_engine : testing::Test {
     place = std::make_unique<scratch::folder>();
     save_model("good", [](rlcore::nn::causal_lm<any_device>&) {});
     for (const auto& [name, value] :
-         {std::pair{"nan", std::nanf("")}, {"infinite", -std::numeric_limits<float>::infinity()}, {"huge", 1e38f}})
+         {std::pair{"nan", std::nanf("")}, {"infinite", -std::numeric_limits<float>::infinity()}, {"huge", 3e38f}})
       save_model(name, [value = value](auto& model) {
         const auto norm = std::ranges::find(model.parameters(), "model.norm.weight", &rlcore::nn::parameter::name);
-        model.weights().data()[norm->offset + 2] = value;
+        if (!(value > 1e30f)) {
+          model.weights().data()[norm->offset + 2] = value;
+        } else {  // finite, and too large for any state
+          std::fill_n(model.weights().data() + norm->offset, norm->size, value);
+        }
       });
     save_adapter(at("adapter"), at("good"), 1);
   }

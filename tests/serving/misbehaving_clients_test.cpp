@@ -195,16 +195,18 @@ TEST(misbehaving_clients, no_body_is_taken_for_the_next_request) {
   const running_server s({.body_limit = 1000});
   const std::string length = "Content-Length: 20\r\n", body = "GET / HTTP/1.1\r\nA: ..",
                     next = "GET /version HTTP/1.1\r\nConnection: close\r\n\r\n";
-  for (const std::string& head :
-       {std::string("GET /health HTTP/1.1\r\n"), std::string("DELETE /v1/models HTTP/1.1\r\n"),
-        std::string("POST /v1/completions HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=x\r\n"),
-        std::string("OPTIONS /v1/models HTTP/1.1\r\n")}) {
+  // A request that its head decides ends the connection: its body is not read.
+  for (const auto& [head, answers] :
+       {std::pair{"GET /health HTTP/1.1\r\n", 2u},
+        {"DELETE /v1/models HTTP/1.1\r\n", 1u},
+        {"POST /v1/completions HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=x\r\n", 1u},
+        {"OPTIONS /v1/models HTTP/1.1\r\n", 1u}}) {
     const std::string all = answer_to(s, head + length + "\r\n" + body.substr(0, 20) + next);
-    EXPECT_EQ(count_of("HTTP/1.1 ", all), 2u) << all;
-    EXPECT_EQ(count_of(R"({"version")", all), 1u) << all;
+    EXPECT_EQ(count_of("HTTP/1.1 ", all), answers) << all;
+    EXPECT_EQ(count_of(R"({"version")", all), answers - 1) << all;
     EXPECT_EQ(count_of("EXCEPTION", all), 0u) << all;
   }
-  EXPECT_THAT(answer_to(s, "DELETE /health HTTP/1.1\r\nContent-Length: 2000\r\nConnection: close\r\n\r\n" +
+  EXPECT_THAT(answer_to(s, "GET /health HTTP/1.1\r\nContent-Length: 2000\r\nConnection: close\r\n\r\n" +
                                std::string(2000, 'x')),
               StartsWith("HTTP/1.1 413"));
 }

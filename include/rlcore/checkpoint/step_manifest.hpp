@@ -1,6 +1,6 @@
 // The manifest of a step's checkpoint: which files it has, of which step, and a checksum of each.
 //
-//   manifest.json    {"format", "step", "block_bytes", "files": {"actor/optim.safetensors": {"bytes", "crc32": [...]}}}
+//   checkpoint.json    {"format", "step", "block_bytes", "files": {"actor/optim.safetensors": {"bytes", "crc32": [...]}}}
 //
 // The files of shards/ have their checksums in shards/manifest.json, whose own checksum is here.
 #pragma once
@@ -14,7 +14,7 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// Writes <folder>/manifest.json for the files below `folder`, after all of them. Throws file_error.
+/// Writes <folder>/checkpoint.json for the files below `folder`, after all of them. Throws file_error.
 void write_step_manifest(const std::filesystem::path& folder, std::int64_t step);
 
 /// Compares the files below `folder` with its manifest. Throws format_error naming the first file that is missing, has
@@ -48,7 +48,7 @@ RLCORE_END
 RLCORE_BEGIN
 namespace checkpoint::detail {
 
-inline constexpr std::string_view step_manifest_name = "manifest.json", step_manifest_format = "rlcore checkpoint 1";
+inline constexpr std::string_view step_manifest_name = "checkpoint.json", step_manifest_format = "rlcore checkpoint 1";
 inline constexpr std::uint64_t manifest_block = std::uint64_t{16} << 20;
 
 /// The files below `folder` but its manifest, as paths from there with slashes, sorted.
@@ -114,7 +114,7 @@ RLCORE_INLINE void write_step_manifest(const std::filesystem::path& folder, std:
 RLCORE_INLINE std::string check_step_manifest(const std::filesystem::path& folder, std::int64_t step) {
   const std::filesystem::path path = folder / detail::step_manifest_name;
   if (!std::filesystem::exists(path))
-    return folder.string() + " has no manifest.json: damage to its files would not be noticed";
+    return folder.string() + " has no checkpoint.json: damage to its files would not be noticed";
   const json_file manifest(path);
   const auto fail = [&](const std::string& problem) {
     throw format_error(folder.string() + ": the checkpoint is damaged: " + problem +
@@ -122,13 +122,13 @@ RLCORE_INLINE std::string check_step_manifest(const std::filesystem::path& folde
                        "or begin anew with trainer.resume_mode=disable");
   };
   if (manifest.string("format") != detail::step_manifest_format)
-    fail("manifest.json has the format '" + data::printable(manifest.string("format"), 40) + "', expected '" +
+    fail("checkpoint.json has the format '" + data::printable(manifest.string("format"), 40) + "', expected '" +
          std::string(detail::step_manifest_format) + "'");
   if (const std::int64_t of = manifest.integer("step"); of != step)
     fail("its manifest is that of step " + std::to_string(of) + ", expected " + std::to_string(step));
   if (manifest.integer("block_bytes") != static_cast<std::int64_t>(detail::manifest_block))
-    fail("manifest.json has blocks of " + std::to_string(manifest.integer("block_bytes")) + " bytes");
-  if (!manifest.has("files") || !manifest.root()["files"].is_object()) fail("manifest.json has no list of files");
+    fail("checkpoint.json has blocks of " + std::to_string(manifest.integer("block_bytes")) + " bytes");
+  if (!manifest.has("files") || !manifest.root()["files"].is_object()) fail("checkpoint.json has no list of files");
   const nlohmann::json& listed = manifest.root()["files"];
   const threads pool;
   std::set<std::string> names;

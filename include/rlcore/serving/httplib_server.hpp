@@ -127,7 +127,7 @@ class speaker final : public httplib::Server {
     const bool preflight = allow_origin(q, r) && q.method == "OPTIONS";
     if (!preflight)
       if (std::optional<http_response> made = screen(q)) {
-        if (announces_body(current->head)) current->in_step = false, r.set_header("Connection", "close");
+        if (announces_body(current->head)) end_connection(r);
         return respond(std::move(*made), r);
       }
     auto room = std::make_unique<body_budget::share>(budget_);
@@ -141,8 +141,7 @@ class speaker final : public httplib::Server {
                           .compression = std::string(header_of(current->head, "content-encoding"))});
     } catch (const api_error& e) {
       set_error(r, e);
-      current->in_step = reader.in_step();
-      if (!reader.in_step()) r.set_header("Connection", "close");
+      if (!reader.in_step()) end_connection(r);
       return;
     }
     if (preflight) return;
@@ -154,6 +153,11 @@ class speaker final : public httplib::Server {
     respond(std::move(made), r);
   }
 
+  /// What comes behind the head is not the next request. httplib says so itself to a client that asks for it.
+  static void end_connection(httplib::Response& r) {
+    current->in_step = false;
+    if (header("connection") != "close") r.set_header("Connection", "close");
+  }
   static std::string header(std::string_view lower) { return std::string(header_of(current->head, lower)); }
 
   /// Whether the request is of a page that may read the response; says so in it.

@@ -10,6 +10,7 @@
 
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/nn/config.hpp"
+#include "rlcore/parallel/strategy/any_strategy.hpp"
 #include "rlcore/train/files/model_files.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
 #include "support/counted_device.hpp"
@@ -37,7 +38,10 @@ struct measured {
 /// One optimizer step on 16 rows in 8 leaves, in passes of so many rows.
 measured step(bool tied, std::int64_t rows_of_pass) {
   counted_device counted;
-  trainable_model t(counted.device, settings(tied), {});
+  parallel::any_communicator_of<parallel::alone> self{parallel::alone{}};
+  parallel::parallel_settings sums;
+  sums.leaves = 8;
+  trainable_model t(counted.device, settings(tied), {}, any_strategy(self, sums));
   t.model.initialize(3);
   const auto pass = [&](std::span<const std::uint32_t> rows) {
     ragged<std::int32_t> sequences;

@@ -141,9 +141,9 @@ void load_packed(nn::causal_lm<Device>& model, const std::filesystem::path& fold
              });
 }
 
-/// How a frozen model holds its weights: a language model only as its passes read them, packed.
-inline nn::weights_in where_of_frozen(const nn::config& c) noexcept {
-  return c.output == nn::model_output::logits ? nn::weights_in::packed : nn::weights_in::memory;
+/// How a frozen model holds its weights. `packed`: a language model only as its passes read them.
+inline nn::weights_in where_of_frozen(const nn::config& c, bool packed) noexcept {
+  return packed && c.output == nn::model_output::logits ? nn::weights_in::packed : nn::weights_in::memory;
 }
 /// load_packed() or load_model(), as the model holds its weights.
 template <class Device>

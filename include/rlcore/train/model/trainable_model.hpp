@@ -300,9 +300,10 @@ class frozen_model {
  public:
   nn::causal_lm<Device> model;
 
-  /// A model of the shape `config`; load its weights next.
-  frozen_model(Device& device, const nn::config& config, Strategy strategy = {})
-      : model(held_type::make_model(strategy, device, config)), held_(std::move(strategy), model) {}
+  /// A model of the shape `config`; load its weights next. `packed`: a language model that this rank holds as a whole
+  /// has them in packed form alone (nn::weights_in::packed), half the memory.
+  frozen_model(Device& device, const nn::config& config, Strategy strategy = {}, bool packed = false)
+      : model(held_type::make_model(strategy, device, config, packed)), held_(std::move(strategy), model) {}
   frozen_model(const frozen_model&) = delete;
   frozen_model& operator=(const frozen_model&) = delete;
 

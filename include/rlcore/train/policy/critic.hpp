@@ -125,7 +125,6 @@ struct critic : trainable_model<Device> {
         mean.push_back(s.value.value() / tokens), norm.push_back(outcome.gradient_norm);
       }
     }
-    this->release_gradients();
     for (const auto& [name, numbers] : {std::pair{"critic/vf_loss", &loss},
                                         {"critic/vf_clipfrac", &clipped},
                                         {"critic/vpred_mean", &mean},

@@ -174,7 +174,7 @@ policy_models<Device>::policy_models(Device& device, const options& opt, const p
     open_rollout(rollout, policy, *group,
                  opt.get<std::int64_t>("actor_rollout_ref.rollout.update_weights_bucket_megabytes"));
   describe(device, in, ranks);
-  if (needs_reference_ && !s.lora) frozen.emplace(device, in.config, &ranks.world());
+  if (needs_reference_ && !s.lora) frozen.emplace(device, in.config, &ranks.world(), true);
   if (const auto value = read_critic_settings(opt, in.plan, contains(algorithm.inputs(), advantage_input::values))) {
     value_folder_ =
         value->model_path.empty() ? in.model.folder : named_model(opt, "critic.model.path", value->model_path);

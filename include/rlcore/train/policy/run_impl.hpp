@@ -299,6 +299,7 @@ void policy_run_impl<Device>::update_critic() {
              update_rates(c.settings.lr, c.settings.schedule, state_.step, c.settings.updates(std::ssize(batch)),
                           settings().lr_per_update),
              key(stream::critic_mini_batches), numbers);
+    c.release_gradients();
   });
 }
 
@@ -325,6 +326,7 @@ void policy_run_impl<Device>::update_actor(const any_algorithm& algorithm) {
           "(actor/skipped_updates)\n",
           static_cast<long long>(state_.step), static_cast<long long>(skipped), plan.lr.back());
     state_.skipped_updates += skipped;
+    models_.policy.release_gradients();
     state_.optimizer_steps = models_.policy.optimizer().steps();
     updated_ = {state_.step, plan.lr.back(), numbers.get("actor/grad_norm")};
   });

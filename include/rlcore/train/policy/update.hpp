@@ -163,7 +163,6 @@ std::int64_t update_actor(actor<Device>& a, const any_algorithm& algorithm, std:
       note("actor/grad_norm", outcome.gradient_norm);
     }
   }
-  a.release_gradients();
   for (const auto& [name, values] : per_update) out.set(name, reduce_metric(name, values));
   if (with_kl) out.set("actor/kl_coef", kl_coefficient);
   out.set("actor/lr", lr);

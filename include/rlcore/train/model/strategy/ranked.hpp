@@ -202,17 +202,17 @@ class any_strategy::share {
   bool dealt_ = false;
 };
 
-/// One rank's share of a frozen model under parallel_settings. A language model that the rank holds has its weights in
-/// packed form alone.
+/// One rank's share of a frozen model under parallel_settings.
 template <class Device>
 class any_strategy::frozen {
  public:
   /// The rank's tensors, without memory for weights that passes gather on demand.
-  static nn::causal_lm<Device> make_model(const any_strategy& strategy, Device& device, const nn::config& config) {
+  static nn::causal_lm<Device> make_model(const any_strategy& strategy, Device& device, const nn::config& config,
+                                          bool packed) {
     parallel::world* const w = strategy.world();
-    return nn::causal_lm<Device>(
-        device, train::config_of(config, w), train::part_of(w),
-        train::has_shards(w) || train::divides_experts(w) ? nn::weights_in::units : train::where_of_frozen(config));
+    const bool in_units = train::has_shards(w) || train::divides_experts(w);
+    return nn::causal_lm<Device>(device, train::config_of(config, w), train::part_of(w),
+                                 in_units ? nn::weights_in::units : train::where_of_frozen(config, packed));
   }
   /// `model` must outlive this object.
   frozen(any_strategy strategy, nn::causal_lm<Device>& model)

@@ -144,7 +144,7 @@ RLCORE_INLINE void line_process::start_guard() {
   if (!open_pipe(ends)) return;  // the child itself still dies with this process
   const std::string group = std::to_string(pid_);
   // `read` fails at the end of the pipe, which this process closes by ending.
-  const char* const words[] = {"sh", "-c", "read -r line || kill -9 -- -\"$1\"", "sh", group.c_str(), nullptr};
+  const char* const words[] = {"sh", "-c", "read -r line || kill -9 -\"$1\"", "sh", group.c_str(), nullptr};
   posix_spawn_file_actions_t files;
   ::posix_spawn_file_actions_init(&files);
   ::posix_spawn_file_actions_adddup2(&files, ends[0], 0);
