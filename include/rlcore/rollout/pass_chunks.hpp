@@ -99,5 +99,13 @@ inline bool same_prompt(const request& a, const request& b) {
   return a.pictures.data() == b.pictures.data() || std::ranges::equal(a.pictures, b.pictures, same_picture);
 }
 
+/// Whether two sequences have the same prompt, images included.
+inline bool same_prompt(const sequence& a, const sequence& b) {
+  const auto prompt = [](const sequence& s) {
+    return request{std::span(s.tokens).first(static_cast<std::size_t>(s.prompt_length)), 0, 0, s.asked.pictures};
+  };
+  return same_prompt(prompt(a), prompt(b));
+}
+
 }  // namespace rollout
 RLCORE_END

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "rlcore/core/error.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/vision/positions.hpp"
@@ -175,6 +177,14 @@ class waiting_list {
 
   std::vector<sequence*> heap_;
 };
+
+/// Throws config_error, which begins with `what`, for a token that is not in the vocabulary.
+inline void check_vocabulary(std::span<const std::int32_t> tokens, std::int64_t vocabulary, const char* what) {
+  for (const std::int32_t token : tokens)
+    if (token < 0 || token >= vocabulary)
+      throw config_error(std::string(what) + " " + std::to_string(token) + " is not in the vocabulary of " +
+                         std::to_string(vocabulary) + " tokens");
+}
 
 }  // namespace rollout
 RLCORE_END

@@ -93,7 +93,7 @@ class session {
     sequence& s = find(number);
     if (s.plan.where != sequence::scheduled::state::open)
       throw config_error("job " + std::to_string(number) + " cannot be extended before its turn ends");
-    check_tokens(tokens, "a token to append");
+    check_vocabulary(tokens, model_.settings().vocab_size, "a token to append");
     if (const nn::config& c = model_.settings(); c.vision && std::ranges::count(tokens, c.image_token_id) > 0)
       throw config_error("a token to append stands for a picture: pictures belong into the prompt");
     check_length(std::ssize(s.tokens) + std::ssize(tokens), max_new_tokens);
@@ -241,7 +241,7 @@ class session {
     }
     if (asked.rules) check_rules(*asked.rules, asked.max_new_tokens);
     if (asked.prompt.empty()) throw config_error("the prompt has no token");
-    check_tokens(asked.prompt, "the prompt's token");
+    check_vocabulary(asked.prompt, model_.settings().vocab_size, "the prompt's token");
     check_length(std::ssize(asked.prompt), asked.max_new_tokens);
     if (asked.top_logprobs < 0 || asked.prompt_logprobs.value_or(0) < 0)
       throw config_error("top_logprobs and prompt_logprobs must not be negative");
@@ -268,13 +268,6 @@ class session {
     s->begin_turn(s->asked.max_new_tokens);
     return s;
   }
-  void check_tokens(std::span<const std::int32_t> tokens, const char* what) const {
-    const std::int64_t vocabulary = model_.settings().vocab_size;
-    for (const std::int32_t token : tokens)
-      if (token < 0 || token >= vocabulary)
-        throw config_error(std::string(what) + " " + std::to_string(token) + " is not in the vocabulary of " +
-                           std::to_string(vocabulary) + " tokens");
-  }
   void check_rules(const logit_rules& rules, std::int64_t max_new_tokens) const {
     rules.validate(model_.settings().vocab_size, max_new_tokens, model_.settings().never_sampled());
   }
@@ -295,12 +288,6 @@ class session {
     sequences_.emplace(last_, std::move(s));
     work_.notify_all();
     return last_;
-  }
-  static bool same_prompt(const sequence& a, const sequence& b) {
-    const auto prompt = [](const sequence& s) {
-      return request{std::span(s.tokens).first(static_cast<std::size_t>(s.prompt_length)), 0, 0, s.asked.pictures};
-    };
-    return rollout::same_prompt(prompt(a), prompt(b));
   }
   sequence& find(ticket number) {
     const auto found = sequences_.find(number);
