@@ -78,7 +78,7 @@ def hostile(rng):
     """A request that is no good, or hard, and the statuses that it may have."""
     kinds = [
         lambda: (http("/v1/completions", completion(), key=rng.choice((None, "", "secret-A", "secret-%2541", "x" * 9000)))
-                 , {401, 431}),
+                 , {400, 401, 431}),
         lambda: (http("/v1/completions", completion(), [f"Origin: {rng.choice(('http://bad', 'null', 'http://127.0.0.1:2'))}"]),
                  {403}),
         lambda: (http("/sleep", b"", ["Origin: http://bad"]), {403}),
