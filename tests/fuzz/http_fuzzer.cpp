@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       ::send(ends[1], bytes.data(), bytes.size(), MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size()) || bytes.empty(),
       "a socket takes no bytes");
   ::close(ends[1]);
-  serving::connection client(ends[0], settings, nullptr);
+  serving::connection client(ends[0], settings, "", nullptr);
   serving::body_budget budget(16384, settings.body_limit);
   std::size_t done = 0;  // bytes of requests that were understood
   while (true) {
