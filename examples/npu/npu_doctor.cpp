@@ -244,7 +244,7 @@ std::shared_ptr<ascend::session> show_machine(const ascend::calls& table, const 
   std::size_t available = 0, total = 0;
   ascend::check(table, table.rt.aclrtGetMemInfo(ascend::memory_kind::hbm, &available, &total), "aclrtGetMemInfo");
   out.row("device " + std::to_string(device),
-          ascend::memory_text(available) + " of " + ascend::memory_text(total) + " free");
+          memory_text(available) + " of " + memory_text(total) + " free");
   return session;
 }
 

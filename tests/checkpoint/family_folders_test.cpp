@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/folder_log_probs.hpp"
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/nn/model/log_probs.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -115,24 +115,6 @@ TEST(family_folders, configs_come_back_as_written) {
   const scratch::folder place;
   write_config(place.path(), c);
   EXPECT_EQ(read_config(place.path()).rope_scaling, c.rope_scaling);
-}
-
-/// The log-probs of tokens 1 .. of `ids`.
-std::vector<float> log_probs_of(const std::filesystem::path& folder, const std::vector<std::int32_t>& ids) {
-  cpu device(1);
-  nn::causal_lm<cpu> model(device, read_config(folder));
-  checkpoint::load_weights(folder, model.parameters(), {model.weights().data(), model.size()});
-  nn::workspace<cpu> space(device);
-  ragged<std::int32_t> sequence;
-  sequence.push_back(ids);
-  nn::targets targets;
-  for (std::size_t t = 0; t + 1 < ids.size(); ++t) {
-    targets.row.push_back(static_cast<std::int32_t>(t));
-    targets.token.push_back(ids[t + 1]);
-  }
-  std::vector<float> logp(ids.size() - 1);
-  nn::log_probs(model, space, sequence, targets, 1, logp, {});
-  return logp;
 }
 
 TEST(family_folders, a_llama_that_transformers_saved_has_its_weights_and_log_probs) {

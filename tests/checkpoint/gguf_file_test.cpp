@@ -5,14 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "checkpoint/folder_log_probs.hpp"
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/gguf_tensors.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
-#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
-#include "rlcore/device/cpu.hpp"
-#include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/model_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
@@ -60,24 +57,6 @@ struct made {
     return *this;
   }
 };
-
-/// The log-probs of tokens 1 .. of `ids`.
-std::vector<float> log_probs_of(const std::filesystem::path& folder, const std::vector<std::int32_t>& ids) {
-  cpu device(1);
-  nn::causal_lm<cpu> model(device, checkpoint::read_config(folder));
-  checkpoint::load_weights(folder, model.parameters(), {model.weights().data(), model.size()});
-  nn::workspace<cpu> space(device);
-  ragged<std::int32_t> sequence;
-  sequence.push_back(ids);
-  nn::targets targets;
-  for (std::size_t t = 0; t + 1 < ids.size(); ++t) {
-    targets.row.push_back(static_cast<std::int32_t>(t));
-    targets.token.push_back(ids[t + 1]);
-  }
-  std::vector<float> logp(ids.size() - 1);
-  nn::log_probs(model, space, sequence, targets, 1, logp, {});
-  return logp;
-}
 
 TEST(gguf_file, has_the_values_and_tensors_that_the_package_wrote) {
   const gguf_file file(llama);

@@ -72,6 +72,7 @@ class complete : public witness<any_device_operations> {
   using witness::witness;
   extent_t attention_tile() const { return 48; }
   bool reads_packed_rows() const { return true; }
+  bool has_bfloat16_exact() const { return true; }
 };
 static_assert(partial_attention<complete> && packed_rows<complete> && loss_device<complete> &&
               advantage_device<complete>);
@@ -129,7 +130,7 @@ TEST(any_device, passes_every_call_on_as_it_is) {
   EXPECT_EQ(chosen->kv_page_bytes({.head_dim = 56}), 56u);
   EXPECT_EQ(chosen->logit_tile().bytes, 72u);
   EXPECT_EQ(chosen->attention_tile(), 48);
-  EXPECT_TRUE(chosen->reads_packed_rows());
+  EXPECT_TRUE(chosen->reads_packed_rows() && chosen->has_bfloat16_exact());
   EXPECT_TRUE(chosen->runs_losses());
 }
 
@@ -137,7 +138,7 @@ TEST(any_device, says_what_the_device_inside_lacks) {
   std::vector<std::string> seen;
   const std::unique_ptr<any_device> chosen = std::make_unique<any_device_of<plain>>(seen);
   EXPECT_EQ(chosen->attention_tile(), 0);
-  EXPECT_FALSE(chosen->reads_packed_rows());
+  EXPECT_FALSE(chosen->reads_packed_rows() || chosen->has_bfloat16_exact());
   EXPECT_FALSE(chosen->runs_losses());
   try {
     chosen->run(op::row_sums{});

@@ -11,6 +11,7 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/device/cpu.hpp"
+#include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/planning/cluster_file.hpp"
 #include "rlcore/planning/read_plan.hpp"
@@ -51,8 +52,11 @@ TEST(planning_models, count_what_the_library_allocates) {
       c.num_attention_heads = 4, c.num_key_value_heads = 2, c.head_dim = family == nn::family::qwen3 ? 10 : 6;
       c.tie_word_embeddings = tied, c.attention_bias = family == nn::family::qwen2;
       cpu device(1);
-      const nn::causal_lm<cpu> model(device, c);
+      nn::causal_lm<cpu> model(device, c);
+      model.initialize(1);
       EXPECT_EQ(shape_of(c).parameters(), static_cast<std::int64_t>(model.size()));
+      const nn::lora<cpu> adapters(model, {.rank = 3});
+      EXPECT_EQ(3 * shape_of(c).adapter_parameters(3), static_cast<std::int64_t>(adapters.size()));
     }
 }
 
@@ -185,6 +189,32 @@ TEST(planning_memory, of_the_state_is_sixteen_bytes_over_the_shards) {
   const memory_need need = memory_of(m, l, w, c);
   EXPECT_NEAR(need.cache_of_one, 8.0 * 28 * 4 * 128 * 4096, 1);  // 2 L nkv d floats a token
   EXPECT_NEAR(need.logits, 256 << 20, 1);
+}
+
+TEST(planning_memory, of_adapters_and_of_training_that_does_not_sample) {
+  const model_shape& m = *find_known_model("Qwen2.5-7B");
+  const auto M = static_cast<double>(m.parameters());
+  const cluster host = find_cluster("cpu");
+  workload w;
+  w.prompts = 8, w.responses = 1, w.samples = false, w.old_log_probs = false;
+  layout l;
+  l.zero = 0;
+  const memory_need full = memory_of(m, l, w, host);
+  EXPECT_NEAR(full.state, 16 * M, 1);
+  EXPECT_EQ(full.cache, 0);
+  EXPECT_EQ(full.program, program_bytes) << "a host has code and rows in the same memory";
+  EXPECT_EQ(times_of(m, l, w, host, full).rollout, 0);
+  w.lora_rank = 16;
+  const memory_need lora = memory_of(m, l, w, host);
+  const double adapters = 28.0 * static_cast<double>(m.adapter_parameters(16));
+  const double copied = M - static_cast<double>(m.embedding_parameters() + m.head_parameters()) -
+                        28 * (2 * 3584 + 3584 + 2 * 512.0);  // norms and biases have no adapters
+  EXPECT_NEAR(lora.state, 4 * M + 4 * copied + 16 * adapters, 1);
+  EXPECT_EQ(lora.gradients, 0);
+  w.reference = reference_form::sharded;
+  EXPECT_EQ(memory_of(m, l, w, host).reference, 0) << "the model without its adapters";
+  w.lora_rank = 0;
+  EXPECT_NEAR(memory_of(m, l, w, host).reference, 2 * M, 1) << "published in bfloat16";
 }
 
 TEST(planning_search, finds_what_fits_and_says_why_the_rest_does_not) {

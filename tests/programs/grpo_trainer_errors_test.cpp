@@ -89,9 +89,9 @@ TEST_F(trainer_errors, model_folder) {
 
   path = fresh();
   config_with("intermediate_size", 64);
-  refused({path}, "has shape [48, 32]; the model needs [64, 32]");
+  refused({path}, "intermediate_size is 64, but tensor 'model.layers.0.mlp.gate_proj.weight' has shape [48, 32]");
   config_with("num_hidden_layers", 3);
-  refused({path}, "tensor 'model.layers.2.input_layernorm.weight' of shape [32] is missing");
+  refused({path}, "num_hidden_layers is 3, but the weights have no tensor '...layers.2....'");
   config_with("num_hidden_layers", 1);
   refused({path}, "is not part of the model");
   config_with("tie_word_embeddings", false);
@@ -101,7 +101,7 @@ TEST_F(trainer_errors, model_folder) {
   config_with("model_type", "gpt17");
   refused({path}, "gpt17");
   config_with("vocab_size", 300);
-  refused({path}, "the tokenizer has 340 tokens");
+  refused({path}, "vocab_size is 300, but tensor 'model.embed_tokens.weight' has shape [340, 32]");
   scratch::write(copy / "config.json", "{");
   refused({path}, "config.json");
   fs::remove(copy / "config.json");

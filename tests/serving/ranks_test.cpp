@@ -123,7 +123,7 @@ TEST_F(ranks_of_a_server, have_each_a_part_of_the_model) {
   const rlcore::nn::config config = rlcore::checkpoint::read_config(at("model"));
   serving::ranked_model<cpu> whole(alone, config), cut(together, config);
   const auto nothing = [](std::size_t, std::span<float> values) { std::fill(values.begin(), values.end(), 0.0f); };
-  for (auto* m : {&whole, &cut}) m->fill(rlcore::weight_format::float32, false, nothing);
+  for (auto* m : {&whole, &cut}) m->fill(rlcore::weight_format::float32, rlcore::nn::bf16_weights::none, nothing);
   EXPECT_EQ(whole.group(), nullptr);
   EXPECT_EQ(cut.parameters(), whole.parameters());
   EXPECT_EQ(whole.size(), whole.parameters());

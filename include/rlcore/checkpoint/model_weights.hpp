@@ -116,13 +116,22 @@ inline void load_weights(const std::filesystem::path& path, std::span<const nn::
 void load_backbone(const std::filesystem::path& path, std::span<const nn::parameter> parameters,
                    std::span<float> weights);
 
+/// Which matrices of a folder are stored as bfloat16.
+inline nn::bf16_weights bf16_weights_of(const tensor_folder& folder) {
+  const auto is_bf16 = [&](std::string_view name) { return folder.info(name).dtype == stored_type::bf16; };
+  const std::vector<std::string> names = folder.names();
+  if (std::ranges::all_of(names, [&](const std::string& n) { return folder.info(n).shape.size() < 2 || is_bf16(n); }))
+    return nn::bf16_weights::all;
+  return is_bf16(embedding_name) ? nn::bf16_weights::embedding : nn::bf16_weights::none;
+}
+
 /// The weights of a folder, with random access by index in the model's flat array.
 class stored_weights {
  public:
   /// `parameters` are all parameters of a model and must outlive this. Throws what load_weights() throws.
   stored_weights(const std::filesystem::path& path, std::span<const nn::parameter> parameters);
-  /// Is the embedding stored in a type whose values all fit bf16?
-  bool bf16_embedding() const { return folder_.info(embedding_name).dtype == stored_type::bf16; }
+  /// Which of them are stored as bfloat16.
+  nn::bf16_weights rounded() const { return bf16_weights_of(folder_); }
   /// Fills `values` with the weights from number `first` on. Several threads may call it.
   void read(std::size_t first, std::span<float> values) const;
 

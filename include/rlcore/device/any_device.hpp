@@ -75,6 +75,7 @@ class any_device : public op::detail::virtual_runs<any_device_operations> {
   /// What the wrapped device has beyond `device`; run() of other operations throws std::logic_error.
   virtual extent_t attention_tile() const { return 0; }
   virtual bool reads_packed_rows() const { return false; }
+  virtual bool has_bfloat16_exact() const { return false; }
   virtual bool runs_losses() const { return false; }
 
   virtual void* allocate(std::size_t bytes) = 0;
@@ -127,6 +128,7 @@ class any_device_of final : public runs_any<any_device_of<D>> {
   }
   extent_t attention_tile() const override { return rlcore::attention_tile(d_); }
   bool reads_packed_rows() const override { return rlcore::reads_packed_rows(d_); }
+  bool has_bfloat16_exact() const override { return rlcore::has_bfloat16_exact(d_); }
   bool runs_losses() const override { return loss_device<D>; }
 
   void* allocate(std::size_t bytes) override { return d_.allocate(bytes); }

@@ -59,8 +59,14 @@ struct attention_part {
 };
 
 /// The format of a device's packed weights. Training uses the format of the device's compute type; int8 (one scale per
-/// output) is for generation only.
-enum class weight_format : unsigned char { float32, bfloat16, int8 };
+/// output) is for generation only. bfloat16_exact: weights that are bfloat16 values, which products take as floats, as
+/// they are; the bits of float32 in half the memory.
+enum class weight_format : unsigned char { float32, bfloat16, int8, bfloat16_exact };
+
+/// Is it one of those that store bfloat16 values?
+constexpr bool is_bfloat16(weight_format f) noexcept {
+  return f == weight_format::bfloat16 || f == weight_format::bfloat16_exact;
+}
 
 /// Which rows of an array a kernel writes: the k-th is number data[k] (device memory), one of the first `rows`; without
 /// numbers it is row k. The uploader of the numbers knows how many rows they refer to, so devices do not read them

@@ -102,18 +102,20 @@ class cpu : private cpu_kernels::work_sharing {
 
   void run(const op::linear_forward& o) {
     constexpr cpu_kernels::operand kinds[] = {cpu_kernels::operand::float_panels, cpu_kernels::operand::bf16_panels,
-                                              cpu_kernels::operand::int8_panels};
+                                              cpu_kernels::operand::int8_panels, cpu_kernels::operand::bf16_panels};
     multiply({o.y, o.outputs, o.x, o.inputs, 1, o.packed, kinds[static_cast<int>(o.format)], 0,
-              cpu_kernels::panel_bytes(o.format, o.inputs), o.bias, false, o.format == weight_format::bfloat16, o.rows,
-              o.outputs, o.inputs});
+              cpu_kernels::panel_bytes(o.format, o.inputs), o.bias, false, o.format == weight_format::bfloat16, false,
+              o.rows, o.outputs, o.inputs});
   }
   void run(const op::linear_backward_input& o) {
     multiply({o.dx, o.inputs, o.dy, o.outputs, 1, reinterpret_cast<const std::byte*>(o.weight),
-              cpu_kernels::operand::rows, o.inputs, 0, nullptr, o.accumulate, rounds(), o.rows, o.inputs, o.outputs});
+              cpu_kernels::operand::rows, o.inputs, 0, nullptr, o.accumulate, rounds(), false, o.rows, o.inputs,
+              o.outputs});
   }
   void run(const op::linear_backward_weight& o) {
     multiply({o.dweight, o.inputs, o.dy, 1, o.outputs, reinterpret_cast<const std::byte*>(o.x),
-              cpu_kernels::operand::rows, o.inputs, 0, nullptr, o.accumulate, rounds(), o.outputs, o.inputs, o.rows});
+              cpu_kernels::operand::rows, o.inputs, 0, nullptr, o.accumulate, rounds(), true, o.outputs, o.inputs,
+              o.rows});
   }
   void run(const op::sum_rows& o) {
     split_columns(o.width, 5 * o.rows * o.width,
@@ -183,6 +185,7 @@ class cpu : private cpu_kernels::work_sharing {
           [&](extent_t begin, extent_t end) { kernels_->gather_rows(o.y, o.x, o.ids, o.width, begin, end); });
   }
   bool reads_packed_rows() const noexcept { return true; }
+  bool has_bfloat16_exact() const noexcept { return true; }
   void run(const op::gather_packed_rows& o) {
     split(o.count, 50 * o.count * o.inputs, [&](extent_t begin, extent_t end) {
       for (extent_t k = begin; k < end; ++k)

@@ -145,6 +145,18 @@ concept packed_rows = device<D> && runs_all<D, packed_row_operations> && require
   { d.reads_packed_rows() } -> std::same_as<bool>;
 };
 
+/// Whether products of floats may read weights that are packed as weight_format::bfloat16_exact. Optional.
+template <device D>
+bool has_bfloat16_exact(const D& d) {
+  if constexpr (requires {
+                  { d.has_bfloat16_exact() } -> std::same_as<bool>;
+                }) {
+    return d.has_bfloat16_exact();
+  } else {
+    return false;
+  }
+}
+
 /// Whether the device can read rows of packed weights.
 template <device D>
 bool reads_packed_rows(const D& d) {

@@ -24,6 +24,9 @@ struct workload {
   std::int64_t epochs = 1;            ///< passes over each sequence
   std::int64_t micro_tokens = 16384;  ///< tokens that one device takes through the model at once
   bool recompute = true;              ///< activation recomputation: layers run again before their backward
+  bool samples = true;                ///< false: supervised and preference training, which only update
+  std::int64_t leaves = 8;            ///< of the gradient's tree (rlcore.gradient_leaves)
+  std::int64_t lora_rank = 0;         ///< adapters of all linear layers; 0: all weights are trained
   bool old_log_probs = true;          ///< scored again by the trained model before the update
   /// Scoring by a reference model, laid out like the trained weights (a shard with zero 3, as in this library's
   /// trainers), or whole on every device.
@@ -85,12 +88,12 @@ struct batches {
   std::int64_t scored = 0;         ///< micro-batches of a scoring pass; not split by leaves
   std::int64_t scored_tokens = 0;  ///< tokens of one device per scored micro-batch
 
-  /// 8 leaves, or one for each data rank if there are more, or one for each micro-batch.
+  /// workload::leaves leaves, or one for each data rank if there are more, or one for each micro-batch.
   batches(const layout& l, const workload& w) {
     const auto up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
     rows = up(std::max<std::int64_t>(1, w.sequences() / w.updates), l.data);
     const std::int64_t wanted = std::max<std::int64_t>(1, w.micro_tokens * l.context / w.length());
-    leaves = l.leaf_of_micro ? up(rows, wanted) : std::min(rows, up(8, l.data));
+    leaves = l.leaf_of_micro ? up(rows, wanted) : std::min(rows, up(w.leaves, l.data));
     micro_rows = std::min(wanted, up(rows, leaves));
     micro = leaves * up(up(rows, leaves), micro_rows);
     tokens = up(micro_rows * w.length(), l.context);

@@ -29,6 +29,7 @@ struct model_shape {
   bool tied = false, attention_bias = false, head_norms = false;
   std::int64_t experts = 0, experts_per_token = 0;
   std::optional<nn::vision_config> tower = {};  ///< vision tower
+  double stored_bytes = 2;                      ///< of a value of its files: 2 for bfloat16
 
   std::int64_t query_width() const noexcept { return heads * head_dim; }
   std::int64_t kv_width() const noexcept { return kv_heads * head_dim; }
@@ -50,6 +51,14 @@ struct model_shape {
   /// The parameters of a layer outside the expert group: those for tensor and data parallelism.
   std::int64_t dense_layer_parameters() const noexcept {
     return layer_parameters() - (experts == 0 ? 0 : experts * expert_parameters());
+  }
+  /// The matrices of a layer that get adapters, and those of rank `r`: r (inputs + outputs) each.
+  std::int64_t adapted_parameters() const noexcept {
+    return 2 * hidden_size * (query_width() + kv_width()) + std::max<std::int64_t>(experts, 1) * expert_parameters();
+  }
+  std::int64_t adapter_parameters(std::int64_t r) const noexcept {
+    return r * (4 * hidden_size + 2 * query_width() + 2 * kv_width() +
+                std::max<std::int64_t>(experts, 1) * 3 * (hidden_size + intermediate_size));
   }
   std::int64_t embedding_parameters() const noexcept { return vocab_size * hidden_size; }
   /// The final norm and, if it is a matrix of its own, the head.

@@ -30,8 +30,8 @@ struct aligned_table {
 /// Three digits that mean something: 0.0123, 1.23, 12.3, 123, 12345.
 std::string short_number(double x);
 
-/// Bytes as a number of GB (10^9), to three digits.
-inline std::string giga(double x) { return short_number(x / 1e9); }
+/// Bytes as a number of GiB, to three digits.
+inline std::string gibi(double x) { return short_number(x / (1 << 30)); }
 
 /// 7615616512 as 7,615,616,512.
 std::string grouped(std::int64_t n);
@@ -42,16 +42,16 @@ std::string parameters_text(const model_shape& m);
 /// One line: devices, memory and bandwidths, with the source of the numbers.
 std::string cluster_text(const cluster& c, std::int64_t devices);
 
-/// The uses of one device's memory in GB while training and while sampling, and its capacity.
-std::string memory_text(const memory_need& n, const cluster& c);
+/// The uses of one device's memory in GiB while training and, if it samples, while sampling, and its capacity.
+std::string memory_text(const memory_need& n, const workload& w, const cluster& c);
 
-/// The collectives of each stage: calls, MB each, GB that a device sends in all, and seconds.
+/// The collectives of each stage: calls, MiB each, GiB that a device sends in all, and seconds.
 std::string traffic_text(const std::vector<std::pair<std::string, std::vector<transfer>>>& stages, const cluster& c);
 
 /// The seconds of each stage of a step.
 std::string times_text(const stage_times& t, const workload& w);
 
-/// The first `count` layouts: memory of a device in GB and seconds of a step.
+/// The first `count` layouts: memory of a device in GiB and seconds of a step.
 std::string candidates_text(const std::vector<candidate>& list, std::size_t count);
 
 /// For each stage of ZeRO: the layout that comes closest, and the uses of its memory.
@@ -137,23 +137,28 @@ RLCORE_INLINE std::string parameters_text(const model_shape& m) {
 }
 
 RLCORE_INLINE std::string cluster_text(const cluster& c, std::int64_t devices) {
-  std::string out = std::to_string(devices) + " x " + c.name + " (" + c.source + "): " + giga(c.memory) + " GB, " +
-                    giga(c.memory_bandwidth) + " GB/s";
+  std::string out = std::to_string(devices) + " x " + c.name + " (" + c.source + "): " + gibi(c.memory) + " GiB, " +
+                    short_number(c.memory_bandwidth / 1e9) + " GB/s";
   if (c.measured.empty())
     out += ", " + short_number(c.peak / 1e12) + " TFLOP/s of which training reaches " +
            short_number(100 * c.training_share) + " %";
-  out += "; " + std::to_string(c.devices_per_node) + " a node at " + giga(c.node_bandwidth) + " GB/s";
-  if (devices > c.devices_per_node) out += ", nodes at " + giga(c.network_bandwidth) + " GB/s a device";
+  out += "; " + std::to_string(c.devices_per_node) + " a node at " + short_number(c.node_bandwidth / 1e9) + " GB/s";
+  if (devices > c.devices_per_node) out += ", nodes at " + short_number(c.network_bandwidth / 1e9) + " GB/s a device";
   return out + "\n";
 }
 
-RLCORE_INLINE std::string memory_text(const memory_need& n, const cluster& c) {
+RLCORE_INLINE std::string memory_text(const memory_need& n, const workload& w, const cluster& c) {
   aligned_table t;
-  t.add({"GB per device", "training", "sampling"});
-  const auto row = [&](const char* name, double training, double sampling) {
-    if (training > 0 || sampling > 0) t.add({name, giga(training), giga(sampling)});
+  const auto add = [&](const std::string& name, const std::string& training, const std::string& sampling) {
+    t.add(w.samples ? std::vector{name, training, sampling} : std::vector{name, training});
   };
-  row("weights, gradients, moments (fp32)", n.state, n.state - n.released);
+  const auto row = [&](const char* name, double training, double sampling) {
+    if (training > 0 || (w.samples && sampling > 0)) add(name, gibi(training), gibi(sampling));
+  };
+  add("GiB per device", "training", "sampling");
+  row("program, tokenizer, rows", n.program, n.program);
+  row(w.lora_rank > 0 ? "weights, adapters and their moments (fp32)" : "weights, gradients, moments (fp32)", n.state,
+      n.state - n.released);
   row("reference model", n.reference, n.reference);
   row("weights in use", n.weights, n.rollout_weights);
   row("gradients of leaves and layers", n.gradients, 0);
@@ -170,11 +175,11 @@ RLCORE_INLINE std::string traffic_text(const std::vector<std::pair<std::string, 
   static constexpr const char* names[] = {"all_gather", "reduce_scatter",   "all_reduce",
                                           "all_to_all", "all_to_all + sum", "shift"};
   aligned_table t;
-  t.add({"bytes per step", "collective", "ranks", "calls", "MB each", "GB sent", "s", ""});
+  t.add({"bytes per step", "collective", "ranks", "calls", "MiB each", "GiB sent", "s", ""});
   for (const auto& [stage, list] : stages)
     for (const transfer& x : list)
       t.add({stage + ": " + x.name, names[static_cast<int>(x.kind)], std::to_string(x.group.size),
-             short_number(x.calls), short_number(x.bytes / 1e6), giga(x.sent()),
+             short_number(x.calls), short_number(x.bytes / (1 << 20)), gibi(x.sent()),
              short_number(x.calls * seconds(c, x.kind, x.group, x.bytes)),
              x.hidden && c.overlap > 0 ? "beside compute" : ""});
   return t.rows.size() == 1 ? "  no device sends anything\n" : t.text();
@@ -186,11 +191,12 @@ RLCORE_INLINE std::string times_text(const stage_times& t, const workload& w) {
     out.add({name, short_number(s), " " + remark});
   };
   out.add({"seconds per step", "", ""});
-  row("weight sync", t.weight_sync, "");
-  row("rollout", t.rollout,
-      std::to_string(w.response_length) + " passes of " + short_number(1e3 * t.per_token) + " ms, " +
-          std::to_string(t.together) + " sequences together" +
-          (t.waves > 1 ? ", " + std::to_string(t.waves) + " times" : ""));
+  if (w.samples) row("weight sync", t.weight_sync, "");
+  if (w.samples)
+    row("rollout", t.rollout,
+        std::to_string(w.response_length) + " passes of " + short_number(1e3 * t.per_token) + " ms, " +
+            std::to_string(t.together) + " sequences together" +
+            (t.waves > 1 ? ", " + std::to_string(t.waves) + " times" : ""));
   if (w.old_log_probs) row("old log-probs", t.old_log_probs, "");
   if (w.reference != reference_form::none) row("reference log-probs", t.reference, "");
   row("update", t.update,
@@ -206,10 +212,10 @@ RLCORE_INLINE std::string times_text(const stage_times& t, const workload& w) {
 
 RLCORE_INLINE std::string candidates_text(const std::vector<candidate>& list, std::size_t count) {
   aligned_table t;
-  t.add({"layouts that fit", "GB/device", "state GB", "update s", "log-probs s", "rollout s", "step s"});
+  t.add({"layouts that fit", "GiB/device", "state GiB", "update s", "log-probs s", "rollout s", "step s"});
   for (std::size_t k = 0; k < std::min(count, list.size()); ++k) {
     const candidate& x = list[k];
-    t.add({x.layout.text(), giga(std::max(x.memory.training(), x.memory.least_sampling())), giga(x.memory.state),
+    t.add({x.layout.text(), gibi(std::max(x.memory.training(), x.memory.least_sampling())), gibi(x.memory.state),
            short_number(x.times.update), short_number(x.times.old_log_probs + x.times.reference),
            short_number(x.times.rollout + x.times.weight_sync), short_number(x.times.step())});
   }
@@ -224,12 +230,12 @@ RLCORE_INLINE std::string too_large_text(const search_result& r, const cluster& 
     if (first == r.too_large.end()) continue;
     const memory_need& n = first->memory;
     const bool sampling = n.least_sampling() > n.training();
-    out += "  " + first->layout.text() + ": " + giga(n.peak()) + " GB of " + giga(c.memory * c.usable_share) +
-           " while " + (sampling ? "sampling (state " : "training (state ") + giga(n.state) + ", weights in use " +
-           giga(sampling ? n.rollout_weights : n.weights) +
-           (sampling ? ", one sequence " + giga(n.cache_of_one)
-                     : ", activations " + giga(n.activations) + ", gradients " + giga(n.gradients)) +
-           (n.reference > 0 ? ", reference " + giga(n.reference) : "") + "); so do " +
+    out += "  " + first->layout.text() + ": " + gibi(n.peak()) + " GiB of " + gibi(c.memory * c.usable_share) +
+           " while " + (sampling ? "sampling (state " : "training (state ") + gibi(n.state) + ", weights in use " +
+           gibi(sampling ? n.rollout_weights : n.weights) +
+           (sampling ? ", one sequence " + gibi(n.cache_of_one)
+                     : ", activations " + gibi(n.activations) + ", gradients " + gibi(n.gradients)) +
+           (n.reference > 0 ? ", reference " + gibi(n.reference) : "") + "); so do " +
            std::to_string(std::count_if(r.too_large.begin(), r.too_large.end(), same)) + " layouts of zero" +
            std::to_string(zero) + "\n";
   }
@@ -252,13 +258,13 @@ RLCORE_INLINE std::string plan_text(const model_shape& m, const workload& w, con
          std::to_string(b.micro) + " micro-batches of " + std::to_string(b.micro_rows) + " sequences for each of " +
          std::to_string(best.layout.data) +
          " data ranks (rlcore.gradient_leaves=" + std::to_string(b.leaves * best.layout.data) + ")\n\n";
-  out += memory_text(best.memory, c) + "\n";
+  out += memory_text(best.memory, best.work, c) + "\n";
   const traffic t(m, best.layout, best.work, c);
   std::vector<std::pair<std::string, std::vector<transfer>>> stages{{"update", t.update()}};
   if (w.old_log_probs) stages.push_back({"log-probs", t.scoring()});
   if (w.reference != reference_form::none)
     stages.push_back({"reference", t.scoring(w.reference == reference_form::whole)});
-  stages.push_back({"weight sync", t.weight_sync()});
+  if (w.samples) stages.push_back({"weight sync", t.weight_sync()});
   out += traffic_text(stages, c) + "\n" + times_text(best.times, w);
   if (r.fitting.size() > 1) out += "\n" + candidates_text(r.fitting, count);
   return out + too_large_text(r, c) + reasons;
@@ -267,20 +273,20 @@ RLCORE_INLINE std::string plan_text(const model_shape& m, const workload& w, con
 RLCORE_INLINE aligned_table plan_table(const std::vector<model_shape>& models, const workload& w, const cluster& c,
                                        const std::vector<std::int64_t>& devices, const wishes& wanted) {
   aligned_table t;
-  t.add({"model", "devices", "layout", "GB/device", "state GB", "update s", "log-probs s", "rollout s", "step s"});
+  t.add({"model", "devices", "layout", "GiB/device", "state GiB", "update s", "log-probs s", "rollout s", "step s"});
   for (const model_shape& m : models)
     for (const std::int64_t n : devices) {
       const search_result r = search_layouts(m, w, c, n, wanted);
       if (r.fitting.empty()) {
         t.add({m.name, std::to_string(n),
                r.too_large.empty() ? r.impossible.front()
-                                   : "does not fit: " + giga(r.too_large.front().memory.peak()) + " GB of " +
-                                         giga(c.memory * c.usable_share),
+                                   : "does not fit: " + gibi(r.too_large.front().memory.peak()) + " GiB of " +
+                                         gibi(c.memory * c.usable_share),
                "", "", "", "", "", ""});
         continue;
       }
       const candidate& x = r.fitting.front();
-      t.add({m.name, std::to_string(n), x.layout.text(), giga(x.memory.peak()), giga(x.memory.state),
+      t.add({m.name, std::to_string(n), x.layout.text(), gibi(x.memory.peak()), gibi(x.memory.state),
              short_number(x.times.update), short_number(x.times.old_log_probs + x.times.reference),
              short_number(x.times.rollout + x.times.weight_sync), short_number(x.times.step())});
     }

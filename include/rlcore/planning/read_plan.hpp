@@ -60,7 +60,8 @@ RLCORE_INLINE model_shape shape_of(const nn::config& c, std::string name) {
           c.qk_norms(),
           0,
           0,
-          c.vision};
+          c.vision,
+          4};
 }
 
 RLCORE_INLINE model_shape read_model_shape(const std::filesystem::path& path) {
@@ -88,6 +89,9 @@ RLCORE_INLINE model_shape read_model_shape(const std::filesystem::path& path) {
     m.head_dim = m.hidden_size / m.heads;
   }
   m.tied = checkpoint::read_tied(whole);
+  m.stored_bytes = 4;
+  for (const char* key : {"dtype", "torch_dtype"})
+    if (file.has(key) && file.string(key) == "bfloat16") m.stored_bytes = 2;
   if (family->vision) m.tower = checkpoint::read_tower(whole, family);
   m.attention_bias = family->qkv_bias;
   m.head_norms = family->qk_norms;
@@ -125,8 +129,10 @@ RLCORE_INLINE workload read_workload(const options& o) {
     throw config_error("image_tokens=" + std::to_string(w.image_tokens) +
                        " is more than prompt_length=" + std::to_string(w.prompt_length) + ", which counts them");
   w.updates = o.get<std::int64_t>("updates"), w.epochs = o.get<std::int64_t>("epochs");
-  w.micro_tokens = o.get<std::int64_t>("micro_tokens");
+  w.micro_tokens = o.get<std::int64_t>("micro_tokens"), w.leaves = o.get<std::int64_t>("gradient_leaves");
   w.recompute = o.get<bool>("recompute"), w.old_log_probs = o.get<bool>("old_log_probs");
+  w.samples = o.get<bool>("sampling"), w.lora_rank = o.get<std::int64_t>("lora_rank");
+  if (!w.samples) w.old_log_probs = false;
   const auto reference = o.get<std::string>("reference");
   w.reference = reference == "whole"     ? reference_form::whole
                 : reference == "sharded" ? reference_form::sharded

@@ -15,8 +15,12 @@
 RLCORE_BEGIN
 namespace train::planning {
 
+/// Bytes of a program with a tokenizer and some thousand rows.
+inline constexpr double program_bytes = 110 << 20;
+
 /// Bytes of one device. Training and sampling alternate: neither holds the other stage's memory.
 struct memory_need {
+  double program = 0;    ///< on a host: code, tokenizer and rows
   double state = 0;      ///< this rank's share of float weights, gradients and both moments
   double released = 0;   ///< of these: gradients that are freed while sampling
   double reference = 0;  ///< the reference model
@@ -28,8 +32,8 @@ struct memory_need {
   double cache = 0;         ///< KV cache of the sequences that a device samples together
   double cache_of_one = 0;  ///< one device's part of the longest sequence
 
-  double training() const noexcept { return state + reference + weights + gradients + activations + logits; }
-  double sampling() const noexcept { return state - released + reference + rollout_weights + cache; }
+  double training() const noexcept { return program + state + reference + weights + gradients + activations + logits; }
+  double sampling() const noexcept { return program + state - released + reference + rollout_weights + cache; }
   double least_sampling() const noexcept { return sampling() - cache + cache_of_one; }
   double peak() const noexcept { return std::max(training(), least_sampling()); }
 };
@@ -128,13 +132,21 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   const double held = l.compute_type ? packed : value + packed;  // gathered, with the packed copy for matrix products
   const double dense = f(l.shards()), expert = f(l.expert_shard_ranks());
   const double shard = local.dense() / dense + local.all_experts() / expert, whole = local.total();
+  const bool lora = w.lora_rank > 0, host = c.value_bytes == 4;
   memory_need need;
-  need.state =
-      4 * (l.zero == 3 ? shard : whole) + 4 * (l.zero >= 2 ? shard : whole) + 8 * (l.zero >= 1 ? shard : whole);
-  if (w.reference != reference_form::none)
+  if (host) need.program = program_bytes;
+  if (lora) {  // the weights, and as a copy those that adapters are merged into
+    const double adapters = f(m.layers) * f(m.adapter_parameters(w.lora_rank)) / f(l.tensor);
+    need.state = 4 * (l.zero == 3 ? shard : whole) + 4 * f(m.layers) * f(m.adapted_parameters()) / f(l.tensor) +
+                 16 * adapters / (l.zero >= 1 ? dense : 1);
+  } else {
+    need.state =
+        4 * (l.zero == 3 ? shard : whole) + 4 * (l.zero >= 2 ? shard : whole) + 8 * (l.zero >= 1 ? shard : whole);
+  }
+  if (w.reference != reference_form::none && !lora)  // that of LoRA is the model without its adapters
     need.reference = w.reference == reference_form::whole ? held * static_cast<double>(m.parameters())
                      : l.zero == 3                        ? 4 * shard
-                                                          : packed * whole;
+                                                          : std::min(packed, m.stored_bytes) * whole;
   const double unit = local.layer + local.experts;
   if (l.zero < 3) {
     need.weights = packed * whole;
@@ -143,15 +155,16 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   }
   // A leaf's gradient is complete after its last micro-batch, and is sharded then. With zero 3 and a leaf of one
   // micro-batch it goes layer by layer.
-  if (l.zero >= 2)
+  if (l.zero >= 2 && !lora)
     need.gradients = 4 * (l.zero == 2 || b.micro > b.leaves ? whole : 2 * std::max(unit, local.ends + local.tower));
 
-  if (l.zero < 2) {
+  if (l.zero < 2 && !lora) {
     need.released = 4 * whole;
     // The tree over this rank's leaves holds a sum per level; the last leaf adds to them as a whole, or unit by unit.
     const bool tree = l.sums == reduction_kind::tree && b.leaves > 1;
     const double levels = tree ? std::floor(std::log2(f(b.leaves))) : 0;
-    need.gradients = 4 * whole * (b.micro == b.leaves ? std::max(0.0, levels - 1) : levels);
+    const bool by_units = tree && b.micro == b.leaves;
+    need.gradients = by_units ? 4 * (whole * (levels - 1) + unit + local.ends + local.tower) : 4 * whole * levels;
   }
 
   // Experts hold gradients for the rows of every remote rank, unless ranks sum all their leaves.
@@ -169,6 +182,7 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
     need.activations += tokens * f(l.context) * 2 * f(m.kv_width()) / split * (value + 4);
   need.logits = std::min(w.logits_bytes, tokens * f(m.vocab_size) * 4 / split);
 
+  if (!w.samples) return need;
   const local_sizes rollout(m, l.rollout_tensor, l.sampled_expert_parts());
   // The state already counts whole weights, but not their packed copy.
   const bool there = l.zero < 3 && l.rollout_tensor == l.tensor && !l.collects_experts();
@@ -292,7 +306,7 @@ RLCORE_INLINE stage_times times_of(const model_shape& m, const layout& l, const 
   const double passes = f(b.micro) * share / parts;
   double ignored = 0;
 
-  detail::sum_transfers(c, sent.weight_sync(), ignored, t.weight_sync);
+  if (w.samples) detail::sum_transfers(c, sent.weight_sync(), ignored, t.weight_sync);
   const double scoring = passes * f(w.updates) * pass.forward * (c.training_share / c.scoring_share);
   const local_sizes local(m, l.tensor, l.expert_parts());
   const auto score = [&](bool whole) {
@@ -309,15 +323,18 @@ RLCORE_INLINE stage_times times_of(const model_shape& m, const layout& l, const 
 
   t.update_compute =
       f(w.updates * w.epochs) * passes * (pass.forward + pass.backward + (w.recompute ? pass.layers_forward : 0));
-  const double owned =
-      l.zero == 0 ? local.total() : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shard_ranks());
+  const double adapters = f(m.layers * m.adapter_parameters(w.lora_rank)) / f(l.tensor);
+  const double owned = w.lora_rank > 0 ? adapters / (l.zero == 0 ? 1 : f(l.shards()))
+                       : l.zero == 0 ? local.total()
+                                     : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shard_ranks());
   const double packed = local.total() * (l.zero == 3 ? f(b.micro) : 1),
-               added = l.zero >= 2 ? 0 : local.total() * f(b.leaves - 1);
+               added = l.zero >= 2 ? 0 : (w.lora_rank > 0 ? adapters : local.total()) * f(b.leaves - 1);
   t.optimizer = f(w.updates * w.epochs) * optimizer_time(c, owned, packed, added, l.devices());
   detail::sum_transfers(c, sent.update(), t.update_hidden, t.update_exposed);
   t.update = std::max(t.update_compute, c.overlap * t.update_hidden) + (1 - c.overlap) * t.update_hidden +
              t.update_exposed + t.optimizer;
 
+  if (!w.samples) return t;
   const double replicas = f(l.devices()) / f(l.rollout_tensor);
   const double each = std::ceil(f(w.sequences()) / replicas);
   t.together = std::clamp<std::int64_t>(static_cast<std::int64_t>(need.cache / need.cache_of_one), 1,

@@ -234,6 +234,12 @@ RLCORE_INLINE void traffic::weights_and_gradients(std::vector<transfer>& out, do
   const collective sum = l_.sums == reduction_kind::fast ? collective::reduce_scatter : collective::ordered_sum;
   // Gathered once for the forward and once for the backward, unless kept.
   if (l_.zero == 3) gather_units(out, times * f(b_.micro), l_.reshard_after_forward ? 2 : 1);
+  if (w_.lora_rank > 0) {
+    const double adapters = f(m_.layers * m_.adapter_parameters(w_.lora_rank)) / f(l_.tensor);
+    add(out, {"gradients of adapters", sum, dense_group(), adapters * leaf, times, false});
+    add(out, {"adapters", collective::all_gather, dense_group(), adapters * 4, times, false});
+    return;
+  }
   units(out, "gradients", sum, l_.zero >= 2 ? leaf : sum_of_leaves, times * (l_.zero >= 2 ? leaves : 1), l_.zero >= 2);
   if (l_.zero == 0) units(out, "sums of gradients", collective::all_gather, 4, times, false);
   if (l_.zero > 0 && l_.replicas() > 1) {

@@ -58,8 +58,8 @@ namespace detail {
 std::vector<text::message> messages_for(const text::chat_template& chat, const conversation& talk,
                                         std::vector<std::string>& notes);
 
-/// Throws api_error 400 if the template drops what somebody else than the assistant said; adds what else it drops to
-/// the notes, without words of the conversation.
+/// Throws api_error 400 if the template drops the content of a role other than assistant; adds what else it drops to
+/// the notes, without text of the conversation.
 void note_dropped(const text::chat_template& chat, std::span<const text::message> messages,
                   std::span<const text::dropped_part> dropped, std::vector<std::string>& notes);
 

@@ -22,6 +22,7 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/core/memory_text.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/nn/model/parameter.hpp"
@@ -73,13 +74,9 @@ std::optional<std::size_t> memory_beside(const ranked_model<Device>& model, std:
   const std::size_t each = model.bytes(), read = model.size() * sizeof(float) / static_cast<std::size_t>(ranks);
   const std::size_t taken = adapters == 0 ? 0 : adapters * each + read;  // while one is read
   if (!memory || *memory > taken) return memory ? std::optional(*memory - taken) : memory;
-  char line[300];
-  std::snprintf(line, sizeof line,
-                "--max-loras: %zu adapters need %.3g GB for their merged weights, %.3g GB each, and %.3g GB are free; "
-                "expected fewer",
-                adapters, static_cast<double>(taken) * 1e-9, static_cast<double>(each) * 1e-9,
-                static_cast<double>(*memory) * 1e-9);
-  throw config_error(line);
+  throw config_error("--max-loras: " + std::to_string(adapters) + " adapters need " + memory_text(taken) +
+                     " for their merged weights, " + memory_text(each) + " each, and " + memory_text(*memory) +
+                     " are free; expected fewer");
 }
 
 /// The format that products read, if it is not the device's.

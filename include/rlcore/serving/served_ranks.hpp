@@ -118,9 +118,9 @@ class ranked_model {
 
   /// In every rank causal_lm::fill(). read(first, values) counts as size() does, and many threads call it.
   template <class Read>
-  void fill(weight_format format, bool bf16_embedding, const Read& read) {
+  void fill(weight_format format, nn::bf16_weights rounded, const Read& read) {
     ranks_.run([&](int rank) {
-      part(rank).fill(format, bf16_embedding, [&, from = begin(rank)](std::size_t first, std::span<float> values) {
+      part(rank).fill(format, rounded, [&, from = begin(rank)](std::size_t first, std::span<float> values) {
         read(from + first, values);
       });
     });

@@ -126,7 +126,7 @@ class weight_keeper final : public weight_control {
       for (int rank = 0; rank < model_.ranks().size(); ++rank)
         checkpoint::load_weights(stored, model_.part(rank).parameters(), model_.of(rank, weights.values),
                                  [](const std::string&) { return false; });
-      weights.bf16_embedding = has_bf16_embedding(stored);
+      weights.rounded = checkpoint::bf16_weights_of(stored);
     } catch (const error& e) {
       throw bad_request(e.what());
     }
@@ -202,11 +202,8 @@ class weight_keeper final : public weight_control {
   /// New weights of a model, see ranked_model::size().
   struct new_weights {
     std::vector<float> values;
-    bool bf16_embedding = false;
+    nn::bf16_weights rounded = nn::bf16_weights::none;
   };
-  static bool has_bf16_embedding(const checkpoint::tensor_folder& stored) {
-    return stored.info(checkpoint::embedding_name).dtype == checkpoint::stored_type::bf16;
-  }
   /// Made and destroyed in the engines' thread.
   struct holder {
     ranked_model<Device> model;
@@ -229,7 +226,8 @@ class weight_keeper final : public weight_control {
       if (const std::int64_t rank = adapter.config().lora.rank; limits_.max_rank && rank > *limits_.max_rank)
         throw config_error("LoRA rank " + std::to_string(rank) + " is greater than max_lora_rank " +
                            std::to_string(*limits_.max_rank));
-      new_weights weights{std::vector<float>(model_.size()), has_bf16_embedding(base)};
+      new_weights weights{std::vector<float>(model_.size())};
+      if (checkpoint::bf16_weights_of(base) != nn::bf16_weights::none) weights.rounded = nn::bf16_weights::embedding;
       for (int rank = 0; rank < model_.ranks().size(); ++rank)
         checkpoint::load_merged(base, adapter, model_.part(rank).parameters(), model_.of(rank, weights.values));
       return weights;
@@ -312,7 +310,7 @@ class weight_keeper final : public weight_control {
   }
   /// In the engines' thread.
   void give(ranked_model<Device>& model, const new_weights& from) const {
-    model.fill(parts_.limits.weights.value_or(model.ranks().device(0).compute_format()), from.bf16_embedding,
+    model.fill(parts_.limits.weights.value_or(model.ranks().device(0).compute_format()), from.rounded,
                [&](std::size_t first, std::span<float> to) { std::copy_n(&from.values[first], to.size(), to.data()); });
   }
   std::size_t present() const {

@@ -142,7 +142,7 @@ namespace text {
 
 RLCORE_INLINE marked_conversation::marked_conversation(std::span<const message> messages, std::string_view text)
     : messages_(messages.begin(), messages.end()) {
-  // A text cannot well hold its own hash; whoever wrote it, few are tried.
+  // Digits of a hash, which hardly any text contains; the next number is tried if this one does.
   for (std::size_t number = std::hash<std::string_view>()(text); base_.empty() || text.find(base_) != text.npos;)
     base_ = std::to_string(number++);
   for (std::size_t i = 0; i < messages_.size(); ++i) {

@@ -82,7 +82,8 @@ class every_kernel {
     for (const extent_t t : {1, 3, 7, 14, 31})
       for (const auto& [o, i] : {std::pair<extent_t, extent_t>{1, 5}, {17, 37}, {70, 1100}, {33, 16}}) {
         const floats x = values(t * i), weight = values(o * i), bias = values(o), dy = values(t * o);
-        for (const weight_format f : {weight_format::float32, weight_format::bfloat16, weight_format::int8}) {
+        for (const weight_format f :
+             {weight_format::float32, weight_format::bfloat16, weight_format::int8, weight_format::bfloat16_exact}) {
           std::vector<std::byte> packed(d.packed_bytes(f, o, i));
           d.run(rlcore::op::pack_weight{
               .packed = packed.data(), .format = f, .weight = weight.data(), .outputs = o, .inputs = i});

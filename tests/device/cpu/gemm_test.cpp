@@ -1,5 +1,5 @@
-// Products in three orientations and three weight formats: against double, against the chain of fused multiply-adds
-// that every element is, and to the bit over rows, threads and splits.
+// Products in three orientations and four weight formats: against double, against the chains of fused multiply-adds
+// whose sum every element is, and to the bit over rows, threads and splits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <limits>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "device/cpu/sets.hpp"
@@ -54,21 +55,44 @@ class gemm : public testing::TestWithParam<std::tuple<std::string, compute>> {
       for (float& v : x) v = bf16(v);
     return x;
   }
-  /// start + sum of a[p] b[p] in index order, each product fused.
+  /// start + sum of a[p] b[p] in index order, each product fused: as chains of 256 products, or as one from `start`.
   template <class A, class B>
-  static void expect_sum(float x, float start, float bias, extent_t depth, A&& a, B&& b) {
-    float chain = start;
+  static void expect_sum(float x, float start, float bias, extent_t depth, A&& a, B&& b, bool one_chain = false) {
+    float sum = start, chain = one_chain ? start : 0;
     double exact = static_cast<double>(start) + static_cast<double>(bias), magnitude = std::abs(exact);
     for (extent_t p = 0; p < depth; ++p) {
       chain = std::fma(a(p), b(p), chain);
+      if (one_chain ? p + 1 == depth : (p + 1) % 256 == 0 || p + 1 == depth)
+        sum = one_chain ? chain : sum + std::exchange(chain, 0.0f);
       exact += static_cast<double>(a(p)) * static_cast<double>(b(p));
       magnitude += std::abs(static_cast<double>(a(p)) * static_cast<double>(b(p)));
     }
-    ASSERT_EQ(x, chain + bias);
+    ASSERT_EQ(x, sum + bias);
     ASSERT_LE(std::abs(static_cast<double>(x) - exact),
               2 * static_cast<double>(depth + 2) * std::numeric_limits<float>::epsilon() * magnitude + 1e-30);
   }
 };
+
+TEST_P(gemm, exact_bfloat16_weights_have_the_bits_of_floats) {
+  if (type() != compute::float32) return;
+  for (const auto& s : shapes) {
+    floats x = normal(size(s.rows * s.inputs), 1), w = normal(size(s.outputs * s.inputs), 2);
+    for (float& v : w) v = bf16(v);
+    const packed whole(device, weight_format::float32, w, s.outputs, s.inputs),
+        half(device, weight_format::bfloat16_exact, w, s.outputs, s.inputs);
+    EXPECT_LE(half.bytes.size(), whole.bytes.size() / 2 + 64 * size(s.outputs + 31));
+    floats one(size(s.rows * s.outputs)), two = one;
+    for (auto [p, y, d] : {std::tuple{&whole, &one, &device}, std::tuple{&half, &two, &three}})
+      d->run(op::linear_forward{.y = y->data(),
+                                .x = x.data(),
+                                .packed = p->bytes.data(),
+                                .format = p->format,
+                                .rows = s.rows,
+                                .outputs = s.outputs,
+                                .inputs = s.inputs});
+    EXPECT_EQ(one, two) << s.rows << " x " << s.outputs << " x " << s.inputs;
+  }
+}
 
 TEST_P(gemm, forward) {
   for (const auto& s : shapes) {
@@ -209,7 +233,7 @@ TEST_P(gemm, weight_gradient_is_one_chain_over_rows) {
       for (extent_t i = 0; i < s.inputs; ++i)
         expect_sum(
             once[size(o * s.inputs + i)], 0, 0, s.rows, [&](extent_t t) { return dys[size(t * s.outputs + o)]; },
-            [&](extent_t t) { return xs[size(t * s.inputs + i)]; });
+            [&](extent_t t) { return xs[size(t * s.inputs + i)]; }, true);
   }
 }
 

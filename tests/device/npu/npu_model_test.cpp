@@ -142,7 +142,7 @@ TEST(npu_model, a_model_that_is_packed_alone_has_the_bits_of_one_with_floats) {
       floats weights(m.model.size());
       m.model.weights().download(weights);
       nn::causal_lm<npu> alone(*on, tiny(family), {}, nn::weights_in::packed);
-      alone.fill(on->compute_format(), true, [&](std::size_t first, std::span<float> to) {
+      alone.fill(on->compute_format(), nn::bf16_weights::all, [&](std::size_t first, std::span<float> to) {
         std::copy_n(&weights.at(first), to.size(), to.data());
       });
       floats logp(m.data.targets.row.size()), entropy = logp;

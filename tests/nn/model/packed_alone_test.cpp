@@ -25,6 +25,7 @@ namespace {
 
 using namespace rlcore;
 using floats = std::vector<float>;
+using enum nn::bf16_weights;
 
 /// "many words" has so many that their matrix is packed in two strips; many outputs end within a panel.
 nn::config config_of(const std::string& kind) {
@@ -122,14 +123,20 @@ TEST_P(packed_alone, has_the_bits_of_a_model_with_floats) {
     cpu device(2, "", format == weight_format::bfloat16 ? compute::bfloat16 : compute::float32);
     nn::causal_lm<cpu> whole(device, c), alone(device, c, {}, nn::weights_in::packed);
     whole.weights().upload(weights);
-    alone.fill(format, rounded, reader_of(weights));
+    alone.fill(format, rounded ? all : none, reader_of(weights));
     EXPECT_TRUE(ask(device, whole, given) == ask(device, alone, given)) << "rounded " << rounded;
     const bool rows = int8 || (format == weight_format::bfloat16 && !rounded);
     EXPECT_EQ(alone.embedding_rows() != nullptr, rows) << "floats where the format has lost some";
+    if (format == weight_format::float32) {
+      nn::causal_lm<cpu> floats_alone(device, c, {}, nn::weights_in::packed);
+      floats_alone.fill(format, none, reader_of(weights));
+      EXPECT_TRUE(ask(device, floats_alone, given) == ask(device, alone, given));
+      EXPECT_LT(10 * alone.bytes(), (rounded ? 6 : 11) * floats_alone.bytes()) << "bfloat16 values take half the memory";
+    }
 
     const floats others = weights_of(c, !rounded);  // as an update of a server's weights: the embedding moves
     whole.weights().upload(others);
-    alone.fill(format, !rounded, reader_of(others));
+    alone.fill(format, rounded ? none : all, reader_of(others));
     EXPECT_TRUE(ask(device, whole, given) == ask(device, alone, given)) << "other weights";
   }
 }
@@ -147,7 +154,7 @@ TEST(packed_alone_model, is_read_once_and_takes_the_memory_of_its_packed_weights
     cpu device(2, "", compute::bfloat16);
     nn::causal_lm<cpu> model(device, c, {}, nn::weights_in::packed);
     std::vector<std::atomic<int>> read(model.size());
-    model.fill(weight_format::bfloat16, true, [&](std::size_t first, std::span<float> to) {
+    model.fill(weight_format::bfloat16, all, [&](std::size_t first, std::span<float> to) {
       for (std::size_t i = 0; i < to.size(); ++i) to[i] = weights[first + i], ++read[first + i];
     });
     EXPECT_TRUE(std::ranges::all_of(read, [](const auto& n) { return n == 1; })) << kind;
@@ -168,11 +175,11 @@ TEST(packed_alone_model, refuses_what_needs_floats) {
   cpu device(1);
   nn::causal_lm<cpu> model(device, c, {}, nn::weights_in::packed), whole(device, c);
   EXPECT_THROW(model.packed(), std::logic_error) << "nothing has been read";
-  EXPECT_THROW(whole.fill(weight_format::float32, true, reader_of(weights)), std::logic_error);
-  EXPECT_THROW(model.fill(weight_format::float32, true, [](std::size_t, std::span<float>) { throw error("torn"); }),
+  EXPECT_THROW(whole.fill(weight_format::float32, none, reader_of(weights)), std::logic_error);
+  EXPECT_THROW(model.fill(weight_format::float32, none, [](std::size_t, std::span<float>) { throw error("torn"); }),
                error);
   EXPECT_THROW(model.packed(), std::logic_error) << "not all has been read";
-  model.fill(weight_format::float32, true, reader_of(weights));
+  model.fill(weight_format::float32, none, reader_of(weights));
   EXPECT_NO_THROW(model.packed());
   EXPECT_THROW(model.packed(weight_format::bfloat16), std::logic_error);
   EXPECT_THROW(model.weights(), std::logic_error);

@@ -16,7 +16,11 @@ namespace cpu_kernels {
 
 /// Columns of a panel of packed weights, in every instruction set.
 inline constexpr extent_t panel_width = 32;
-/// Depth of a block of a product and floats of its block of A; no result depends on them.
+/// Steps of the contracted dimension that a product sums on their own, before it adds them to the sum of the steps
+/// before: one chain over thousands of inputs would have twice the rounding error, and more.
+inline constexpr extent_t gemm_sum_block = 256;
+/// Depth of a block of a product, a multiple of gemm_sum_block, and floats of its block of A; no result depends on
+/// them.
 inline constexpr extent_t gemm_depth_block = 1024, gemm_a_floats = 192 * gemm_depth_block;
 /// Floats of scratch that one thread needs for a product: a block of A (and room to write beyond its end) and one panel
 /// of B.
@@ -33,8 +37,9 @@ inline constexpr extent_t log_prob_block = 1024;
 /// Storage of B: panels as cpu::pack_weight writes them, panel_bytes apart, or rows of floats, b_row apart.
 enum class operand : unsigned char { float_panels, bf16_panels, int8_panels, rows };
 
-/// C[i, j] = (accumulate ? C[i, j] : 0) + sum over p < depth of a[i * a_row + p * a_step] * B[p, j] (+ bias[j]). With
-/// `round`, A and the rows of B are rounded to bf16 first.
+/// C[i, j] = (accumulate ? C[i, j] : 0) + sum over p < depth of a[i * a_row + p * a_step] * B[p, j] (+ bias[j]), in
+/// blocks of gemm_sum_block; `chain`: as one chain from C[i, j] on, so that calls for parts of the depth give the bits
+/// of one call. With `round`, A and the rows of B are rounded to bf16 first.
 struct gemm_arguments {
   float* c;
   extent_t c_row;
@@ -44,7 +49,7 @@ struct gemm_arguments {
   operand kind;
   extent_t b_row, panel_bytes;
   const float* bias;
-  bool accumulate, round;
+  bool accumulate, round, chain;
   extent_t rows, columns, depth;
 };
 

@@ -14,13 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/core/memory_text.hpp"
 #include "rlcore/device/npu/stream.hpp"
 
 RLCORE_BEGIN
 namespace ascend {
-
-/// "1.50 GiB".
-std::string memory_text(std::size_t bytes);
 
 /// The memory of one device, shared by its streams. Blocks are cut from segments of aclrtMalloc and cached when
 /// released. A stream may reuse a block that it released at once, since stream order separates the uses. A block that a
@@ -160,16 +158,6 @@ RLCORE_END
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
 RLCORE_BEGIN
 namespace ascend {
-
-RLCORE_INLINE std::string memory_text(std::size_t bytes) {
-  constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  int unit = 0;
-  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
-  char out[32];
-  std::snprintf(out, sizeof out, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
-  return out;
-}
 
 RLCORE_INLINE std::shared_ptr<allocator> allocator::of(const device_handle& device) {
   session& owner = *device.session();

@@ -100,7 +100,7 @@ class causal_lm {
     if (!packed_alone() && weights_.size() != size_)
       throw std::logic_error("rlcore: the weights are in shards; gather_full_params() them first");
     for (packed_weights<Device>& p : packed_)
-      if (p.format() == format) return p.view(*device_, matrices_, weights_.data());
+      if (p.format() == format || packed_alone()) return p.view(*device_, matrices_, weights_.data());
     return packed_.emplace_back(format).view(*device_, matrices_, weights_.data());
   }
   std::span<const matrix> matrices() const noexcept { return matrices_; }
@@ -108,11 +108,11 @@ class causal_lm {
   /// Are only norms and biases stored as floats (weights_in::packed)?
   bool packed_alone() const noexcept { return where_ == weights_in::packed; }
   /// Loads the weights of a model of weights_in::packed. read(first, values) fills `values` from weight index `first`
-  /// on and may be called by several threads. Packs into `format`. `bf16_embedding`: every embedding value is
-  /// representable in bf16. If the format stores the embedding exactly, its rows are read from the packed copy;
-  /// otherwise it is also kept as floats.
+  /// on and may be called by several threads. Packs into `format`. If all matrices are bfloat16 values,
+  /// float32 takes half the memory where the device can (weight_format::bfloat16_exact). If the format stores the
+  /// embedding exactly, its rows are read from the packed copy; otherwise it is also kept as floats.
   template <class Read>
-  void fill(weight_format format, bool bf16_embedding, Read&& read) {
+  void fill(weight_format format, bf16_weights rounded, Read&& read) {
     if (!packed_alone()) throw std::logic_error("rlcore: fill() is for a model whose weights are packed alone");
     if (weights_.size() != kept_) allocate_weights();
     const rlcore::threads readers;
@@ -120,7 +120,10 @@ class causal_lm {
     for (const parameter& p : parameters_)
       if (p.shape.size() == 1)
         read_weights(*device_, weights_.data() + std::exchange(at, at + p.size), p.offset, p.size, read, readers);
-    const bool exact = format == weight_format::float32 || (format == weight_format::bfloat16 && bf16_embedding);
+    const bool exact =
+        format == weight_format::float32 || (format == weight_format::bfloat16 && rounded != bf16_weights::none);
+    if (format == weight_format::float32 && rounded == bf16_weights::all && has_bfloat16_exact(*device_))
+      format = weight_format::bfloat16_exact;
     embedding_ = {};
     const bool rows = !(exact && reads_packed_rows(*device_));
     if (rows) {

@@ -96,8 +96,11 @@ class packed_weights {
   std::size_t bytes() const noexcept { return data_.size(); }
   void forget() noexcept { current_ = false; }
 
-  /// Does a copy in this format exist?
-  bool holds(weight_format format) const noexcept { return current_ && format_ == format; }
+  /// Does a copy in this format exist, or one with its bits?
+  bool holds(weight_format format) const noexcept {
+    const bool same_bits = format_ == weight_format::bfloat16_exact && format == weight_format::float32;
+    return current_ && (format_ == format || same_bits);
+  }
 
   /// The packed copy of `weights` (device memory), rebuilt if they have changed since the last call (forget()).
   packed_view view(Device& device, std::span<const matrix> matrices, const float* weights) {

@@ -15,6 +15,9 @@
 RLCORE_BEGIN
 namespace nn {
 
+/// Which matrices of a model have bfloat16 values only.
+enum class bf16_weights : unsigned char { none, embedding, all };
+
 /// `name` is Hugging Face's, e.g. "model.layers.0.self_attn.q_proj.weight"; row-major, `size` floats from `offset`.
 /// Under tensor parallelism it is the rectangle of `shape` at `start` of a tensor of `global_shape`; both are empty if
 /// every rank has the whole tensor.

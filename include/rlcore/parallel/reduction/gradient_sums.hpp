@@ -91,10 +91,8 @@ class gradient_sums {
   /// may add it there and skip() the round. Null otherwise.
   float* left_of(std::size_t round) {
     const std::size_t at = number_of(among_.rank, 0, round);
-    if (cut_ || !in_tree() || at == leaf_schedule::none || at % 2 == 0) return nullptr;
-    for (auto& e : tree_.entries())
-      if (e.node == reduction_node{0, at - 1} && e.value) return e.value->data();
-    return nullptr;
+    buffer<float, Device>* left = cut_ || !in_tree() || at == leaf_schedule::none ? nullptr : tree_.left_of(at);
+    return left == nullptr ? nullptr : left->data();
   }
   /// Frees the memory of whole vectors; there is no sum until the next step.
   void release() {

@@ -70,6 +70,14 @@ class reduction_tree {
     push({0, leaf}, std::move(value), std::forward<Add>(add));
   }
 
+  /// The value of the leaf before `leaf`, if the two are siblings and it waits for this one: what is added there need
+  /// not be pushed, but as an absent leaf. Null otherwise.
+  T* left_of(std::size_t leaf) {
+    if (leaf % 2 == 0) return nullptr;
+    const auto known = std::find_if(entries_.begin(), entries_.end(),
+                                    [&](const entry& e) { return e.node == reduction_node{0, leaf - 1}; });
+    return known != entries_.end() && known->value ? &*known->value : nullptr;
+  }
   /// The nodes that are still pending.
   const std::vector<entry>& entries() const noexcept { return entries_; }
   std::vector<entry>& entries() noexcept { return entries_; }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <numbers>
 #include <optional>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/nn/attention/rope.hpp"
 #include "rlcore/nn/family/families.hpp"
 #include "rlcore/text/gguf/gguf_file.hpp"
@@ -36,7 +36,8 @@ inline constexpr std::array gguf_architectures{
 /// The entry of general.architecture. Throws format_error for another one.
 const gguf_architecture& architecture_of(const gguf_file& file);
 
-/// By what llama.cpp divides the rotary frequencies of a head for the scaling "llama3" (tensor rope_freqs.weight).
+/// By what llama.cpp divides the rotary frequencies of a head for the scaling "llama3" (tensor rope_freqs.weight). In
+/// double, as its converter computes them; passes scale in float, as transformers does (nn::detail::scale_as_llama3).
 std::vector<float> rope_factors(const nn::rope_settings& scaling, double theta, std::int64_t head_dim);
 
 /// The size of a head. Throws format_error for rotary positions of a part of it.
@@ -75,7 +76,7 @@ RLCORE_INLINE std::vector<float> rope_factors(const nn::rope_settings& scaling, 
   std::vector<float> factors;
   const auto length = static_cast<double>(scaling.original_max_position_embeddings);
   for (std::int64_t i = 0; i < head_dim; i += 2) {
-    const double frequency = std::pow(theta, -static_cast<double>(i) / static_cast<double>(head_dim));
+    const double frequency = elementary::pow(theta, -static_cast<double>(i) / static_cast<double>(head_dim));
     const double wave = 2 * std::numbers::pi / frequency;
     double factor = 1;
     if (wave > length / scaling.low_freq_factor) {

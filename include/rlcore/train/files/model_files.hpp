@@ -134,7 +134,7 @@ template <class Device, class Seen>
 void load_packed(nn::causal_lm<Device>& model, const std::filesystem::path& folder, std::optional<weight_format> format,
                  Seen&& seen) {
   const checkpoint::stored_weights stored(folder, model.parameters());
-  model.fill(format.value_or(model.device().compute_format()), stored.bf16_embedding(),
+  model.fill(format.value_or(model.device().compute_format()), stored.rounded(),
              [&](std::size_t first, std::span<float> values) {
                stored.read(first, values);
                seen(first, std::span<const float>(values));

@@ -12,6 +12,7 @@
 
 #include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/core/memory_text.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/model/input.hpp"
@@ -58,16 +59,15 @@ inline std::string check_memory(const response_count& n, double prompt_tokens, s
                least = trajectory_bytes(prompt_tokens, 1, n.object),
                most = trajectory_bytes(prompt_tokens, static_cast<double>(longest), n.object),
                there = static_cast<double>(*available);
-  const auto gigabytes = [](double bytes) { return fmt::format("{:.3g} GB", bytes * 1e-9); };
   const std::string sum = fmt::format("{}={}: {} prompts x {} samples are {:.0f} {}", n.key, n.samples, n.prompts,
                                       n.samples, count, n.name),
-                    rest = gigabytes(there) + " of memory are available here";
+                    rest = memory_text(there) + " of memory are available here";
   if (count * least > there)
     throw config_error(fmt::format("{} of at least {:.0f} bytes each, {} together, but {}; lower {}", sum, least,
-                                   gigabytes(count * least), rest, n.ways_out));
+                                   memory_text(count * least), rest, n.ways_out));
   if (count * most <= there) return {};
   return fmt::format("{} of up to {:.0f} bytes each if all have {} tokens, {} together, but {}", sum, most, longest,
-                     gigabytes(count * most), rest);
+                     memory_text(count * most), rest);
 }
 
 /// A training pass over `rows` sequences.
@@ -123,19 +123,18 @@ RLCORE_INLINE std::string check_picture_memory(const data::prompt_dataset& promp
   const double there = static_cast<double>(*available),
                least = picture_bytes(pass.tower, tokens, nn::tower_keeps::nothing),
                most = static_cast<double>(pass.rows) * picture_bytes(pass.tower, tokens, pass.keeps);
-  const auto gigabytes = [](double bytes) { return fmt::format("{:.3g} GB", bytes * 1e-9); };
   const std::string sum = fmt::format("the pictures of a prompt have up to {:.0f} tokens", tokens),
-                    rest = gigabytes(there) + " of memory are available here";
+                    rest = memory_text(there) + " of memory are available here";
   if (least > there)
     throw config_error(
         fmt::format("{}, for which the vision tower needs {}, but {}; lower "
                     "data.mm_processor_kwargs.max_pixels or data.max_prompt_length",
-                    sum, gigabytes(least), rest));
+                    sum, memory_text(least), rest));
   if (most <= there) return {};
   return fmt::format(
       "{}; in a micro-batch of {} such trajectories the vision tower needs {}, but {} "
       "(ppo_micro_batch_size_per_gpu, enable_gradient_checkpointing, freeze_vision_tower)",
-      sum, pass.rows, gigabytes(most), rest);
+      sum, pass.rows, memory_text(most), rest);
 }
 
 RLCORE_INLINE void check_memory(batch_plan& plan, const policy_settings& s, const nn::config& model,

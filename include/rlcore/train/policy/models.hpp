@@ -13,6 +13,7 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
+#include "rlcore/core/memory_text.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/objective/piece/piece.hpp"
@@ -185,9 +186,7 @@ policy_models<Device>::policy_models(Device& device, const options& opt, const p
   }
   max_cache_bytes = ranks.least(rollout_cache_bytes(device, s, policy.model.settings(), ranks.of_this_machine(),
                                                     rollout ? rollout->model().part() : policy.model.part()));
-  say("%s\n", fmt::format("cache  at most {:.3g} GiB of keys and values while sampling",
-                          static_cast<double>(max_cache_bytes) / (1024.0 * 1024 * 1024))
-                  .c_str());
+  say("cache  at most %s of keys and values while sampling\n", memory_text(max_cache_bytes).c_str());
 }
 
 template <class Device>
@@ -196,6 +195,9 @@ policy_models<Device>::~policy_models() = default;
 template <class Device>
 void policy_models<Device>::load(const policy_inputs& in, bool continues) {
   offloads_ = in.settings.offload_reference, reference_folder_ = in.model.folder;
+  if (offloads_ && frozen && !frozen->model.packed_alone())
+    say("note: actor_rollout_ref.ref.fsdp_config.param_offload has no effect where ranks share the reference's "
+        "weights\n");
   if (frozen && !(offloads_ && frozen->model.packed_alone())) frozen->load(in.model.folder);
   if (!continues || in.settings.lora) policy.load(in.model.folder);
   if (value_model && (!continues || value_model->settings.lora)) value_model->load(value_folder_);

@@ -193,7 +193,7 @@ std::shared_ptr<loaded_reference<Device>> load_reference(Device& device, const o
   if (from.config.vocab_size != base.config.vocab_size)
     throw config_error("--ref_pretrain: the reference has " + std::to_string(from.config.vocab_size) +
                        " tokens, the model " + std::to_string(base.config.vocab_size));
-  auto model = std::make_shared<loaded_reference<Device>>(device, from.config, &ranks.world());
+  auto model = std::make_shared<loaded_reference<Device>>(device, from.config, &ranks.world(), true);  // only scored
   model->load(from.folder);
   return model;
 }

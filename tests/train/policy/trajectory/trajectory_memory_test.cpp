@@ -18,7 +18,7 @@ TEST(trajectory_memory, refuses_what_cannot_fit) {
   scratch::error_of<config_error>(
       [&] { check_memory(n, 9, 6, std::size_t{8} << 30); },
       {"rollout.n=100000000: 4 prompts x 100000000 samples are 400000000 trajectories of at least ",
-       "but 8.59 GB of memory are available here; lower it or data.train_batch_size"});
+       "but 8.00 GiB of memory are available here; lower it or data.train_batch_size"});
   EXPECT_EQ(check_memory(n, 9, 6, std::nullopt), "");
   EXPECT_EQ(check_memory({"rollout.n", 0, 100000000, ""}, 0, 6, 1u << 20), "");  // no prompts, no responses
   scratch::error_of<config_error>([&] { check_memory({"rollout.n", INT64_MAX, INT64_MAX, "it"}, 9, 6, SIZE_MAX); },

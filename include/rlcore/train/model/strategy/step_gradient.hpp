@@ -45,10 +45,8 @@ class leaf_sum {
   /// The gradient of the leaf before, if the tree adds this leaf's to it next: then the caller may add it there and
   /// skip() the leaf. Null otherwise.
   float* left_of(std::size_t leaf) {
-    if (leaf % 2 == 0) return nullptr;
-    for (auto& e : tree_.entries())
-      if (e.node == parallel::reduction_node{0, leaf - 1} && e.value) return e.value->data();
-    return nullptr;
+    buffer<float, Device>* const left = tree_.left_of(leaf);
+    return left == nullptr ? nullptr : left->data();
   }
   /// Frees all memory; there is no sum until the next step.
   void release() {
