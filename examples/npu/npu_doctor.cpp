@@ -243,8 +243,7 @@ std::shared_ptr<ascend::session> show_machine(const ascend::calls& table, const 
   const auto guard = handle.enter();
   std::size_t available = 0, total = 0;
   ascend::check(table, table.rt.aclrtGetMemInfo(ascend::memory_kind::hbm, &available, &total), "aclrtGetMemInfo");
-  out.row("device " + std::to_string(device),
-          memory_text(available) + " of " + memory_text(total) + " free");
+  out.row("device " + std::to_string(device), memory_text(available) + " of " + memory_text(total) + " free");
   return session;
 }
 

@@ -365,15 +365,20 @@ def memory_runs(at):
             "micro_tokens": 4 * (PROMPT + RESPONSE), "reference": "sharded" if kl else "none", "gradient_leaves": leaves}
 
 
+MEASURE = """import os, subprocess, sys
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, usage = os.wait4(process.pid, 0)
+print(usage.ru_maxrss)
+os._exit(os.waitstatus_to_exitcode(status) != 0)
+"""
+
+
 def peak_of(command):
-    """The exit code of a command, and the most memory that it had, in GiB."""
-    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    error = process.stderr.read().decode()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        sys.exit(f"real: {command[0]}: {error[-2000:]}")
-    return usage.ru_maxrss / (1 << 20)
+    """The most memory that a command had, in GiB. A small process starts it: what starts a process counts for it."""
+    done = subprocess.run([sys.executable, "-uSc", MEASURE, *map(str, command)], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"real: {command[0]}: {done.stderr[-2000:]}")
+    return int(done.stdout) / (1 << 20)
 
 
 def peer_step(at, kind):

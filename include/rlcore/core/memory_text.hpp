@@ -18,6 +18,7 @@ inline std::string memory_text(double bytes) {
   std::snprintf(out, sizeof out, unit == 0 ? "%.0f %s" : "%.2f %s", bytes, units[unit]);
   return out;
 }
+/// The same of a size.
 inline std::string memory_text(std::size_t bytes) { return memory_text(static_cast<double>(bytes)); }
 
 RLCORE_END

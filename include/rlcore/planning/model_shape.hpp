@@ -52,10 +52,11 @@ struct model_shape {
   std::int64_t dense_layer_parameters() const noexcept {
     return layer_parameters() - (experts == 0 ? 0 : experts * expert_parameters());
   }
-  /// The matrices of a layer that get adapters, and those of rank `r`: r (inputs + outputs) each.
+  /// The matrices of a layer that get adapters.
   std::int64_t adapted_parameters() const noexcept {
     return 2 * hidden_size * (query_width() + kv_width()) + std::max<std::int64_t>(experts, 1) * expert_parameters();
   }
+  /// A layer's adapters of rank r: r (inputs + outputs) for each matrix.
   std::int64_t adapter_parameters(std::int64_t r) const noexcept {
     return r * (4 * hidden_size + 2 * query_width() + 2 * kv_width() +
                 std::max<std::int64_t>(experts, 1) * 3 * (hidden_size + intermediate_size));

@@ -24,8 +24,9 @@ struct served_dtype {
 /// Whether this set of kernels has products of bfloat16: the others convert what they read to float32, in every pass.
 inline bool multiplies_bfloat16(std::string_view instruction_set) { return instruction_set == "avx512_bf16"; }
 
-/// The type for a model that is stored in bfloat16, on a processor with the kernels `instruction_set`. Without products of
-/// bfloat16 it is float32, which gives more tokens per second and takes the same memory (weight_format::bfloat16_exact).
+/// The type for a model that is stored in bfloat16, on a processor with the kernels `instruction_set`. Without products
+/// of bfloat16 it is float32, which gives more tokens per second and takes the same memory
+/// (weight_format::bfloat16_exact).
 served_dtype dtype_on_processor(std::string_view instruction_set);
 
 /// The type for --dtype auto without rlcore.compute: that of the model's config.json, but see dtype_on_processor().

@@ -131,7 +131,8 @@ TEST_P(packed_alone, has_the_bits_of_a_model_with_floats) {
       nn::causal_lm<cpu> floats_alone(device, c, {}, nn::weights_in::packed);
       floats_alone.fill(format, none, reader_of(weights));
       EXPECT_TRUE(ask(device, floats_alone, given) == ask(device, alone, given));
-      EXPECT_LT(10 * alone.bytes(), (rounded ? 6 : 11) * floats_alone.bytes()) << "bfloat16 values take half the memory";
+      EXPECT_LT(10 * alone.bytes(), (rounded ? 6 : 11) * floats_alone.bytes())
+          << "bfloat16 values take half the memory";
     }
 
     const floats others = weights_of(c, !rounded);  // as an update of a server's weights: the embedding moves

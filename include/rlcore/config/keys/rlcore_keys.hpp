@@ -80,7 +80,8 @@ inline constexpr help_topic plan_topics[] = {
      "data tensor context expert zero rollout_tensor shard_ranks how_context sequence_parallel reshard_after_forward "
      "reduction values experts gradients"},
     {"workload", "one step of training", "",
-     "prompts responses prompt_length response_length sampling lora_rank micro_tokens recompute reference updates epochs "
+     "prompts responses prompt_length response_length sampling lora_rank micro_tokens recompute reference updates "
+     "epochs "
      "old_log_probs gradient_leaves image_tokens logits_memory_mb"},
     {"output", "what is printed", "", "show markdown", true},
 };
