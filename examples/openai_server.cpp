@@ -3,6 +3,9 @@
 #include <cstdio>
 #include <string>
 #include <vector>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 #include "rlcore/config/programs/openai_server.hpp"
 #include "rlcore/serving/served_model.hpp"
@@ -11,6 +14,9 @@
 
 int main(int argc, char** argv) {
   using namespace rlcore;
+#if defined(__GLIBC__)
+  ::mallopt(M_ARENA_MAX, 2);  // a thousand connections have a thread each: more arenas are mostly holes
+#endif
   int stopped_by = 0;
   const int code = train::run_program(
       "openai_server",

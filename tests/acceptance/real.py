@@ -308,7 +308,8 @@ def grpo(at, table):
               f"{first:.3f} -> {last:.3f} in {time.time() - began:.0f} s: {' '.join(f'{s:.2f}' for s in scores)}")
 
 
-LENGTH, PROMPT, RESPONSE = 192, 160, 32  # tokens of every row below
+PROMPT, RESPONSE = 128, 64  # tokens of every row below
+LENGTH = PROMPT + RESPONSE
 
 
 def long_rows(at):
@@ -319,7 +320,7 @@ def long_rows(at):
     ids = at.tokenizer(text, add_special_tokens=False)["input_ids"]
     prompt = at.tokenizer.decode(ids[:PROMPT - head - 4])
     files = {"sft": [{"prompt": prompt, "response": text}] * 16,
-             "dpo": [{"prompt": prompt[:80], "chosen": text, "rejected": text[100:]}] * 16,
+             "dpo": [{"prompt": at.tokenizer.decode(ids[:PROMPT]), "chosen": text, "rejected": text[100:]}] * 16,
              "grpo": [{"data_source": "openai/gsm8k", "prompt": [{"role": "user", "content": prompt}],
                        "reward_model": {"style": "rule", "ground_truth": "1"}}] * 8}
     for name, rows in files.items():
@@ -341,7 +342,7 @@ def memory_runs(at):
             "data__truncation": "right", "data__train_batch_size": 16, "data__micro_batch_size_per_gpu": micro,
             "model__partial_pretrain": model, "trainer__total_training_steps": 1, "rlcore__gradient_leaves": leaves,
             "model__enable_gradient_checkpointing": checkpoints, "model__lora_rank": rank,
-        }, {"sampling": False, "prompts": 16, "responses": 1, "prompt_length": LENGTH - 1, "response_length": 1,
+        }, {"sampling": False, "prompts": 16, "responses": 1, "prompt_length": PROMPT, "response_length": RESPONSE,
             "micro_tokens": micro * LENGTH, "gradient_leaves": leaves, "recompute": checkpoints, "lora_rank": rank}
     for micro, rank in ((2, 0), (2, 8)):
         yield "dpo_trainer", at.model, {
@@ -349,7 +350,7 @@ def memory_runs(at):
             "pretrain": at.model, "train_batch_size": 8, "micro_train_batch_size": micro, "max_len": LENGTH,
             "max_samples": 8, "lora_rank": rank, "gradient_checkpointing": True, "save_path": at.place / "dpo_out",
             "ckpt_path": at.place / "dpo_checkpoints",
-        }, {"sampling": False, "prompts": 8, "responses": 2, "prompt_length": LENGTH - 1, "response_length": 1,
+        }, {"sampling": False, "prompts": 8, "responses": 2, "prompt_length": PROMPT, "response_length": RESPONSE,
             "micro_tokens": 2 * micro * LENGTH, "reference": "sharded", "lora_rank": rank}
     for leaves, kl in ((8, True), (1, False)):
         yield "grpo_trainer", at.model, {

@@ -180,7 +180,8 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   need.activations += value * f(b.micro_rows) * m.tower_values(f(w.image_tokens), w.recompute);
   if (l.how_context == context_kind::gather_kv && l.context > 1)  // gathered, with their gradients
     need.activations += tokens * f(l.context) * 2 * f(m.kv_width()) / split * (value + 4);
-  need.logits = std::min(w.logits_bytes, tokens * f(m.vocab_size) * 4 / split);
+  const double scored = f(b.micro_rows) * f(w.response_length) / f(l.context);
+  need.logits = std::min(w.logits_bytes, scored * f(m.vocab_size) * 4 / split);
 
   if (!w.samples) return need;
   const local_sizes rollout(m, l.rollout_tensor, l.sampled_expert_parts());
