@@ -239,7 +239,7 @@ def sft(at, table):
     wanted = torch_sft(at.torch_model(torch.float32).train(), rows, steps, 1e-5)
     _, metrics = train(at, "sft_trainer", **sft_keys(at, 8), optim__lr="1e-5", trainer__total_training_steps=steps,
                        trainer__total_epochs=steps)
-    ours = [(m["data"]["train/loss"], m["data"]["train/grad_norm"]) for m in metrics if "train/loss" in m["data"]]
+    ours = [(m["train/loss"], m["train/grad_norm"]) for m in metrics if "train/loss" in m]
     worst = max(abs(a - b) / b for x, y in zip(ours, wanted) for a, b in zip(x, y))
     table.row("sft", f"{steps} steps on {len(rows)} rows: losses and norms", len(ours) == steps and worst < 1e-3,
               f"largest difference {worst:.1e}, losses {' '.join(f'{x[0]:.4f}' for x in ours)}")
@@ -258,7 +258,7 @@ def lora(at, table):
     first = total / sum(len(ids) - head for ids, head in rows)
     out, metrics = train(at, "sft_trainer", **sft_keys(at, 8), optim__lr="1e-3", model__lora_rank=8, model__lora_alpha=16,
                          trainer__total_training_steps=4, trainer__total_epochs=4)
-    losses = [m["data"]["train/loss"] for m in metrics if "train/loss" in m["data"]]
+    losses = [m["train/loss"] for m in metrics if "train/loss" in m]
     table.row("lora", "first loss, and it falls", abs(losses[0] - first) < 1e-3 * first and losses[-1] < losses[0],
               f"{' '.join(f'{x:.4f}' for x in losses)}; PyTorch {first:.4f}")
     saved = max(out.glob("global_step_*"), key=lambda p: int(p.name.rsplit("_", 1)[1]))
@@ -301,7 +301,7 @@ def grpo(at, table):
         actor_rollout_ref__ref__log_prob_micro_batch_size_per_gpu=8, reward__custom_reward_function__path=reward,
         trainer__total_training_steps=at.steps, trainer__save_freq=-1, trainer__test_freq=-1,
         trainer__val_before_train=False)
-    scores = [m["data"]["critic/score/mean"] for m in metrics if "critic/score/mean" in m["data"]]
+    scores = [m["critic/score/mean"] for m in metrics if "critic/score/mean" in m]
     part = max(1, len(scores) // 4)
     first, last = sum(scores[:part]) / part, sum(scores[-part:]) / part
     table.row("grpo", f"mean reward of {part} first and last of {len(scores)} steps", last > first + 0.05,
