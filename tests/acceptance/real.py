@@ -11,7 +11,6 @@ import argparse
 import concurrent.futures
 import contextlib
 import json
-import math
 import os
 import pathlib
 import re
@@ -47,11 +46,11 @@ def jsonl(path, count):
 
 
 @contextlib.contextmanager
-def server(at, *flags):
+def server(at):
     """The address of a server of the model, in float32."""
     log = at.place / "server.log"
     command = [at.bin / "openai_server", at.model, "--port", "0", "--served-model-name", "real", "--dtype", "float32",
-               "--rlcore-log-interval", "0", *flags]
+               "--rlcore-log-interval", "0"]
     process = subprocess.Popen(command, stdout=open(log, "w"), stderr=subprocess.STDOUT)
     try:
         while not (found := re.search(r"ready +(http://127\.0\.0\.1:\d+)", log.read_text())):
@@ -142,7 +141,7 @@ def log_probs(at, table):
     count = sum(len(x) for x in exact)
     error = lambda x: torch.cat([(a - b).abs() for a, b in zip(x, exact)])
     mine, other = error(ours), error(single)
-    table.row("log_probs", f"{count} tokens, |error| against float64", mine.mean() < 4 * other.mean() and mine.max() < 1e-3,
+    table.row("log_probs", f"{count} tokens, |error| against float64", mine.mean() < other.mean() and mine.max() < 2 * other.max(),
               f"mean {mine.mean():.2e} max {mine.max():.1e}; PyTorch float32 mean {other.mean():.2e} max {other.max():.1e}")
 
 
@@ -275,7 +274,7 @@ def lora(at, table):
 
 PARTIAL = '''import re
 def compute_score(data_source, solution_str, ground_truth, extra_info=None):
-    """A tenth for a number at all, half for a final line of GSM8K's form, 1 for the right one; less for many words."""
+    """A tenth for a number at all, half for a final line of GSM8K's form, 1 for the right one."""
     score = 0.1 if re.search(r"\\d", solution_str) else 0.0
     found = re.search(r"#### *(-?[0-9.,]+)", solution_str)
     if found:
@@ -330,40 +329,44 @@ def long_rows(at):
 
 
 def memory_runs(at):
-    """What runs, and the same step for plan: trainer, model, keys, plan's keys."""
-    files = long_rows(at)
-    half = at.half_billion()
-    for model, micro, leaves, checkpoints, rank in ((at.model, 1, 8, True, 0), (at.model, 8, 8, True, 0),
-                                                    (at.model, 8, 1, True, 0), (at.model, 4, 8, False, 0),
-                                                    (at.model, 4, 8, True, 8), (half, 1, 8, True, 0),
-                                                    (half, 8, 1, True, 0), (half, 4, 8, True, 8)):
-        yield "sft_trainer", model, {
-            **SFT, "data__train_files": files["sft"], "data__val_files": files["sft"], "data__max_length": LENGTH,
-            "data__truncation": "right", "data__train_batch_size": 16, "data__micro_batch_size_per_gpu": micro,
-            "model__partial_pretrain": model, "trainer__total_training_steps": 1, "rlcore__gradient_leaves": leaves,
-            "model__enable_gradient_checkpointing": checkpoints, "model__lora_rank": rank,
-        }, {"sampling": False, "prompts": 16, "responses": 1, "prompt_length": PROMPT, "response_length": RESPONSE,
-            "micro_tokens": micro * LENGTH, "gradient_leaves": leaves, "recompute": checkpoints, "lora_rank": rank}
-    for micro, rank in ((2, 0), (2, 8)):
-        yield "dpo_trainer", at.model, {
-            "dataset": files["dpo"], "prompt_key": "prompt", "chosen_key": "chosen", "rejected_key": "rejected",
-            "pretrain": at.model, "train_batch_size": 8, "micro_train_batch_size": micro, "max_len": LENGTH,
-            "max_samples": 8, "lora_rank": rank, "gradient_checkpointing": True, "save_path": at.place / "dpo_out",
-            "ckpt_path": at.place / "dpo_checkpoints",
-        }, {"sampling": False, "prompts": 8, "responses": 2, "prompt_length": PROMPT, "response_length": RESPONSE,
-            "micro_tokens": 2 * micro * LENGTH, "reference": "sharded", "lora_rank": rank}
+    """What runs, and the same step for plan: name, model, command, plan's keys."""
+    files, out, half = long_rows(at), at.place / "memory", at.half_billion()
+    one = ["trainer.total_training_steps=1", "trainer.save_freq=-1", "trainer.test_freq=-1", "trainer.resume_mode=disable",
+           f"trainer.default_local_dir={out}", "rlcore.report=False"]
+    step = {"prompt_length": PROMPT, "response_length": RESPONSE}
+    for model, micro, leaves, recompute, rank in ((at.model, 1, 8, True, 0), (at.model, 8, 8, True, 0),
+                                                  (at.model, 8, 1, True, 0), (at.model, 4, 8, False, 0),
+                                                  (at.model, 4, 8, True, 8), (half, 1, 8, True, 0),
+                                                  (half, 8, 1, True, 0), (half, 4, 8, True, 8)):
+        name = f"sft {model.name[:12]} micro {micro} leaves {leaves} LoRA {rank}{'' if recompute else ' all activations'}"
+        yield name, model, [
+            "sft_trainer", *one, f"model.partial_pretrain={model}", f"data.train_files={files['sft']}",
+            f"data.val_files={files['sft']}", "data.prompt_key=prompt", "data.response_key=response",
+            f"data.max_length={LENGTH}", "data.truncation=right", "data.train_batch_size=16",
+            f"data.micro_batch_size_per_gpu={micro}", f"rlcore.gradient_leaves={leaves}", f"model.lora_rank={rank}",
+            f"model.enable_gradient_checkpointing={recompute}",
+        ], {**step, "sampling": False, "prompts": 16, "responses": 1, "micro_tokens": micro * LENGTH,
+            "gradient_leaves": leaves, "recompute": recompute, "lora_rank": rank}
+    for rank in (0, 8):
+        yield f"dpo {at.model.name[:12]} micro 2 leaves 1 LoRA {rank}", at.model, [
+            "dpo_trainer", "--pretrain", at.model, "--dataset", files["dpo"], "--prompt_key", "prompt", "--chosen_key",
+            "chosen", "--rejected_key", "rejected", "--train_batch_size", 8, "--micro_train_batch_size", 2, "--max_len",
+            LENGTH, "--max_samples", 8, "--lora_rank", rank, "--gradient_checkpointing", "--save_path", out, "--ckpt_path",
+            at.place / "checkpoints", "rlcore.gradient_leaves=1", "rlcore.report=False",
+        ], {**step, "sampling": False, "prompts": 8, "responses": 2, "micro_tokens": 4 * LENGTH, "reference": "sharded",
+            "gradient_leaves": 1, "lora_rank": rank}
     for leaves, kl in ((8, True), (1, False)):
-        yield "grpo_trainer", at.model, {
-            "data__train_files": files["grpo"], "data__val_files": files["grpo"], "data__train_batch_size": 4,
-            "data__max_prompt_length": PROMPT, "data__max_response_length": RESPONSE, "actor_rollout_ref__model__path": at.model,
-            "actor_rollout_ref__rollout__n": 4, "actor_rollout_ref__rollout__ignore_eos": True,
-            "actor_rollout_ref__actor__ppo_mini_batch_size": 4, "actor_rollout_ref__actor__use_kl_loss": kl,
-            "actor_rollout_ref__actor__ppo_micro_batch_size_per_gpu": 4,
-            "actor_rollout_ref__ref__log_prob_micro_batch_size_per_gpu": 4, "trainer__total_training_steps": 1,
-            "trainer__val_before_train": False, "trainer__test_freq": -1, "trainer__save_freq": -1,
-            "rlcore__gradient_leaves": leaves,
-        }, {"prompts": 4, "responses": 4, "prompt_length": PROMPT, "response_length": RESPONSE, "old_log_probs": False,
-            "micro_tokens": 4 * (PROMPT + RESPONSE), "reference": "sharded" if kl else "none", "gradient_leaves": leaves}
+        actor = "actor_rollout_ref.actor."
+        yield f"grpo {at.model.name[:12]} micro 4 leaves {leaves} KL {kl}", at.model, [
+            "grpo_trainer", *one, f"actor_rollout_ref.model.path={at.model}", f"data.train_files={files['grpo']}",
+            f"data.val_files={files['grpo']}", "data.train_batch_size=4", f"data.max_prompt_length={PROMPT}",
+            f"data.max_response_length={RESPONSE}", "actor_rollout_ref.rollout.n=4",
+            "actor_rollout_ref.rollout.ignore_eos=True", f"{actor}ppo_mini_batch_size=4",
+            f"{actor}ppo_micro_batch_size_per_gpu=4", f"{actor}use_kl_loss={kl}",
+            "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=4", "trainer.val_before_train=False",
+            f"rlcore.gradient_leaves={leaves}",
+        ], {**step, "prompts": 4, "responses": 4, "old_log_probs": False, "micro_tokens": 4 * LENGTH,
+            "reference": "sharded" if kl else "none", "gradient_leaves": leaves}
 
 
 MEASURE = """import os, subprocess, sys
@@ -383,10 +386,11 @@ def peak_of(command):
 
 
 def peer_step(at, kind):
-    """PyTorch's step of SFT or DPO on rows of LENGTH tokens, with checkpointing, as a script would have it."""
+    """PyTorch's step of SFT (two micro-batches of 8 rows) or DPO (four of 2 pairs) on rows of LENGTH tokens, with
+    checkpointing, as a script would have it."""
     import torch
     ids = at.tokenizer(" ".join(r["answer"] for r in at.questions(16)))["input_ids"][:LENGTH]
-    batch = torch.tensor([ids])
+    batch = torch.tensor([ids] * (8 if kind == "sft" else 2))
     model = at.torch_model(torch.float32).train()
     model.gradient_checkpointing_enable()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
@@ -394,7 +398,7 @@ def peer_step(at, kind):
     def log_probs(m):
         return torch.log_softmax(m(batch, use_cache=False).logits[:, :-1], -1).gather(-1, batch[:, 1:, None])[..., 0].sum()
     reference = at.torch_model(torch.float32) if kind == "dpo" else None
-    for _ in range(8):
+    for _ in range(2 if kind == "sft" else 4):
         if kind == "sft":
             loss = -log_probs(model) / LENGTH
         else:
@@ -409,35 +413,21 @@ def peer_step(at, kind):
 
 
 def memory(at, table):
-    """plan's memory against the peak of twelve runs, and two of them against PyTorch's."""
-    first = {}
-    for program, model, keys, step in memory_runs(at):
-        words = [f"{key.replace('__', '.')}={value}" for key, value in keys.items()]
-        if program != "dpo_trainer":
-            words.append(f"trainer.default_local_dir={at.place / 'memory'}")
-        else:
-            words = [w for k, v in keys.items() if v is not False for w in ([f"--{k}"] if v is True else [f"--{k}", v])]
-        measured = peak_of([at.bin / program, *words] + ["rlcore.report=False", "trainer.resume_mode=disable"] *
-                           (program != "dpo_trainer"))
+    """plan's memory against the peak of twelve runs, and two with one sum of gradients against PyTorch's."""
+    peaks = {}
+    for name, model, (program, *words), step in memory_runs(at):
+        peaks[name] = measured = peak_of([at.bin / program, *words])
         plan = subprocess.run([at.bin / "plan", f"model={model}", "devices=1", "cluster=cpu", "zero=0",
                                *[f"{key}={value}" for key, value in step.items()]], capture_output=True, text=True)
         if plan.returncode != 0:
             sys.exit(f"real: plan: {plan.stderr}")
         planned = max(float(x) for x in re.search(r"together +([0-9. ]+)", plan.stdout)[1].split())
-        first.setdefault(program, measured)
-        what = f"{program} {model.name[:12]}" + "".join(
-            f", {name} {keys[key]}" for name, key in (("micro", "data__micro_batch_size_per_gpu"), ("LoRA", "lora_rank"),
-                                                      ("LoRA", "model__lora_rank"), ("leaves", "rlcore__gradient_leaves"))
-            if keys.get(key))
-        table.row("memory", what, abs(planned / measured - 1) <= 0.1,
+        table.row("memory", name, abs(planned / measured - 1) <= 0.1,
                   f"{measured:.2f} GiB, plan {planned:.2f}: {100 * (planned / measured - 1):+.0f} %")
-
-
     for kind in ("sft", "dpo"):
+        name = next(n for n in peaks if n.startswith(kind) and "leaves 1 LoRA 0" in n)
         peer = peak_of([sys.executable, __file__, "--model", at.model, "--gsm8k", at.gsm8k, "--peer", kind])
-        ours = first[kind + "_trainer"]
-        table.row("memory", f"{kind}_trainer, micro {'1' if kind == 'sft' else '2'}, and PyTorch", ours < peer,
-                  f"{ours:.2f} GiB, PyTorch {peer:.2f}")
+        table.row("memory", f"{name}, and PyTorch", peaks[name] < peer, f"{peaks[name]:.2f} GiB, PyTorch {peer:.2f}")
 
 
 class Place:
@@ -455,8 +445,7 @@ class Place:
         out = self.place / "half_billion"
         config = Qwen2Config(vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24,
                              num_attention_heads=14, num_key_value_heads=2, tie_word_embeddings=True)
-        with torch.device("cpu"):
-            Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(out)
+        Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(out)
         self.tokenizer.save_pretrained(out)
         return out
 

@@ -1,12 +1,8 @@
 // build/bin/grpo_trainer on GSM8K with a real tokenizer; its checkpoints in transformers.
 #include <cmath>
 
+#include "checkpoint/folder_log_probs.hpp"
 #include "grpo_trainer.hpp"
-#include "rlcore/checkpoint/hugging_face.hpp"
-#include "rlcore/checkpoint/model_weights.hpp"
-#include "rlcore/device/cpu.hpp"
-#include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/text/tokenizer.hpp"
 
 namespace RLCORE_TEST_ID {
@@ -76,23 +72,10 @@ TEST_F(transformers, loads_the_checkpoint_and_agrees_on_log_probs_and_tokens) {
   train("run", {"trainer.total_training_steps=2"});
   const fs::path folder = actor(root("run"), 2) / "huggingface";
 
-  using namespace rlcore;
-  cpu device(1);
-  nn::causal_lm<cpu> model(device, checkpoint::read_config(folder));
-  checkpoint::load_weights(folder, model.parameters(), {model.weights().data(), model.size()});
-  nn::workspace<cpu> space(device);
-  const auto tokenizer = text::tokenizer::load(folder);
+  const auto tokenizer = rlcore::text::tokenizer::load(folder);
   const std::string text = "<|im_start|>user\nAnn has 7 apples.<|im_end|>\n<|im_start|>assistant\n#### 3<|im_end|>";
   const std::vector<std::int32_t> ids = tokenizer.encode(text);
-  ragged<std::int32_t> sequence;
-  sequence.push_back(ids);
-  nn::targets targets;
-  for (std::size_t t = 0; t + 1 < ids.size(); ++t) {
-    targets.row.push_back(static_cast<std::int32_t>(t));
-    targets.token.push_back(ids[t + 1]);
-  }
-  std::vector<float> logp(ids.size() - 1);
-  nn::log_probs(model, space, sequence, targets, 1, logp, {});
+  const std::vector<float> logp = log_probs_of(folder, ids);
   scratch::write(place / "ours.json", nlohmann::json{{"text", text}, {"ids", ids}, {"logp", logp}}.dump());
   const auto r = scratch::run_python(python, R"(
 import json, sys

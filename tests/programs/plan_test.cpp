@@ -66,6 +66,8 @@ TEST_F(plan_program, refuses_in_one_line) {
   refuses({"model=Qwen2.5-7B", "devices=64", "tensor=3"}, "tensor=3 does not divide the key and value heads 4");
   refuses({"model=Qwen2.5-7B", "devices=64", "data=3"}, "are 3 devices, not 64");
   refuses({"model=Qwen2.5-7B", "updates=7"}, "does not divide the 1024 sequences");
+  refuses({"model=Qwen2.5-7B", "sampling=False", "old_log_probs=True"}, "there is no rollout");
+  refuses({"model=Qwen2.5-7B", "sampling=False", "rollout_tensor=2"}, "there is no rollout");
   refuses({"calibrate", "rank=2"}, "did you mean 'ranks'?");
   EXPECT_NE(program::run("plan", {"--help"}).out.find("micro_tokens"), std::string::npos);
 }

@@ -67,6 +67,9 @@ std::vector<std::int32_t> generation_end_tokens(const std::filesystem::path& fol
 /// The weight dtype in `folder`/config.json: "bfloat16", "float16", "float32"; empty if missing. transformers 5 calls
 /// it dtype, earlier ones torch_dtype. Throws file_error, format_error.
 std::string stored_dtype(const std::filesystem::path& folder);
+class json_file;
+/// The same of a language model's configuration.
+std::string stored_dtype(const json_file& language_model);
 
 }  // namespace checkpoint
 RLCORE_END
@@ -211,7 +214,10 @@ RLCORE_INLINE nn::config read_config(const std::filesystem::path& folder) {
 
 RLCORE_INLINE std::string stored_dtype(const std::filesystem::path& folder) {
   const json_file whole(folder / "config.json");
-  const json_file file = language_model(whole, read_family(whole));
+  return stored_dtype(language_model(whole, read_family(whole)));
+}
+
+RLCORE_INLINE std::string stored_dtype(const json_file& file) {
   for (const char* key : {"dtype", "torch_dtype"})
     if (file.has(key)) return file.string(key);
   return {};

@@ -109,7 +109,7 @@ class cpu : private cpu_kernels::work_sharing {
   }
   void run(const op::linear_backward_input& o) {
     multiply({o.dx, o.inputs, o.dy, o.outputs, 1, reinterpret_cast<const std::byte*>(o.weight),
-              cpu_kernels::operand::rows, o.inputs, 0, nullptr, o.accumulate, rounds(), false, o.rows, o.inputs,
+              cpu_kernels::operand::rows, o.inputs, 0, nullptr, o.accumulate, rounds(), true, o.rows, o.inputs,
               o.outputs});
   }
   void run(const op::linear_backward_weight& o) {

@@ -145,6 +145,16 @@ concept packed_rows = device<D> && runs_all<D, packed_row_operations> && require
   { d.reads_packed_rows() } -> std::same_as<bool>;
 };
 
+/// Whether the device can read rows of packed weights.
+template <device D>
+bool reads_packed_rows(const D& d) {
+  if constexpr (packed_rows<D>) {
+    return d.reads_packed_rows();
+  } else {
+    return false;
+  }
+}
+
 /// Whether products of floats may read weights that are packed as weight_format::bfloat16_exact. Optional.
 template <device D>
 bool has_bfloat16_exact(const D& d) {
@@ -152,16 +162,6 @@ bool has_bfloat16_exact(const D& d) {
                   { d.has_bfloat16_exact() } -> std::same_as<bool>;
                 }) {
     return d.has_bfloat16_exact();
-  } else {
-    return false;
-  }
-}
-
-/// Whether the device can read rows of packed weights.
-template <device D>
-bool reads_packed_rows(const D& d) {
-  if constexpr (packed_rows<D>) {
-    return d.reads_packed_rows();
   } else {
     return false;
   }

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <vector>
 
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/checkpoint/vision_config_json.hpp"
 #include "rlcore/config/options.hpp"
@@ -89,9 +90,7 @@ RLCORE_INLINE model_shape read_model_shape(const std::filesystem::path& path) {
     m.head_dim = m.hidden_size / m.heads;
   }
   m.tied = checkpoint::read_tied(whole);
-  m.stored_bytes = 4;
-  for (const char* key : {"dtype", "torch_dtype"})
-    if (file.has(key) && file.string(key) == "bfloat16") m.stored_bytes = 2;
+  m.stored_bytes = checkpoint::stored_dtype(file) == "bfloat16" ? 2 : 4;
   if (family->vision) m.tower = checkpoint::read_tower(whole, family);
   m.attention_bias = family->qkv_bias;
   m.head_norms = family->qk_norms;
@@ -132,7 +131,11 @@ RLCORE_INLINE workload read_workload(const options& o) {
   w.micro_tokens = o.get<std::int64_t>("micro_tokens"), w.leaves = o.get<std::int64_t>("gradient_leaves");
   w.recompute = o.get<bool>("recompute"), w.old_log_probs = o.get<bool>("old_log_probs");
   w.samples = o.get<bool>("sampling"), w.lora_rank = o.get<std::int64_t>("lora_rank");
-  if (!w.samples) w.old_log_probs = false;
+  if (!w.samples) {
+    if (o.is_set("rollout_tensor") || (o.is_set("old_log_probs") && w.old_log_probs))
+      throw config_error("sampling=False: there is no rollout, so rollout_tensor and old_log_probs=True say nothing");
+    w.old_log_probs = false;
+  }
   const auto reference = o.get<std::string>("reference");
   w.reference = reference == "whole"     ? reference_form::whole
                 : reference == "sharded" ? reference_form::sharded

@@ -183,7 +183,7 @@ TEST_P(gemm, input_gradient) {
       for (extent_t i = 0; i < s.inputs; ++i)
         expect_sum(
             dx[size(t * s.inputs + i)], 0.5f, 0, s.outputs, [&](extent_t o) { return dys[size(t * s.outputs + o)]; },
-            [&](extent_t o) { return ws[size(o * s.inputs + i)]; });
+            [&](extent_t o) { return ws[size(o * s.inputs + i)]; }, true);
     device.run(op::linear_backward_input{.dx = dx.data(),
                                          .dy = dy.data(),
                                          .weight = w.data(),

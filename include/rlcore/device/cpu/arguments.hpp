@@ -16,8 +16,8 @@ namespace cpu_kernels {
 
 /// Columns of a panel of packed weights, in every instruction set.
 inline constexpr extent_t panel_width = 32;
-/// Steps of the contracted dimension that a product sums on their own, before it adds them to the sum of the steps
-/// before: one chain over thousands of inputs would have twice the rounding error, and more.
+/// Steps of the contracted dimension that a forward product sums on their own, before it adds them to the sum of the
+/// steps before: one chain over thousands of inputs would have twice the rounding error, and more.
 inline constexpr extent_t gemm_sum_block = 256;
 /// Depth of a block of a product, a multiple of gemm_sum_block, and floats of its block of A; no result depends on
 /// them.

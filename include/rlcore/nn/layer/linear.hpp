@@ -135,9 +135,7 @@ struct linear {
  private:
   template <class Device>
   void backward_input(const pass<Device>& p, float* dx, const float* dy, extent_t rows) const {
-    // A tensor parallel rank with one chunk sums its sections as a rank with all chunks does.
-    const bool apart = sections[0] > 0 && !row_parallel && (chunks > 1 || p.tensor);
-    if (!apart)
+    if (row_parallel || chunks == 1)
       return p.device.run(op::linear_backward_input{.dx = dx,
                                                     .dy = dy,
                                                     .weight = p.weights + weight,
