@@ -212,6 +212,24 @@ TEST(fields, clients_that_leave_and_prompts_that_are_refused_are_counted) {
   EXPECT_THAT(counts, HasSubstr("vllm:e2e_request_latency_seconds_count{model_name=\"m\"} 1\n"));
 }
 
+TEST(fields, reading_a_long_text_ends_when_its_client_leaves) {
+  posed p;
+  std::string text;
+  for (int i = 0; i < 200000; ++i) text += "word ";
+  const std::string prompt = R"({"prompt": ")" + text + R"("})",
+                    chat = R"({"messages": [{"role": "user", "content": ")" + text + R"("}]})";
+  for (const auto& [path, body] : {std::pair("/tokenize", prompt),
+                                   {"/tokenize", chat},
+                                   {"/v1/completions", prompt},
+                                   {"/v1/chat/completions", chat}}) {
+    int asked = 0;
+    const serving::http_response r =
+        p.service({"POST", path, body, "application/json", "Bearer secret", [&] { return ++asked < 3; }});
+    EXPECT_EQ(r.status, 499) << path;
+    EXPECT_EQ(asked, 3) << path;
+  }
+}
+
 TEST(fields, ids_of_answers_differ_between_servers_of_one_start) {
   scripted::house one, two;
   EXPECT_NE(one.shared.unique_id("", ""), two.shared.unique_id("", ""));

@@ -149,21 +149,18 @@ RLCORE_INLINE std::string cluster_text(const cluster& c, std::int64_t devices) {
 
 RLCORE_INLINE std::string memory_text(const memory_need& n, const workload& w, const cluster& c) {
   aligned_table t;
-  const auto add = [&](const std::string& name, const std::string& training, const std::string& sampling) {
-    t.add(w.samples ? std::vector{name, training, sampling} : std::vector{name, training});
-  };
   const auto row = [&](const char* name, double training, double sampling) {
-    if (training > 0 || (w.samples && sampling > 0)) add(name, gibi(training), gibi(sampling));
+    if (training > 0 || sampling > 0) t.add({name, gibi(training), gibi(sampling)});
   };
-  add("GiB per device", "training", "sampling");
+  t.add({"GiB per device", "training", w.samples ? "sampling" : "evaluation"});
   row("program, tokenizer, rows", n.program, n.program);
   row(w.lora_rank > 0 ? "weights, adapters and their moments (fp32)" : "weights, gradients, moments (fp32)", n.state,
       n.state - n.released);
   row("reference model", n.reference, n.reference);
   row("weights in use", n.weights, n.rollout_weights);
   row("gradients of leaves and layers", n.gradients, 0);
-  row("activations", n.activations, 0);
-  row("logits", n.logits, 0);
+  row("activations", n.activations, n.scoring > 0 ? n.scoring - n.logits : 0);
+  row("logits", n.logits, n.scoring > 0 ? n.logits : 0);
   row("keys and values", 0, n.cache);
   row("together", n.training(), n.sampling());
   row("there are", c.memory * c.usable_share, c.memory * c.usable_share);
@@ -230,14 +227,18 @@ RLCORE_INLINE std::string too_large_text(const search_result& r, const cluster& 
     if (first == r.too_large.end()) continue;
     const memory_need& n = first->memory;
     const bool sampling = n.least_sampling() > n.training();
-    out += "  " + first->layout.text() + ": " + gibi(n.peak()) + " GiB of " + gibi(c.memory * c.usable_share) +
-           " while " + (sampling ? "sampling (state " : "training (state ") + gibi(n.state) + ", weights in use " +
-           gibi(sampling ? n.rollout_weights : n.weights) +
-           (sampling ? ", one sequence " + gibi(n.cache_of_one)
-                     : ", activations " + gibi(n.activations) + ", gradients " + gibi(n.gradients)) +
-           (n.reference > 0 ? ", reference " + gibi(n.reference) : "") + "); so do " +
-           std::to_string(std::count_if(r.too_large.begin(), r.too_large.end(), same)) + " layouts of zero" +
-           std::to_string(zero) + "\n";
+    out +=
+        "  " + first->layout.text() + ": " + gibi(n.peak()) + " GiB of " + gibi(c.memory * c.usable_share) + " while " +
+        (!sampling       ? "training (state "
+         : n.scoring > 0 ? "evaluating (state "
+                         : "sampling (state ") +
+        gibi(n.state) + ", weights in use " + gibi(sampling ? n.rollout_weights : n.weights) +
+        (sampling
+             ? n.scoring > 0 ? ", activations and logits " + gibi(n.scoring) : ", one sequence " + gibi(n.cache_of_one)
+             : ", activations " + gibi(n.activations) + ", gradients " + gibi(n.gradients)) +
+        (n.reference > 0 ? ", reference " + gibi(n.reference) : "") + "); so do " +
+        std::to_string(std::count_if(r.too_large.begin(), r.too_large.end(), same)) + " layouts of zero" +
+        std::to_string(zero) + "\n";
   }
   return out.empty() ? out : "\ntoo large, and the closest of each kind\n" + out;
 }

@@ -11,6 +11,7 @@
 #include "rlcore/planning/layout.hpp"
 #include "rlcore/planning/model_shape.hpp"
 #include "rlcore/planning/traffic.hpp"
+#include "rlcore/train/model/leaf_plan.hpp"
 
 RLCORE_BEGIN
 namespace train::planning {
@@ -18,22 +19,25 @@ namespace train::planning {
 /// Bytes of a program with a tokenizer and some thousand rows.
 inline constexpr double program_bytes = 110 << 20;
 
-/// Bytes of one device. Training and sampling alternate: neither holds the other stage's memory.
+/// Bytes of one device. Training and sampling, or evaluation, alternate: neither holds the other stage's memory.
 struct memory_need {
   double program = 0;    ///< on a host: code, tokenizer and rows
   double state = 0;      ///< this rank's share of float weights, gradients and both moments
-  double released = 0;   ///< of these: gradients that are freed while sampling
+  double released = 0;   ///< of these: gradients that are freed while sampling or evaluating
   double reference = 0;  ///< the reference model
-  double weights = 0;    ///< training: gathered layers, or the packed copy for matrix products
+  double weights = 0;    ///< training: gathered layers, or the packed copy of all or of some for matrix products
   double gradients = 0;  ///< of layers in transit to their owners, if sharded, or of leaves that wait for their sum
   double activations = 0;
   double logits = 0;
-  double rollout_weights = 0;
-  double cache = 0;         ///< KV cache of the sequences that a device samples together
-  double cache_of_one = 0;  ///< one device's part of the longest sequence
+  double rollout_weights = 0;  ///< of sampling or evaluation
+  double scoring = 0;          ///< evaluation: activations and logits
+  double cache = 0;            ///< KV cache of the sequences that a device samples together
+  double cache_of_one = 0;     ///< one device's part of the longest sequence
 
   double training() const noexcept { return program + state + reference + weights + gradients + activations + logits; }
-  double sampling() const noexcept { return program + state - released + reference + rollout_weights + cache; }
+  double sampling() const noexcept {
+    return program + state - released + reference + rollout_weights + cache + scoring;
+  }
   double least_sampling() const noexcept { return sampling() - cache + cache_of_one; }
   double peak() const noexcept { return std::max(training(), least_sampling()); }
 };
@@ -148,7 +152,10 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
                      : l.zero == 3                        ? 4 * shard
                                                           : std::min(packed, m.stored_bytes) * whole;
   const double unit = local.layer + local.experts;
-  if (l.zero < 3) {
+  const bool by_units = l.zero < 3 && l.expert_parts() == 1 && f(b.tokens) >= static_cast<double>(long_pass_tokens);
+  if (by_units) {
+    need.weights = packed * (unit + (m.tied ? 1 : 0.5) * local.ends + local.tower);
+  } else if (l.zero < 3) {
     need.weights = packed * whole;
   } else {
     need.weights = held * (l.reshard_after_forward ? local.ends + local.tower + 2 * unit : whole);
@@ -163,8 +170,8 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
     // The tree over this rank's leaves holds a sum per level; the last leaf adds to them as a whole, or unit by unit.
     const bool tree = l.sums == reduction_kind::tree && b.leaves > 1;
     const double levels = tree ? std::floor(std::log2(f(b.leaves))) : 0;
-    const bool by_units = tree && b.micro == b.leaves;
-    need.gradients = by_units ? 4 * (whole * (levels - 1) + unit + local.ends + local.tower) : 4 * whole * levels;
+    const bool adds_by_units = tree && b.micro == b.leaves;
+    need.gradients = adds_by_units ? 4 * (whole * (levels - 1) + unit + local.ends + local.tower) : 4 * whole * levels;
   }
 
   // Experts hold gradients for the rows of every remote rank, unless ranks sum all their leaves.
@@ -183,7 +190,11 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   const double scored = f(b.micro_rows) * f(w.response_length) / f(l.context);
   need.logits = std::min(w.logits_bytes, scored * f(m.vocab_size) * 4 / split);
 
-  if (!w.samples) return need;
+  if (!w.samples) {
+    need.rollout_weights = l.zero < 3 ? packed * whole : need.weights;
+    need.scoring = 2 * one + need.logits;
+    return need;
+  }
   const local_sizes rollout(m, l.rollout_tensor, l.sampled_expert_parts());
   // The state already counts whole weights, but not their packed copy.
   const bool there = l.zero < 3 && l.rollout_tensor == l.tensor && !l.collects_experts();
@@ -326,7 +337,7 @@ RLCORE_INLINE stage_times times_of(const model_shape& m, const layout& l, const 
       f(w.updates * w.epochs) * passes * (pass.forward + pass.backward + (w.recompute ? pass.layers_forward : 0));
   const double adapters = f(m.layers * m.adapter_parameters(w.lora_rank)) / f(l.tensor);
   const double owned = w.lora_rank > 0 ? adapters / (l.zero == 0 ? 1 : f(l.shards()))
-                       : l.zero == 0 ? local.total()
+                       : l.zero == 0   ? local.total()
                                      : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shard_ranks());
   const double packed = local.total() * (l.zero == 3 ? f(b.micro) : 1),
                added = l.zero >= 2 ? 0 : (w.lora_rank > 0 ? adapters : local.total()) * f(b.leaves - 1);

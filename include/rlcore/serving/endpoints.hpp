@@ -130,8 +130,9 @@ class completion_reply final : public reply {
 std::shared_ptr<reply> begin_completion(context& shared, const completion_request& request,
                                         const std::function<bool()>& connected = {});
 
-/// {prompt} or {messages} as tokens: {"count", "max_model_len", "tokens", "token_strs"}. Throws api_error.
-json tokenized(context& shared, body_fields& f);
+/// {prompt} or {messages} as tokens: {"count", "max_model_len", "tokens", "token_strs"}. Throws api_error,
+/// client_gone.
+json tokenized(context& shared, body_fields& f, const std::function<bool()>& connected = {});
 
 /// {tokens} as text: {"prompt"}. Throws api_error.
 json detokenized(context& shared, body_fields& f);
@@ -214,7 +215,7 @@ RLCORE_INLINE std::optional<json> chat_reply::choice_event(text_piece& piece) {
 RLCORE_INLINE std::shared_ptr<reply> begin_chat(context& shared, const chat_request& request,
                                                 const std::function<bool()>& connected) {
   admission entered = shared.admit(request.fields.model, connected);
-  const model_prompt prompt = prompt_of(shared.model, request.talk, request.fields.add_special_tokens);
+  const model_prompt prompt = prompt_of(shared.model, request.talk, request.fields.add_special_tokens, connected);
   for (const std::string& note : prompt.notes) shared.log_once(note);
   std::vector<rollout::job> jobs = make_jobs(shared.model, request.fields, {prompt});
   auto pictures = show_pictures(shared.model, prompt, shared.picture_memory, jobs, connected);
@@ -268,12 +269,12 @@ RLCORE_INLINE std::shared_ptr<reply> begin_completion(context& shared, const com
   admission entered = shared.admit(request.fields.model, connected);
   std::vector<model_prompt> prompts;
   for (const sent_prompt& p : request.prompts)
-    prompts.push_back({tokens_of(shared.model, p, request.fields.add_special_tokens)});
+    prompts.push_back({tokens_of(shared.model, p, request.fields.add_special_tokens, connected)});
   auto jobs = make_jobs(shared.model, request.fields, std::move(prompts));
   return std::make_shared<completion_reply>(shared, std::move(entered), request, std::move(jobs));
 }
 
-RLCORE_INLINE json tokenized(context& shared, body_fields& f) {
+RLCORE_INLINE json tokenized(context& shared, body_fields& f, const std::function<bool()>& connected) {
   const served_model& model = shared.model;
   shared.named(f.string("model").value_or(""));
   const bool chat = f.find("messages") != nullptr;
@@ -285,9 +286,9 @@ RLCORE_INLINE json tokenized(context& shared, body_fields& f) {
     read_messages(f, model.features, r.talk);
     detail::read_template_fields(f, model.features, r.talk);
     if (f.find("tools") != nullptr) detail::read_tools(f, {.tool_calls = true}, r);
-    ids = prompt_of(model, r.talk, add_special_tokens).ids;
+    ids = prompt_of(model, r.talk, add_special_tokens, connected).ids;
   } else {
-    ids = tokens_of(model, *f.string("prompt"), add_special_tokens);
+    ids = tokens_of(model, *f.string("prompt"), add_special_tokens, connected);
   }
   json strings = nullptr;
   if (f.boolean("return_token_strs", false)) {

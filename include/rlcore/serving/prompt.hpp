@@ -48,8 +48,10 @@ struct model_prompt {
   std::uint64_t pictures_hash() const noexcept;
 };
 
-/// The tokens of a prompt as sent. Throws api_error 400 for ids outside of the vocabulary.
-token_ids tokens_of(const served_model& model, const sent_prompt& prompt, bool add_special_tokens);
+/// The tokens of a prompt as sent. Throws api_error 400 for ids outside of the vocabulary, and client_gone as soon as
+/// `connected`, if not empty, is false.
+token_ids tokens_of(const served_model& model, const sent_prompt& prompt, bool add_special_tokens,
+                    const std::function<bool()>& connected = {});
 
 namespace detail {
 
@@ -75,8 +77,9 @@ std::string left_open(const text::chat_template& chat, std::vector<text::message
 /// left out.
 std::string rendered(const served_model& model, const conversation& talk, std::vector<std::string>& notes);
 
-/// The prompt of a conversation. Reads only the headers of images. Throws api_error 400.
-model_prompt prompt_of(const served_model& model, const conversation& talk, bool add_special_tokens);
+/// The prompt of a conversation. Reads only the headers of images. Throws api_error 400, client_gone.
+model_prompt prompt_of(const served_model& model, const conversation& talk, bool add_special_tokens,
+                       const std::function<bool()>& connected = {});
 
 /// Truncates a prompt as requested and checks it against the model's lengths. Returns the number of tokens that may be
 /// drawn.
@@ -121,9 +124,14 @@ RLCORE_INLINE std::uint64_t model_prompt::pictures_hash() const noexcept {
   return hash;
 }
 
-RLCORE_INLINE token_ids tokens_of(const served_model& model, const sent_prompt& prompt, bool add_special_tokens) {
+RLCORE_INLINE token_ids tokens_of(const served_model& model, const sent_prompt& prompt, bool add_special_tokens,
+                                  const std::function<bool()>& connected) {
+  const auto check = [&] {
+    if (connected && !connected()) throw client_gone();
+  };
   if (const auto* text = std::get_if<std::string>(&prompt))
-    return add_special_tokens ? model.tokenizer.encode_with_special_tokens(*text) : model.tokenizer.encode(*text);
+    return add_special_tokens ? model.tokenizer.encode_with_special_tokens(*text, true, check)
+                              : model.tokenizer.encode(*text, true, check);
   const auto& ids = std::get<token_ids>(prompt);
   for (const std::int32_t id : ids)
     if (id < 0 || id >= model.vocabulary)
@@ -212,9 +220,10 @@ RLCORE_INLINE std::string rendered(const served_model& model, const conversation
   }
 }
 
-RLCORE_INLINE model_prompt prompt_of(const served_model& model, const conversation& talk, bool add_special_tokens) {
+RLCORE_INLINE model_prompt prompt_of(const served_model& model, const conversation& talk, bool add_special_tokens,
+                                     const std::function<bool()>& connected) {
   std::vector<std::string> notes;
-  model_prompt p{tokens_of(model, rendered(model, talk, notes), add_special_tokens)};
+  model_prompt p{tokens_of(model, rendered(model, talk, notes), add_special_tokens, connected)};
   p.notes = std::move(notes);
   try {
     for (const sent_picture& sent : talk.pictures)

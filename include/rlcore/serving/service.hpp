@@ -96,7 +96,7 @@ class service {
   http_response completions(const http_request& request);
   http_response chat_completions(const http_request& request);
   http_response tokenize(const http_request& request) {
-    return answer(request, [&](body_fields& f) { return json_response(tokenized(shared_, f)); });
+    return answer(request, [&](body_fields& f) { return json_response(tokenized(shared_, f, request.connected)); });
   }
   http_response detokenize(const http_request& request) {
     return answer(request, [&](body_fields& f) { return json_response(detokenized(shared_, f)); });

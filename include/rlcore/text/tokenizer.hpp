@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,12 +34,15 @@ class tokenizer {
 
   /// Ids of `utf8`. `parse_special`: whether the text of special tokens (<|im_end|>, ...) becomes their id; false for
   /// text that must not be able to forge them. Adds no special tokens: add_special_tokens=False of transformers, as for
-  /// rendered chat templates. Throws data_error for broken UTF-8.
-  std::vector<std::int32_t> encode(std::string_view utf8, bool parse_special = true) const;
+  /// rendered chat templates. Throws data_error for broken UTF-8. `between`, if not empty, is called now and then in a
+  /// long text; what it throws ends the call.
+  std::vector<std::int32_t> encode(std::string_view utf8, bool parse_special = true,
+                                   const std::function<void()>& between = {}) const;
 
   /// encode() with the tokens that the tokenizer puts around a whole text, such as Llama 3's <|begin_of_text|> in
   /// front: add_special_tokens=True of transformers, its default.
-  std::vector<std::int32_t> encode_with_special_tokens(std::string_view utf8, bool parse_special = true) const;
+  std::vector<std::int32_t> encode_with_special_tokens(std::string_view utf8, bool parse_special = true,
+                                                       const std::function<void()>& between = {}) const;
 
   /// Text of `ids`. Ids beyond the vocabulary (models pad their embedding) have no text. Broken UTF-8 becomes U+FFFD.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens = false) const;
@@ -77,7 +81,7 @@ class tokenizer {
   tokenizer() = default;
 
   bool has_text(std::int32_t id) const;
-  void encode_text(std::string_view text, std::vector<std::int32_t>& ids) const;
+  void encode_text(std::string_view text, std::vector<std::int32_t>& ids, const std::function<void()>& between) const;
 
   std::shared_ptr<const parts> parts_;
 };
@@ -244,7 +248,8 @@ RLCORE_INLINE tokenizer tokenizer::parse(std::string json, std::string_view conf
   return t;
 }
 
-RLCORE_INLINE std::vector<std::int32_t> tokenizer::encode(std::string_view utf8, bool parse_special) const {
+RLCORE_INLINE std::vector<std::int32_t> tokenizer::encode(std::string_view utf8, bool parse_special,
+                                                          const std::function<void()>& between) const {
   require_utf8(utf8);
   std::vector<std::int32_t> ids;
   const auto emit = [&](std::int32_t id) { ids.push_back(id); };
@@ -253,16 +258,17 @@ RLCORE_INLINE std::vector<std::int32_t> tokenizer::encode(std::string_view utf8,
       [&](std::string_view part) {
         std::string changed;
         if (!parts_->normalize.empty()) part = changed = parts_->normalize(part);
-        parts_->normalized_tokens.split(part, parse_special, [&](std::string_view t) { encode_text(t, ids); }, emit);
+        parts_->normalized_tokens.split(
+            part, parse_special, [&](std::string_view t) { encode_text(t, ids, between); }, emit);
       },
       emit);
   return ids;
 }
 
-RLCORE_INLINE std::vector<std::int32_t> tokenizer::encode_with_special_tokens(std::string_view utf8,
-                                                                              bool parse_special) const {
+RLCORE_INLINE std::vector<std::int32_t> tokenizer::encode_with_special_tokens(
+    std::string_view utf8, bool parse_special, const std::function<void()>& between) const {
   std::vector<std::int32_t> ids = parts_->post.prefix();
-  const std::vector<std::int32_t> text = encode(utf8, parse_special);
+  const std::vector<std::int32_t> text = encode(utf8, parse_special, between);
   ids.insert(ids.end(), text.begin(), text.end());
   ids.insert(ids.end(), parts_->post.suffix().begin(), parts_->post.suffix().end());
   return ids;
@@ -316,11 +322,16 @@ RLCORE_INLINE bool tokenizer::has_text(std::int32_t id) const {
   return static_cast<std::size_t>(id) < parts_->tokens.size();
 }
 
-RLCORE_INLINE void tokenizer::encode_text(std::string_view text, std::vector<std::int32_t>& ids) const {
+RLCORE_INLINE void tokenizer::encode_text(std::string_view text, std::vector<std::int32_t>& ids,
+                                          const std::function<void()>& between) const {
   const auto compute = [&](std::string_view word, std::vector<std::int32_t>& out) {
     parts_->model.encode_word(word, out);
   };
-  parts_->pre(text, [&](std::string_view word) { parts_->cache.append(word, ids, compute); });
+  std::size_t words = 0;
+  parts_->pre(text, [&](std::string_view word) {
+    if (++words % 4096 == 0 && between) between();
+    parts_->cache.append(word, ids, compute);
+  });
 }
 
 }  // namespace text

@@ -1,4 +1,5 @@
-// A model whose matrices are in memory only as products read them computes the bits of one that has floats, too.
+// A model whose matrices are in memory only as products read them computes the bits of one that has floats, too; so
+// does one that packs them one unit at a time.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
+#include "rlcore/nn/model/packed_units.hpp"
 #include "rlcore/rollout/engine.hpp"
 
 namespace RLCORE_TEST_ID {
@@ -191,6 +193,35 @@ TEST(packed_alone_model, refuses_what_needs_floats) {
   EXPECT_THROW(nn::forward_backward(model, space, gradients, q.tokens, q.targets, 1.0f, false,
                                     [](auto, auto, auto dlogp, auto) { std::ranges::fill(dlogp, 1.0f); }),
                std::logic_error);
+}
+
+TEST(unit_packer, gives_the_gradients_of_a_packed_model) {
+  for (const std::string kind : {"embedding tied", "head apart", "reduce chunks", "experts", "pictures"})
+    for (const bool recompute : {false, true})
+      for (const compute type : {compute::float32, compute::bfloat16}) {
+        cpu device(2, "", type);
+        nn::causal_lm<cpu> model(device, config_of(kind));
+        model.initialize(11);
+        const questions q(model.settings());
+        const nn::input in = q.shown.rows() > 0 ? nn::input(q.tokens, q.shown) : nn::input(q.tokens);
+        nn::workspace<cpu> space(device);
+        const auto gradient = [&] {
+          nn::gradients<cpu> g(model);
+          for (int pass = 0; pass < 2; ++pass)
+            nn::forward_backward(model, space, g, in, q.targets, 0.8f, recompute, [](auto, auto, auto dlogp, auto) {
+              for (std::size_t i = 0; i < dlogp.size(); ++i) dlogp[i] = 0.5f + static_cast<float>(i);
+            });
+          return floats(g.data(), g.data() + g.size());
+        };
+        const floats whole = gradient();
+        EXPECT_GT(model.bytes(), model.weights().bytes());
+        model.free_packed();
+        nn::unit_packer<cpu> packer(model);
+        space.units = &packer;
+        EXPECT_EQ(gradient(), whole) << kind << (recompute ? ", recomputed" : "");
+        EXPECT_EQ(model.bytes(), model.weights().bytes()) << kind << ": nothing is packed as a whole";
+        EXPECT_TRUE(std::ranges::any_of(whole, [](float x) { return x != 0; }));
+      }
 }
 
 }  // namespace

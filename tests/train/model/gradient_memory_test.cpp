@@ -1,4 +1,4 @@
-// How much memory the gradients of an optimizer step take on one rank, and that their bits do not depend on it.
+// How much memory an optimizer step takes on one rank, and that its bits do not depend on it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,10 +33,11 @@ struct measured {
   std::vector<float> weights;
   double gradients = 0;  ///< most bytes during the step beyond those before it, in weights
   double kept = 0;       ///< of them after release_gradients()
+  double all = 0;        ///< most bytes during the step, in weights
 };
 
-/// One optimizer step on 16 rows in 8 leaves, in passes of so many rows.
-measured step(bool tied, std::int64_t rows_of_pass) {
+/// One optimizer step on 16 rows in 8 leaves, in passes of so many rows, which are said to have so many tokens.
+measured step(bool tied, std::int64_t rows_of_pass, std::int64_t tokens = 8) {
   counted_device counted;
   parallel::any_communicator_of<parallel::alone> self{parallel::alone{}};
   parallel::parallel_settings sums;
@@ -62,7 +63,7 @@ measured step(bool tied, std::int64_t rows_of_pass) {
   const double weights = static_cast<double>(t.model.size() * sizeof(float));
   const auto update = [&] {
     t.begin_update();
-    t.for_micro_batches({.rows = 16, .max_rows = rows_of_pass}, [](std::uint32_t) { return 8; }, pass);
+    t.for_micro_batches({.rows = 16, .max_rows = rows_of_pass}, [&](std::uint32_t) { return tokens; }, pass);
     EXPECT_GT(t.apply({.lr = 0.01, .grad_clip = 1.0}).gradient_norm, 0);
   };
   update();
@@ -72,6 +73,7 @@ measured step(bool tied, std::int64_t rows_of_pass) {
   update();
   measured m;
   m.gradients = static_cast<double>(counted.memory.most - before) / weights;
+  m.all = static_cast<double>(counted.memory.most) / weights;
   t.release_gradients();
   m.kept = static_cast<double>(counted.memory.live - before) / weights;
   m.weights = train::to_host(t.model.device(), t.model.weights());
@@ -88,6 +90,16 @@ TEST(gradient_memory, of_a_leaf_of_one_pass_is_that_of_a_unit) {
     EXPECT_GT(two.gradients, 3.9) << tied;
     EXPECT_LT(one.kept, 0.01) << tied;
     EXPECT_LT(two.kept, 0.01) << tied;
+  }
+}
+
+/// Long passes pack the weights one unit at a time: a packed layer and a packed head instead of a packed model.
+TEST(gradient_memory, of_long_passes_has_no_packed_copy_of_the_model) {
+  for (const bool tied : {false, true}) {
+    const auto longest = static_cast<std::int64_t>(train::long_pass_tokens);
+    const measured few = step(tied, 2, longest / 2 - 1), many = step(tied, 2, longest / 2);
+    EXPECT_EQ(few.weights, many.weights) << tied;
+    EXPECT_LT(many.all, few.all - 0.7) << tied;
   }
 }
 

@@ -36,7 +36,7 @@ class backbone {
         recompute_(recompute),
         width_(static_cast<extent_t>(model.settings().hidden_size)),
         pass_{model.device(), space},
-        units_(model.units()) {
+        units_(model.units() ? model.units() : space.units) {
     space.reset();
     pass_.context = share_sequences(context_, model, space, in_.tokens, rows);
     wanted_ = context_ ? context_->targets().rows() : rows;
@@ -237,8 +237,8 @@ class backbone {
   }
 
  private:
-  /// Gathers the weights of a unit if the model's weights are sharded. Waits for kernels that still read the previous
-  /// unit.
+  /// Gathers the weights of a unit if the model's weights are sharded, and packs them if passes go by units. Waits for
+  /// kernels that still read the previous unit.
   void enter(std::size_t unit, bool packed = true) {
     if (!units_) return;
     const unit_view v = units_->enter(unit, packed);

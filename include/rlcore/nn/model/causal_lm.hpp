@@ -156,8 +156,11 @@ class causal_lm {
   void allocate_weights() { weights_ = buffer<float, Device>(*device_, packed_alone() ? kept_ : size_); }
   void free_weights() {
     weights_ = {}, embedding_ = {};
-    packed_.clear();
-    packed_.emplace_back(device_->compute_format());
+    clear_packed();
+  }
+  /// Frees the packed copies of weights that are in memory; the next pass that needs one builds it.
+  void free_packed() const {
+    if (!packed_alone()) clear_packed();
   }
 
   std::span<const block> blocks() const noexcept { return blocks_; }
@@ -227,6 +230,10 @@ class causal_lm {
     return at;
   }
 
+  void clear_packed() const {
+    packed_.clear();
+    packed_.emplace_back(device_->compute_format());
+  }
   void pack(linear& l) {
     l.number = matrices_.size();
     matrices_.push_back({l.weight, l.outputs, l.inputs, l.row_parallel ? l.chunks : 1});

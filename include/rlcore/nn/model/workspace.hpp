@@ -22,6 +22,8 @@
 RLCORE_BEGIN
 namespace nn {
 
+class unit_source;
+
 class expert_group;
 
 /// Adjacent segments [begin, end) of a batch.
@@ -142,6 +144,8 @@ class workspace {
 
   /// The context group of passes over packed sequences, if any.
   context_group context;
+  /// Of training passes over a model that holds its weights: they enter its units (unit_packer), unless it is null.
+  unit_source* units = nullptr;
   /// The expert parallel group of training passes; its ranks run the same passes. Must outlive them.
   expert_group* experts = nullptr;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,6 +15,10 @@
 
 RLCORE_BEGIN
 namespace train {
+
+/// From so many tokens per pass on, weights are packed unit by unit (nn::unit_packer): products take far longer than
+/// packing, and what is packed stays in the caches.
+inline constexpr std::size_t long_pass_tokens = 256;
 
 /// The plan depends on the lengths of all rows, so every rank knows the passes of all ranks.
 class leaf_plan {
@@ -59,6 +64,13 @@ class leaf_plan {
     std::size_t n = 0;
     for_each_pass(leaf, [&](std::span<const std::uint32_t>) { ++n; });
     return n;
+  }
+  /// The mean number of tokens of a pass over any leaf.
+  std::size_t tokens_per_pass() const {
+    std::size_t n = 0;
+    for (std::size_t leaf = 0; leaf < leaves(); ++leaf) n += passes(leaf);
+    const std::int64_t tokens = std::accumulate(tokens_.begin(), tokens_.end(), std::int64_t{0});
+    return n == 0 ? 0 : static_cast<std::size_t>(tokens) / n;
   }
   /// The number of passes of the busiest rank in a round.
   std::size_t most_passes(const parallel::leaf_schedule& schedule, std::size_t round) const {

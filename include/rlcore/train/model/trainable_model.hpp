@@ -30,6 +30,7 @@
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
+#include "rlcore/nn/model/packed_units.hpp"
 #include "rlcore/nn/model/value_forward_backward.hpp"
 #include "rlcore/nn/moe/count_routes.hpp"
 #include "rlcore/nn/vision/vision_cost.hpp"
@@ -181,6 +182,7 @@ class trainable_model {
     const parallel::parallel_settings sums = strategy_.settings();
     const leaf_plan plan(model.settings(), std::move(tokens), static_cast<std::size_t>(sums.leaves), sums.balance,
                          s.max_rows, s.max_tokens, further);
+    const pass_units units(*this, plan.tokens_per_pass() >= long_pass_tokens);
     if (balances(model.settings())) balance_experts(plan, f);
     share_.micro_batches(plan, gradient_, recompute, f);
   }
@@ -251,6 +253,25 @@ class trainable_model {
   }
 
  private:
+  /// While it lives, passes pack weights unit by unit, if `long_passes` and the weights are in memory; then there is no
+  /// packed copy of the whole model.
+  class pass_units {
+   public:
+    pass_units(trainable_model& t, bool long_passes) : space_(t.space) {
+      const nn::causal_lm<Device>& m = t.passing();
+      if (!long_passes || m.units() != nullptr || m.part().expert_size > 1) return;
+      m.free_packed();
+      packer_.emplace(m);
+      space_.units = &*packer_;
+    }
+    ~pass_units() { space_.units = nullptr; }
+    pass_units(const pass_units&) = delete;
+    pass_units& operator=(const pass_units&) = delete;
+
+   private:
+    nn::workspace<Device>& space_;
+    std::optional<nn::unit_packer<Device>> packer_;
+  };
   /// A frozen tower has no adapters.
   static nn::lora_settings adapters_of(const training_settings& s) {
     nn::lora_settings lora = *s.lora;

@@ -302,8 +302,11 @@ template <class Device, class Task>
   requires supervised_task<Task, Device>
 void supervised_run<Device, Task>::finish_step() {
   const supervised_settings& s = settings_;
-  if (plan_.eval_rows > 0 && (due(s.test_freq) || (s.test_each_epoch && rows_.ends_epoch(state_.step)))) evaluate();
+  const bool evaluates =
+      plan_.eval_rows > 0 && (due(s.test_freq) || (s.test_each_epoch && rows_.ends_epoch(state_.step)));
   const bool saves = due(s.save_freq);
+  if (evaluates || saves) model.release_gradients();
+  if (evaluates) evaluate();
   if (saves) frame_.save(state_.step, rows_.epoch_of(state_.step), [&] { save(); });
   frame_.stop_clock();
   for (const auto& [name, seconds] : time_.entries()) numbers.set("timing_s/" + name, seconds);

@@ -14,6 +14,7 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/packed_units.hpp"
 #include "rlcore/nn/model/units.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
@@ -116,30 +117,20 @@ class gathered_layers : public nn::unit_source {
   /// Gathers the unit from the ranks and packs its matrices, unless already done.
   nn::unit_view enter(std::size_t u, bool packed) override {
     place& p = places_[u];
-    Device& device = model_->device();
     if (!p.whole) {
-      device.wait();
-      p.values = take(floats_, p.range.size());
+      model_->device().wait();
+      p.values = floats_.take(p.range.size());
       collect(u, p.values.data());
       p.whole = true;
     }
     const offset_pointer<const float> weights{std::as_const(p.values).data(), p.range.first};
-    const weight_format f = device.compute_format();
-    if (packed && !p.is_packed) {
-      p.packed = take(bytes_, p.packed_bytes);
-      const std::span<const nn::matrix> matrices = model_->matrices();
-      for (std::size_t n = 0; n < matrices.size(); ++n)
-        if (packed_of_[n] == u)
-          nn::pack_matrix(device, p.packed.data() + offsets_[n], f, matrices[n], weights, columns_);
-      p.is_packed = true;
-    }
-    return {weights, {f, p.packed.data(), offsets_.data()}};
+    return {weights, packed ? packed_.enter(u, weights) : packed_.view(u)};
   }
   /// Releases the unit; its memory is reused by later units.
   void leave(std::size_t u) override {
     place& p = places_[u];
-    if (std::exchange(p.whole, false)) floats_.push_back(std::move(p.values));
-    if (std::exchange(p.is_packed, false)) bytes_.push_back(std::move(p.packed));
+    if (std::exchange(p.whole, false)) floats_.give(std::move(p.values));
+    packed_.leave(u);
   }
   /// Leaves the unit, unless layers stay from forward to backward.
   void pause(std::size_t u) override {
@@ -152,9 +143,8 @@ class gathered_layers : public nn::unit_source {
     return *std::max_element(counts.begin(), counts.end());
   }
   void rest() override {
-    if (floats_.empty() && bytes_.empty()) return;
     model_->device().wait();
-    floats_.clear(), bytes_.clear(), columns_ = {};
+    floats_.clear(), packed_.rest();
   }
 
   bool gathered() const noexcept { return full_params_ > 0; }
@@ -176,17 +166,14 @@ class gathered_layers : public nn::unit_source {
 
  protected:
   /// `keep`: units collected for a forward stay for the backward.
-  gathered_layers(nn::causal_lm<Device>& model, bool keep) : model_(&model), keep_(keep) {
+  gathered_layers(nn::causal_lm<Device>& model, bool keep)
+      : model_(&model),
+        keep_(keep),
+        floats_(model.device()),
+        packed_(model.device(), model.parameters(), model.matrices()) {
     for (const std::size_t end : nn::unit_ends(model.parameters())) {
       places_.emplace_back();
       places_.back().range = {places_.size() == 1 ? 0 : places_[places_.size() - 2].range.last, end};
-    }
-    for (const nn::matrix& m : model.matrices()) {
-      std::size_t u = 0;
-      while (places_[u].range.last <= m.offset) ++u;
-      packed_of_.push_back(u);
-      offsets_.push_back(places_[u].packed_bytes);
-      places_[u].packed_bytes += nn::packed_bytes_of(model.device(), model.device().compute_format(), m);
     }
     model.set_units(this);
   }
@@ -210,31 +197,15 @@ class gathered_layers : public nn::unit_source {
   struct place {
     parallel::value_range range;  // of the model's weights
     buffer<float, Device> values;
-    buffer<std::byte, Device> packed;
-    std::size_t packed_bytes = 0;
-    bool whole = false, is_packed = false;
+    bool whole = false;
   };
-
-  /// Memory for n values: the smallest idle buffer that holds them, unless it is more than twice too large.
-  template <class T>
-  buffer<T, Device> take(std::vector<buffer<T, Device>>& idle, std::size_t n) {
-    auto best = idle.end();
-    for (auto b = idle.begin(); b != idle.end(); ++b)
-      if (b->size() >= n && b->size() <= 2 * n && (best == idle.end() || b->size() < best->size())) best = b;
-    if (best == idle.end()) return buffer<T, Device>(model_->device(), n);
-    buffer<T, Device> found = std::move(*best);
-    idle.erase(best);
-    return found;
-  }
 
   nn::causal_lm<Device>* model_;
   bool keep_;
   int full_params_ = 0;
   std::vector<place> places_;
-  std::vector<std::size_t> packed_of_, offsets_;
-  std::vector<buffer<float, Device>> floats_;
-  std::vector<buffer<std::byte, Device>> bytes_;
-  buffer<float, Device> columns_;  // of a chunk of a matrix
+  nn::buffer_pool<float, Device> floats_;
+  nn::packed_units<Device> packed_;
 };
 
 /// While an object lives, the model of `units` has its full weights. Ranks may change them if all make the same change.
