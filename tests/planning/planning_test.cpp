@@ -202,6 +202,9 @@ TEST(planning_memory, of_adapters_and_of_training_that_does_not_sample) {
   const memory_need full = memory_of(m, l, w, host);
   EXPECT_NEAR(full.state, 16 * M, 1);
   EXPECT_EQ(full.cache, 0);
+  EXPECT_GE(full.passes, full.activations + full.logits) << "evaluation keeps the memory of training's passes";
+  EXPECT_EQ(full.rollout_weights, 4 * M) << "packed";
+  EXPECT_LT(full.weights, 0.2 * 4 * M) << "a layer and the head, packed";
   EXPECT_EQ(full.program, program_bytes) << "a host has code and rows in the same memory";
   EXPECT_EQ(times_of(m, l, w, host, full).rollout, 0);
   w.lora_rank = 16;

@@ -159,8 +159,8 @@ RLCORE_INLINE std::string memory_text(const memory_need& n, const workload& w, c
   row("reference model", n.reference, n.reference);
   row("weights in use", n.weights, n.rollout_weights);
   row("gradients of leaves and layers", n.gradients, 0);
-  row("activations", n.activations, n.scoring > 0 ? n.scoring - n.logits : 0);
-  row("logits", n.logits, n.scoring > 0 ? n.logits : 0);
+  row("activations", n.activations, n.passes - n.logits);
+  row("logits", n.logits, n.logits);
   row("keys and values", 0, n.cache);
   row("together", n.training(), n.sampling());
   row("there are", c.memory * c.usable_share, c.memory * c.usable_share);
@@ -227,18 +227,16 @@ RLCORE_INLINE std::string too_large_text(const search_result& r, const cluster& 
     if (first == r.too_large.end()) continue;
     const memory_need& n = first->memory;
     const bool sampling = n.least_sampling() > n.training();
-    out +=
-        "  " + first->layout.text() + ": " + gibi(n.peak()) + " GiB of " + gibi(c.memory * c.usable_share) + " while " +
-        (!sampling       ? "training (state "
-         : n.scoring > 0 ? "evaluating (state "
-                         : "sampling (state ") +
-        gibi(n.state) + ", weights in use " + gibi(sampling ? n.rollout_weights : n.weights) +
-        (sampling
-             ? n.scoring > 0 ? ", activations and logits " + gibi(n.scoring) : ", one sequence " + gibi(n.cache_of_one)
-             : ", activations " + gibi(n.activations) + ", gradients " + gibi(n.gradients)) +
-        (n.reference > 0 ? ", reference " + gibi(n.reference) : "") + "); so do " +
-        std::to_string(std::count_if(r.too_large.begin(), r.too_large.end(), same)) + " layouts of zero" +
-        std::to_string(zero) + "\n";
+    const std::string stage = !sampling ? "training" : n.cache_of_one > 0 ? "sampling" : "evaluating";
+    out += "  " + first->layout.text() + ": " + gibi(n.peak()) + " GiB of " + gibi(c.memory * c.usable_share) +
+           " while " + stage + " (state " + gibi(n.state) + ", weights in use " +
+           gibi(sampling ? n.rollout_weights : n.weights) + ", activations and logits " +
+           gibi(sampling ? n.passes : n.activations + n.logits) +
+           (sampling ? n.cache_of_one > 0 ? ", one sequence " + gibi(n.cache_of_one) : ""
+                     : ", gradients " + gibi(n.gradients)) +
+           (n.reference > 0 ? ", reference " + gibi(n.reference) : "") + "); so do " +
+           std::to_string(std::count_if(r.too_large.begin(), r.too_large.end(), same)) + " layouts of zero" +
+           std::to_string(zero) + "\n";
   }
   return out.empty() ? out : "\ntoo large, and the closest of each kind\n" + out;
 }

@@ -19,7 +19,7 @@ namespace train::planning {
 /// Bytes of a program with a tokenizer and some thousand rows.
 inline constexpr double program_bytes = 110 << 20;
 
-/// Bytes of one device. Training and sampling, or evaluation, alternate: neither holds the other stage's memory.
+/// Bytes of one device. Training alternates with sampling or evaluation, which keeps the memory of training's passes.
 struct memory_need {
   double program = 0;    ///< on a host: code, tokenizer and rows
   double state = 0;      ///< this rank's share of float weights, gradients and both moments
@@ -30,14 +30,12 @@ struct memory_need {
   double activations = 0;
   double logits = 0;
   double rollout_weights = 0;  ///< of sampling or evaluation
-  double scoring = 0;          ///< evaluation: activations and logits
+  double passes = 0;           ///< sampling or evaluation: activations and logits, no less than in training
   double cache = 0;            ///< KV cache of the sequences that a device samples together
   double cache_of_one = 0;     ///< one device's part of the longest sequence
 
   double training() const noexcept { return program + state + reference + weights + gradients + activations + logits; }
-  double sampling() const noexcept {
-    return program + state - released + reference + rollout_weights + cache + scoring;
-  }
+  double sampling() const noexcept { return program + state - released + reference + rollout_weights + cache + passes; }
   double least_sampling() const noexcept { return sampling() - cache + cache_of_one; }
   double peak() const noexcept { return std::max(training(), least_sampling()); }
 };
@@ -128,6 +126,12 @@ RLCORE_INLINE layer_values::layer_values(const model_shape& m) {
   whole = 4 * f(m.hidden_size) + (m.experts == 0 ? 0 : 2 * copies * f(m.hidden_size));
 }
 
+/// Whether training packs weights layer by layer (train::packs_units).
+inline bool packs_units(const model_shape& m, const layout& l, const batches& b) {
+  return l.zero < 3 && l.expert_parts() == 1 &&
+         train::packs_units(static_cast<std::size_t>(b.tokens), long_pass_tokens, m.experts, m.experts_per_token);
+}
+
 RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c) {
   const auto f = [](std::int64_t n) { return static_cast<double>(n); };
   const batches b(l, w);
@@ -152,8 +156,7 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
                      : l.zero == 3                        ? 4 * shard
                                                           : std::min(packed, m.stored_bytes) * whole;
   const double unit = local.layer + local.experts;
-  const bool by_units = l.zero < 3 && l.expert_parts() == 1 && f(b.tokens) >= static_cast<double>(long_pass_tokens);
-  if (by_units) {
+  if (packs_units(m, l, b)) {
     need.weights = packed * (unit + (m.tied ? 1 : 0.5) * local.ends + local.tower);
   } else if (l.zero < 3) {
     need.weights = packed * whole;
@@ -190,9 +193,9 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   const double scored = f(b.micro_rows) * f(w.response_length) / f(l.context);
   need.logits = std::min(w.logits_bytes, scored * f(m.vocab_size) * 4 / split);
 
+  need.passes = std::max(need.activations, 2 * one / tokens * f(b.scored_tokens)) + need.logits;
   if (!w.samples) {
     need.rollout_weights = l.zero < 3 ? packed * whole : need.weights;
-    need.scoring = 2 * one + need.logits;
     return need;
   }
   const local_sizes rollout(m, l.rollout_tensor, l.sampled_expert_parts());
@@ -339,7 +342,8 @@ RLCORE_INLINE stage_times times_of(const model_shape& m, const layout& l, const 
   const double owned = w.lora_rank > 0 ? adapters / (l.zero == 0 ? 1 : f(l.shards()))
                        : l.zero == 0   ? local.total()
                                      : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shard_ranks());
-  const double packed = local.total() * (l.zero == 3 ? f(b.micro) : 1),
+  const bool each_pass = l.zero == 3 || packs_units(m, l, b);
+  const double packed = local.total() * (each_pass ? f(b.micro) * (w.recompute ? 2 : 1) : 1),
                added = l.zero >= 2 ? 0 : (w.lora_rank > 0 ? adapters : local.total()) * f(b.leaves - 1);
   t.optimizer = f(w.updates * w.epochs) * optimizer_time(c, owned, packed, added, l.devices());
   detail::sum_transfers(c, sent.update(), t.update_hidden, t.update_exposed);

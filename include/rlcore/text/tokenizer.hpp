@@ -34,8 +34,8 @@ class tokenizer {
 
   /// Ids of `utf8`. `parse_special`: whether the text of special tokens (<|im_end|>, ...) becomes their id; false for
   /// text that must not be able to forge them. Adds no special tokens: add_special_tokens=False of transformers, as for
-  /// rendered chat templates. Throws data_error for broken UTF-8. `between`, if not empty, is called now and then in a
-  /// long text; what it throws ends the call.
+  /// rendered chat templates. Throws data_error for broken UTF-8. `between`, if not empty, is called after
+  /// every few thousand words; what it throws ends the call.
   std::vector<std::int32_t> encode(std::string_view utf8, bool parse_special = true,
                                    const std::function<void()>& between = {}) const;
 
@@ -81,7 +81,8 @@ class tokenizer {
   tokenizer() = default;
 
   bool has_text(std::int32_t id) const;
-  void encode_text(std::string_view text, std::vector<std::int32_t>& ids, const std::function<void()>& between) const;
+  template <class Step>
+  void encode_text(std::string_view text, std::vector<std::int32_t>& ids, const Step& step) const;
 
   std::shared_ptr<const parts> parts_;
 };
@@ -252,14 +253,18 @@ RLCORE_INLINE std::vector<std::int32_t> tokenizer::encode(std::string_view utf8,
                                                           const std::function<void()>& between) const {
   require_utf8(utf8);
   std::vector<std::int32_t> ids;
-  const auto emit = [&](std::int32_t id) { ids.push_back(id); };
+  std::size_t steps = 0;
+  const auto step = [&] {
+    if (++steps % 4096 == 0 && between) between();
+  };
+  const auto emit = [&](std::int32_t id) { ids.push_back(id), step(); };
   parts_->raw_tokens.split(
       utf8, parse_special,
       [&](std::string_view part) {
         std::string changed;
         if (!parts_->normalize.empty()) part = changed = parts_->normalize(part);
         parts_->normalized_tokens.split(
-            part, parse_special, [&](std::string_view t) { encode_text(t, ids, between); }, emit);
+            part, parse_special, [&](std::string_view t) { encode_text(t, ids, step); }, emit);
       },
       emit);
   return ids;
@@ -322,14 +327,13 @@ RLCORE_INLINE bool tokenizer::has_text(std::int32_t id) const {
   return static_cast<std::size_t>(id) < parts_->tokens.size();
 }
 
-RLCORE_INLINE void tokenizer::encode_text(std::string_view text, std::vector<std::int32_t>& ids,
-                                          const std::function<void()>& between) const {
+template <class Step>
+void tokenizer::encode_text(std::string_view text, std::vector<std::int32_t>& ids, const Step& step) const {
   const auto compute = [&](std::string_view word, std::vector<std::int32_t>& out) {
     parts_->model.encode_word(word, out);
   };
-  std::size_t words = 0;
   parts_->pre(text, [&](std::string_view word) {
-    if (++words % 4096 == 0 && between) between();
+    step();
     parts_->cache.append(word, ids, compute);
   });
 }

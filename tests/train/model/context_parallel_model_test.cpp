@@ -46,6 +46,7 @@ result train(int ranks, const parallel::parallel_settings& how) {
     cpu device(1);
     train::training_settings s;
     s.recompute = true;
+    if (ranks > 1) s.long_pass_tokens = 1;  // weights packed unit by unit, to the same bits
     train::trainable_model<cpu> t(device, small_model(), s, &world);
     {
       const auto whole = t.gather_full_params();

@@ -56,6 +56,7 @@ result train(nn::family family, int ranks, parallel::parallel_settings how, cons
     cpu device(1);
     train::training_settings s;
     s.adamw.weight_decay = 0.1;
+    if (ranks > 1) s.long_pass_tokens = 1;  // weights packed unit by unit, to the same bits
     nn::config c = small_model(family);
     c.pad_token_id = pad;
     train::trainable_model<cpu> t(device, c, s, &world);

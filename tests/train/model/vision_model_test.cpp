@@ -115,6 +115,7 @@ result train(int ranks, parallel::parallel_settings how, const task& of = {}) {
     train::training_settings s;
     s.adamw.weight_decay = 0.1, s.recompute = of.recompute, s.freeze_vision_tower = of.frozen;
     s.decay_norms_and_biases = false;
+    if (ranks > 1) s.long_pass_tokens = 1;  // weights packed unit by unit, to the same bits
     nn::config c = tiny_vision::config();
     c.tie_word_embeddings = of.tied, c.initializer_range = 0.1;
     if (of.score) c.output = nn::model_output::score;

@@ -165,7 +165,7 @@ class backbone {
     leave_top();
     leave_zero(grads, unit_number::top(model_.blocks().size()));
     for (std::size_t l = model_.blocks().size(); l-- > 0;) {
-      enter(unit_number::layer(l));
+      enter(unit_number::layer(l), false);
       leave(unit_number::layer(l));
       leave_zero(grads, unit_number::layer(l));
     }
@@ -218,7 +218,7 @@ class backbone {
                            dx + local_begin * h, input, place,
                            place_gradients_in_rows(space_, blocks[l].self_attention));
       };
-      enter(unit_number::layer(l));
+      enter(unit_number::layer(l), recompute_);
       if constexpr (by_units<Gradients>) grads.enter(pass_, unit_number::layer(l));
       if (context_)
         for_active_sequences(pass_, differentiate);
@@ -237,8 +237,7 @@ class backbone {
   }
 
  private:
-  /// Gathers the weights of a unit if the model's weights are sharded, and packs them if passes go by units. Waits for
-  /// kernels that still read the previous unit.
+  /// The weights of a unit, gathered if they are sharded, and packed if passes go by units.
   void enter(std::size_t unit, bool packed = true) {
     if (!units_) return;
     const unit_view v = units_->enter(unit, packed);

@@ -21,7 +21,7 @@ namespace nn {
 template <class T, class Device>
 class buffer_pool {
  public:
-  explicit buffer_pool(Device& device) : device_(&device) {}
+  explicit buffer_pool(Device& device) : device_(&device) {}  ///< For memory of `device`.
 
   /// Memory for n values: the smallest idle buffer that holds them, unless it is more than twice too large.
   buffer<T, Device> take(std::size_t n) {
@@ -33,7 +33,7 @@ class buffer_pool {
     idle_.erase(best);
     return found;
   }
-  void give(buffer<T, Device>&& memory) { idle_.push_back(std::move(memory)); }
+  void give(buffer<T, Device>&& memory) { idle_.push_back(std::move(memory)); }  ///< Takes it back.
   /// Frees the idle buffers.
   void clear() noexcept { idle_.clear(); }
 
@@ -63,11 +63,12 @@ class packed_units {
   /// The packed copy of unit u of `weights`, addressed by their offsets in the model, made now unless it exists.
   packed_view enter(std::size_t u, offset_pointer<const float> weights) {
     const weight_format format = device_->compute_format();
-    if (units_[u].copy.size() == 0) {
-      units_[u].copy = idle_.take(units_[u].bytes);
+    unit& to = units_[u];
+    if (to.bytes > 0 && to.copy.size() == 0) {
+      buffer<std::byte, Device> copy = idle_.take(to.bytes);
       for (std::size_t n = 0; n < matrices_.size(); ++n)
-        if (unit_of_[n] == u)
-          pack_matrix(*device_, units_[u].copy.data() + offsets_[n], format, matrices_[n], weights, columns_);
+        if (unit_of_[n] == u) pack_matrix(*device_, copy.data() + offsets_[n], format, matrices_[n], weights, columns_);
+      to.copy = std::move(copy);
     }
     return view(u);
   }

@@ -22,9 +22,8 @@
 RLCORE_BEGIN
 namespace nn {
 
-class unit_source;
-
 class expert_group;
+class unit_source;
 
 /// Adjacent segments [begin, end) of a batch.
 struct segment_range {

@@ -16,9 +16,15 @@
 RLCORE_BEGIN
 namespace train {
 
-/// From so many tokens per pass on, weights are packed unit by unit (nn::unit_packer): products take far longer than
-/// packing, and what is packed stays in the caches.
+/// From a mean of so many tokens per pass, rank and dense layer on, weights are packed unit by unit (nn::unit_packer):
+/// products take far longer than packing, and what is packed stays in the caches.
 inline constexpr std::size_t long_pass_tokens = 256;
+/// Whether passes of so many tokens pack units, if ones of `limit` are long; an expert sees a part of the tokens.
+inline bool packs_units(std::size_t tokens, std::size_t limit, std::int64_t experts, std::int64_t experts_per_token) {
+  return experts == 0
+             ? tokens >= limit
+             : tokens * static_cast<std::size_t>(experts_per_token) >= limit * static_cast<std::size_t>(experts);
+}
 
 /// The plan depends on the lengths of all rows, so every rank knows the passes of all ranks.
 class leaf_plan {

@@ -92,6 +92,7 @@ class trainable_model {
         seed_(s.seed),
         base_name_(s.base_name),
         save_whole_(s.save_whole),
+        long_pass_(s.long_pass_tokens),
         adapter_(s.lora ? std::optional<nn::lora<Device>>(std::in_place, model, adapters_of(s)) : std::nullopt),
         share_(strategy_, model, adapter_ ? &*adapter_ : nullptr),
         gradient_(share_.passing(), adapter()),
@@ -182,7 +183,7 @@ class trainable_model {
     const parallel::parallel_settings sums = strategy_.settings();
     const leaf_plan plan(model.settings(), std::move(tokens), static_cast<std::size_t>(sums.leaves), sums.balance,
                          s.max_rows, s.max_tokens, further);
-    const pass_units units(*this, plan.tokens_per_pass() >= long_pass_tokens);
+    const pass_units units(*this, plan);
     if (balances(model.settings())) balance_experts(plan, f);
     share_.micro_batches(plan, gradient_, recompute, f);
   }
@@ -212,8 +213,12 @@ class trainable_model {
     return outcome;
   }
 
-  /// Frees the memory of gradients, until the next step needs it: for runs that do other things between steps.
-  void release_gradients() { share_.release(gradient_); }
+  /// Frees the memory of gradients and of packed units, until the next step needs it: for runs that do other things
+  /// between steps.
+  void release_gradients() {
+    share_.release(gradient_);
+    if (packer_) packer_->rest();
+  }
 
   /// Runs f() without the adapters: the reference model of LoRA. Throws std::logic_error without LoRA.
   template <class F>
@@ -253,16 +258,22 @@ class trainable_model {
   }
 
  private:
-  /// While it lives, passes pack weights unit by unit, if `long_passes` and the weights are in memory; then there is no
+  /// While it lives, passes pack weights unit by unit, if they are long and the weights are in memory; then there is no
   /// packed copy of the whole model.
   class pass_units {
    public:
-    pass_units(trainable_model& t, bool long_passes) : space_(t.space) {
+    pass_units(trainable_model& t, const leaf_plan& plan) : space_(t.space) {
       const nn::causal_lm<Device>& m = t.passing();
-      if (!long_passes || m.units() != nullptr || m.part().expert_size > 1) return;
+      const nn::config& c = m.settings();
+      std::size_t ranks = 1;  // that share a pass
+      if constexpr (std::derived_from<Strategy, any_strategy>)
+        ranks = static_cast<std::size_t>(t.world()->context().size());
+      const bool whole = m.units() == nullptr && m.part().expert_size == 1;
+      if (!whole || !packs_units(plan.tokens_per_pass() / ranks, t.long_pass_, c.num_experts, c.num_experts_per_tok))
+        return;
       m.free_packed();
-      packer_.emplace(m);
-      space_.units = &*packer_;
+      if (!t.packer_) t.packer_.emplace(m);
+      space_.units = &*t.packer_;
     }
     ~pass_units() { space_.units = nullptr; }
     pass_units(const pass_units&) = delete;
@@ -270,7 +281,6 @@ class trainable_model {
 
    private:
     nn::workspace<Device>& space_;
-    std::optional<nn::unit_packer<Device>> packer_;
   };
   /// A frozen tower has no adapters.
   static nn::lora_settings adapters_of(const training_settings& s) {
@@ -303,11 +313,13 @@ class trainable_model {
   std::uint64_t seed_;
   std::string base_name_, fingerprint_, notice_;
   bool save_whole_;
+  std::size_t long_pass_;
   bool counting_ = false;
   std::filesystem::path base_folder_;
   std::optional<nn::lora<Device>> adapter_;
   share_type share_;
   nn::router_counts routed_;
+  std::optional<nn::unit_packer<Device>> packer_;  // made at the first step of long passes
   step_gradient<Device> gradient_;
   optim::adamw<Device> optimizer_;
 };

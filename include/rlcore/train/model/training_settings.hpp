@@ -9,6 +9,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/nn/lora/lora_settings.hpp"
 #include "rlcore/optim/adamw.hpp"
+#include "rlcore/train/model/leaf_plan.hpp"
 
 RLCORE_BEGIN
 namespace train {
@@ -24,7 +25,8 @@ struct training_settings {
   bool freeze_vision_tower = false;  ///< visual.*, including the merger: no gradient, no update, not part of the norm
   std::string base_name = {};        ///< name of the base in adapter folders; empty: the loaded folder
   double router_aux_loss = 0;        ///< above 0: adds a load-balancing loss of experts, overriding config.json
-  bool save_whole = false;           ///< several ranks save the weights of huggingface/ too (verl's hf_model)
+  std::size_t long_pass_tokens = train::long_pass_tokens;  ///< see leaf_plan.hpp; changes no bit
+  bool save_whole = false;  ///< several ranks save the weights of huggingface/ too (verl's hf_model)
 };
 
 /// The rows of an optimizer step, and the largest micro-batch of them (0: no limit).

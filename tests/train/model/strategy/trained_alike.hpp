@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -102,6 +103,7 @@ outcome train(const task& t, const Strategy& strategy, const std::filesystem::pa
   cpu device(1);
   train::training_settings s;
   s.decay_norms_and_biases = false, s.adamw.weight_decay = 0.1;
+  if (!std::same_as<Strategy, strategy::alone>) s.long_pass_tokens = 1;  // they pack unit by unit, to the same bits
   if (t.experts) s.router_aux_loss = 0.01;
   if (t.lora) s.lora = nn::lora_settings{3, 6, {"all-linear"}, 5};
   train::trainable_model<cpu, Strategy> model(device, config_of(t), s, strategy);
