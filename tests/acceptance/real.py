@@ -361,7 +361,7 @@ def memory_runs(at):
             "grpo_trainer", *one, f"actor_rollout_ref.model.path={at.model}", f"data.train_files={files['grpo']}",
             f"data.val_files={files['grpo']}", "data.train_batch_size=4", f"data.max_prompt_length={PROMPT}",
             f"data.max_response_length={RESPONSE}", "actor_rollout_ref.rollout.n=4",
-            "actor_rollout_ref.rollout.ignore_eos=True", f"{actor}ppo_mini_batch_size=4",
+            f"{actor}ppo_mini_batch_size=4",
             f"{actor}ppo_micro_batch_size_per_gpu=4", f"{actor}use_kl_loss={kl}",
             "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=4", "trainer.val_before_train=False",
             f"rlcore.gradient_leaves={leaves}",
