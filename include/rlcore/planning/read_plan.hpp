@@ -133,7 +133,7 @@ RLCORE_INLINE workload read_workload(const options& o) {
   w.samples = o.get<bool>("sampling"), w.lora_rank = o.get<std::int64_t>("lora_rank");
   if (!w.samples) {
     if (o.is_set("rollout_tensor") || (o.is_set("old_log_probs") && w.old_log_probs))
-      throw config_error("sampling=False: there is no rollout, so rollout_tensor and old_log_probs=True say nothing");
+      throw config_error("sampling=False: there is no rollout; leave out rollout_tensor and old_log_probs=True");
     w.old_log_probs = false;
   }
   const auto reference = o.get<std::string>("reference");
