@@ -10,6 +10,7 @@
 
 #include "rlcore/parallel/environment.hpp"
 #include "rlcore/serving/http_client.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/train/evaluation/sampled_problems.hpp"
 #include "rlcore/train/run/trainers.hpp"
 
@@ -59,10 +60,10 @@ std::vector<rollout::response> responses_of(const serving::http_answer& answer, 
   std::vector<std::optional<rollout::response>> found(n);
   try {
     for (const json& choice : body.at("choices")) {
-      auto& r = found.at(choice.at("index").get<std::size_t>());
+      auto& r = found.at(text::get_exactly<std::size_t>(choice.at("index")));
       if (r) throw error(server + ": choice " + choice.at("index").dump() + " comes twice in an answer");
       r.emplace();
-      r->tokens = choice.at("token_ids").get<std::vector<std::int32_t>>();
+      r->tokens = text::get_exactly<std::vector<std::int32_t>>(choice.at("token_ids"));
       r->reason = finish_of(choice.at("finish_reason"), server);
     }
   } catch (const error&) {
@@ -131,8 +132,7 @@ void evaluate_by_server(const options& opt) {
                          std::optional<detail::generation_log>& log, const std::filesystem::path& folder) {
     const detail::evaluated_problems asked(opt, judge);
     for (const data::prompt& p : asked.prompts.prompts)
-      if (!p.images.empty())
-        throw data_error("a prompt has pictures, and server= sends tokens alone; leave server= out");
+      if (!p.images.empty()) throw data_error("a prompt has images, and server= sends tokens alone; leave server= out");
     const auto n = static_cast<std::size_t>(opt.get<std::int64_t>("rollout.n"));
     const auto connections = static_cast<std::size_t>(asked.settings.max_sequences);
     const serving::http_client tried(server);  // what is no URL is refused before anything is written

@@ -145,6 +145,11 @@ TEST_F(damaged, manifests) {
   m["ranks"][0]["pieces"][0][1] = {9, 9};
   refused({"damaged"}, m);
   m = manifest_;
+  for (const double number : {3e34, 1.5}) {
+    m["ranks"][0]["pieces"][0][1][0] = number;
+    refused({"damaged: not what the format says"}, m);
+    m = manifest_;
+  }
   m["tensors"].erase("row");
   refused({"'row'", "not in the list"}, m);
   m = manifest_;

@@ -167,6 +167,8 @@ TEST_F(replay_test, refuses_what_does_not_fit) {
   refused({with("row", 17)}, "line 1: ");
   refused({with("row", 99)}, "line 1: row 99 of 18 in data.train_files");
   refused({with("response_ids", {1, 2, 100000})}, "line 1: token 100000 is not in the vocabulary");
+  for (const std::int64_t id : {std::int64_t{-1}, (std::int64_t{1} << 32) + 5})
+    refused({with("response_ids", {id})}, "line 1: \"response_ids\" is no list of token ids");
   refused({with("response_ids", "text")}, "line 1: \"response_ids\" is no list of token ids");
   refused({with("log_probs", {0.5})}, "line 1: 1 log_probs of");
   refused({with("gts", "77")}, "line 1: \"gts\" is \"77\"");

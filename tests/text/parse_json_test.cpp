@@ -106,6 +106,21 @@ TEST(parse_json, broken_cbor_is_refused) {
   }
 }
 
+TEST(parse_json, integers_are_read_exactly) {
+  EXPECT_EQ(text::get_exactly<std::uint8_t>(nlohmann::json(255)), 255);
+  EXPECT_EQ(text::get_exactly<std::int64_t>(nlohmann::json(INT64_MIN)), INT64_MIN);
+  EXPECT_EQ(text::get_exactly<std::uint64_t>(nlohmann::json(UINT64_MAX)), UINT64_MAX);
+  EXPECT_EQ(text::get_exactly<std::vector<int>>(nlohmann::json{1, -2}), (std::vector{1, -2}));
+  const auto refused = [](auto zero, const char* json) {
+    EXPECT_THROW((void)text::get_exactly<decltype(zero)>(nlohmann::json::parse(json)), nlohmann::json::exception)
+        << json;
+  };
+  for (const char* json : {"256", "-1", "1.0", "3e34", "true", "null", "\"1\"", "[1]", "{}"})
+    refused(std::uint8_t{}, json);
+  refused(std::int64_t{}, "9223372036854775808");
+  for (const char* json : {"1", "[1, 2.5]", "[4294967301]", "{\"a\": 1}"}) refused(std::vector<int>{}, json);
+}
+
 TEST(parse_json, json_text_replaces_what_is_not_utf8) {
   EXPECT_EQ(text::json_text(nlohmann::json{{"file", "a\xff"}}), "{\"file\":\"a\xEF\xBF\xBD\"}");
 }

@@ -136,7 +136,8 @@ RLCORE_INLINE shard_manifest::shard_manifest(const std::filesystem::path& folder
   if (file.integer("block") != static_cast<std::int64_t>(shard_block)) file.fail("block", std::to_string(shard_block));
   if (file.string("dtype") != "F32") file.fail("dtype", "\"F32\"");
   try {
-    file.root().at("tensors").get_to(shapes_);
+    for (const auto& [name, shape] : file.root().at("tensors").get_ref<const nlohmann::json::object_t&>())
+      shapes_[name] = text::get_exactly<std::vector<std::int64_t>>(shape);
     for (const nlohmann::json& rank : file.root().at("ranks")) ranks_.push_back(parse(rank));
   } catch (const nlohmann::json::exception&) {
     throw format_error(path().string() + ": damaged: not what the format says");
@@ -158,11 +159,11 @@ RLCORE_INLINE shard_files shard_manifest::parse(const nlohmann::json& json) cons
   for (const nlohmann::json& p : json.at("pieces")) {
     shard_piece piece;
     p.at(0).get_to(piece.tensor);
-    p.at(1).get_to(piece.shape);
-    p.at(2).get_to(piece.start);
-    p.at(3).get_to(piece.extent);
-    p.at(4).get_to(piece.first);
-    p.at(5).get_to(piece.last);
+    piece.shape = text::get_exactly<std::vector<std::int64_t>>(p.at(1));
+    piece.start = text::get_exactly<std::vector<std::int64_t>>(p.at(2));
+    piece.extent = text::get_exactly<std::vector<std::int64_t>>(p.at(3));
+    piece.first = text::get_exactly<std::size_t>(p.at(4));
+    piece.last = text::get_exactly<std::size_t>(p.at(5));
     if (const std::string fault = parallel::fault_of(piece); !fault.empty())
       fail("damaged: a piece of tensor '" + data::printable(piece.tensor) + "' has " + fault);
     blocks += blocks_of(piece.size());
@@ -171,7 +172,7 @@ RLCORE_INLINE shard_files shard_manifest::parse(const nlohmann::json& json) cons
   for (const auto& [kind, entry] : json.at("kinds").items()) {
     shard_file& file = files.kinds[kind];
     entry.at("file").get_to(file.name);
-    entry.at("bytes").get_to(file.bytes);
+    file.bytes = text::get_exactly<decltype(file.bytes)>(entry.at("bytes"));
     const auto sums = entry.at("crc32").get<std::string>();
     if (file.name.empty() || file.name.find('/') != std::string::npos)
       fail("file '" + data::printable(file.name) + "'; expected a name in the same folder");

@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
@@ -125,6 +127,23 @@ inline std::string string_field(const nlohmann::json& parent, const char* key, s
   const nlohmann::json& value = field(parent, key, where);
   if (value.is_string()) return value.get<std::string>();
   throw format_error(std::string(where) + '.' + key + ": expected a string, found " + value.type_name());
+}
+
+/// An integer, or a vector of integers, exactly: get() converts a number that the type cannot hold, and for one with a
+/// fraction or an exponent the behaviour is undefined. Throws nlohmann's type_error for every other value.
+template <class T, class Json>
+T get_exactly(const Json& from) {
+  if constexpr (std::is_integral_v<T>) {
+    const bool fits = from.is_number_unsigned() ? std::in_range<T>(from.template get<std::uint64_t>())
+                                                : std::in_range<T>(from.template get_ref<const std::int64_t&>());
+    if (!fits) static_cast<void>(from.template get_ref<const std::string&>());  // throws: it is a number
+    return from.template get<T>();
+  } else {
+    T values;
+    for (const Json& each : from.template get_ref<const typename Json::array_t&>())
+      values.push_back(get_exactly<typename T::value_type>(each));
+    return values;
+  }
 }
 
 /// A true/false field, `otherwise` when absent or null.

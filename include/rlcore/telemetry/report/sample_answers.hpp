@@ -92,9 +92,9 @@ RLCORE_INLINE std::vector<sample_answer> read_sample_answers(const std::filesyst
   for (std::string line; std::getline(in, line);) {
     try {
       const auto j = text::try_parse_json(line);
-      out.push_back({j.at("step").get<std::int64_t>(), j.at("score").get<double>(), j.at("prompt").get<std::string>(),
-                     j.at("answer").get<std::string>(), j.at("ground_truth").get<std::string>(),
-                     j.value("pictures", std::vector<std::string>())});
+      out.push_back({text::get_exactly<std::int64_t>(j.at("step")), j.at("score").get<double>(),
+                     j.at("prompt").get<std::string>(), j.at("answer").get<std::string>(),
+                     j.at("ground_truth").get<std::string>(), j.value("pictures", std::vector<std::string>())});
       std::erase_if(out.back().pictures, [](const std::string& p) { return !is_png_uri(p); });
     } catch (const nlohmann::json::exception&) {
       continue;
@@ -150,7 +150,7 @@ RLCORE_INLINE std::string metric_table(const std::vector<std::string>& names) {
 RLCORE_INLINE std::string answer_cards(const std::vector<sample_answer>& answers) {
   const auto shown = [](const sample_answer& a) {
     std::string images;
-    for (const std::string& p : a.pictures) images += "<img alt=\"a picture of the prompt\" src=\"" + p + "\">\n";
+    for (const std::string& p : a.pictures) images += "<img alt=\"an image of the prompt\" src=\"" + p + "\">\n";
     return images;
   };
   std::string out;

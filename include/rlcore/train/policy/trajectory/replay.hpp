@@ -216,7 +216,7 @@ RLCORE_INLINE std::vector<std::int32_t> replay::ids(const data::row& r, const ch
   std::vector<std::int32_t> out;
   if (list.is_array())
     for (const data::row& id : list) {
-      if (!id.is_number_integer()) break;
+      if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() > INT32_MAX) break;
       out.push_back(id.get<std::int32_t>());
     }
   if (!list.is_array() || out.empty() || out.size() != list.size())
@@ -253,7 +253,7 @@ RLCORE_INLINE trajectory replay::read(const data::row& r, const std::string& whe
     t.row = row_of(r, where);
     if (!run_.prompts[t.row].images.empty())
       throw data_error(where +
-                       ": text alone does not say which pictures were shown; expected a line with \"row\", "
+                       ": text alone does not say which images were shown; expected a line with \"row\", "
                        "\"prompt_ids\" and \"response_ids\" (trainer.rollout_data_dir writes them)");
     t.tokens = run_.prompts[t.row].ids;
     response = run_.tokenizer.encode(data::string_column(r, "output", where), false);
@@ -262,7 +262,7 @@ RLCORE_INLINE trajectory replay::read(const data::row& r, const std::string& whe
   for (const std::int32_t id : response)
     if (std::find(run_.never_sampled.begin(), run_.never_sampled.end(), id) != run_.never_sampled.end())
       throw data_error(where + ": the response has token " + std::to_string(id) + ", " + run_.tokenizer.token_of(id) +
-                       ", which stands for a picture; no response can have it");
+                       ", which stands for an image; no response can have it");
   if (std::ssize(response) > run_.max_response_length)
     throw data_error(where + ": a response of " + std::to_string(response.size()) +
                      " tokens; data.max_response_length=" + std::to_string(run_.max_response_length));

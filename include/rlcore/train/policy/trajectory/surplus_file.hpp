@@ -72,26 +72,30 @@ RLCORE_INLINE std::vector<trajectory> read_surplus(const std::filesystem::path& 
   try {
     for (const nlohmann::json& j : text::parse_cbor<format_error>(data::read_file(path), path.string())) {
       trajectory t;
-      j.at("tokens").get_to(t.tokens);
-      j.at("prompt_length").get_to(t.prompt_length);
-      j.at("row").get_to(t.row);
-      j.at("sample").get_to(t.sample);
+      const auto integer = [&]<class T>(const char* name, T& to) { to = text::get_exactly<T>(j.at(name)); };
+      integer("tokens", t.tokens);
+      integer("prompt_length", t.prompt_length);
+      integer("row", t.row);
+      integer("sample", t.sample);
       j.at("old_logp").get_to(t.old_logp);
       j.at("rollout_logp").get_to(t.rollout_logp);
       j.at("entropy").get_to(t.entropy);
-      t.reason = static_cast<rollout::finish>(j.at("reason").get<int>());
+      const auto reason = text::get_exactly<std::uint8_t>(j.at("reason")),
+                 why = text::get_exactly<std::uint8_t>(j.at("why"));
+      t.reason = static_cast<rollout::finish>(reason);
       j.at("score").get_to(t.verdict.score);
-      t.verdict.why = static_cast<verify::reason>(j.at("why").get<int>());
+      t.verdict.why = static_cast<verify::reason>(why);
       j.at("length_penalty").get_to(t.length_penalty);
       j.at("reward").get_to(t.reward);
-      j.at("sampled_step").get_to(t.sampled_step);
+      integer("sampled_step", t.sampled_step);
       t.verdict.has_reason = j.value("has_reason", true);
       if (j.contains("acc")) t.verdict.acc = j["acc"].get<bool>();
       if (j.contains("pred")) t.verdict.pred.emplace(j["pred"].get_binary().begin(), j["pred"].get_binary().end());
       if (j.contains("accuracy")) t.accuracy = j["accuracy"].get<double>();
       const bool fits = t.prompt_length > 0 && std::ssize(t.tokens) > t.prompt_length &&
                         std::ssize(t.old_logp) == t.response_length() &&
-                        static_cast<std::size_t>(t.verdict.why) < verify::reason_names.size();
+                        reason <= static_cast<std::uint8_t>(rollout::finish::failed) &&
+                        why < verify::reason_names.size();
       if (!fits) throw format_error(path.string() + ": a trajectory whose parts do not fit each other");
       surplus.push_back(std::move(t));
     }
