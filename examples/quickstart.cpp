@@ -1,6 +1,6 @@
 // End-to-end example: word problems, tokenizer, tiny Qwen2, supervised warm start and GRPO in minutes on a CPU.
 //   build/bin/quickstart [key=value ...]        settings of grpo_trainer, e.g. rlcore.seed=2
-//   build/bin/quickstart --pictures             the same with pictures: a tiny Qwen2.5-VL reads digits
+//   build/bin/quickstart --pictures             the same with images: a tiny Qwen2.5-VL reads digits
 //   build/bin/quickstart --task_only            only data/ and model/, for any other trainer (docs/policy_trainers.md)
 // Leaves runs/quickstart/{data,model,global_step_N,metrics.jsonl,report.html,tensorboard}, with images in
 // runs/vision.
@@ -48,9 +48,9 @@ train::registry known() {
   constexpr train::key own[] = {
       {"quickstart.task_only", boolean, "False", honoured, "write data/ and model/ and stop (also --task_only)"},
       {"quickstart.pictures", boolean, "False", honoured,
-       "pictures of digits are read instead of word problems (also --pictures)"},
+       "images of digits are read instead of word problems (also --pictures)"},
       {"quickstart.warm_start_steps", integer, "480", honoured,
-       "supervised steps before, with pictures at most; fewer leave a worse model", between(1, 100'000)}};
+       "supervised steps before, with images at most; fewer leave a worse model", between(1, 100'000)}};
   constexpr train::flag flags[] = {{"task_only", "quickstart.task_only", train::flag::switch_only},
                                    {"pictures", "quickstart.pictures", train::flag::switch_only}};
   train::registry all = train::main_ppo_registry();

@@ -1,4 +1,4 @@
-// Pictures through libpng, libjpeg and, where it is there, libwebp (behind rlcore::data).
+// Images through libpng, libjpeg and, where it is there, libwebp (behind rlcore::data).
 #define RLCORE_SOURCE_IMAGES
 #include "rlcore/image/decode_jpeg.hpp"
 #include "rlcore/image/decode_png.hpp"

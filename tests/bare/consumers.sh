@@ -28,3 +28,6 @@ consumer() {
 consumer tests/install/consumer consumer -DEXPECTED_PARTS=threads
 consumer tests/install/ranks ranks -DWITH_MPI=0
 consumer tests/subdirectory/consumer consumer "-DRLCORE_SOURCE=$PWD" -DEXPECTED_PARTS=threads
+quietly g++ -std=c++20 -Iinclude examples/minimal/grpo.cpp -o "$work/grpo"  # README's first command, not optimised
+quietly "$work/grpo"
+echo "consumers: examples/minimal/grpo.cpp builds with nothing but a compiler, and runs"

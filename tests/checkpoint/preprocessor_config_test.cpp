@@ -1,5 +1,5 @@
 // preprocessor_config.json against transformers' class (tests/reference/checkpoint_vision.py), what is refused, and the
-// tokens of pictures.
+// tokens of images.
 #include "rlcore/checkpoint/preprocessor_config.hpp"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST(preprocessor_config, a_published_file_and_none) {
   EXPECT_EQ(p.settings.min_pixels, 3136);
   EXPECT_EQ(p.settings.max_pixels, 1003520);
   EXPECT_EQ(p.file, "");
-  EXPECT_NE(p.note.find("no preprocessor_config.json; pictures get 3136 to 1003520 pixels"), std::string::npos);
+  EXPECT_NE(p.note.find("no preprocessor_config.json; images get 3136 to 1003520 pixels"), std::string::npos);
   scratch::write(place / "processor_config.json", R"({"processor_class": "Qwen2_5_VLProcessor"})");  // older versions'
   scratch::write(place / "preprocessor_config.json",
                  R"({"min_pixels": 3136, "max_pixels": 12845056, "patch_size": 14, "temporal_patch_size": 2,
@@ -122,7 +122,7 @@ TEST(preprocessor_config, refuses_other_patches_in_one_line) {
   scratch::error_of<format_error>([&] { checkpoint::read_processor(place.path(), small); },
                                   {"transformers' class: key 'patch_size' is 14; expected patch_size", ", 7"});
   scratch::error_of<config_error>([&] { checkpoint::read_processor(place.path(), {}); },
-                                  {"the model reads no pictures (no vision_config)"});
+                                  {"the model reads no images (no vision_config)"});
 }
 
 TEST(preprocessor_config, tokens_of_pictures_are_those_of_the_tokenizer) {

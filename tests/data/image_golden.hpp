@@ -1,4 +1,4 @@
-// What the tests of rows with pictures have in common: reference/image_rows.json.
+// What the tests of rows with images have in common: reference/image_rows.json.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ inline const rlcore::text::chat_template& chat() {
   static const auto only = rlcore::text::chat_template::named("qwen2.5-vl");
   return only;
 }
-/// The settings of pictures.
+/// The settings of images.
 inline void expect_pictures(rlcore::data::image_settings& images) {
   images.processor.emplace().max_pixels = golden()["max_pixels"];
   images.token = *tokenizer().id_of("<|image_pad|>");

@@ -1,4 +1,4 @@
-// Rows with pictures, from the files of datasets and pyarrow to the tokens of transformers' processor
+// Rows with images, from the files of datasets and pyarrow to the tokens of transformers' processor
 // (reference/image_rows.py), and rows that are no good.
 #include "rlcore/data/image_rows.hpp"
 
@@ -39,7 +39,7 @@ prompt_dataset read(const table& rows, const prompt_settings& s) {
   return make_prompts(std::span(&rows, 1), s, encode, [](const std::string&) {});
 }
 
-/// The rows of image_rows.parquet as JSON Lines, with pictures in base64: for builds without Parquet, too.
+/// The rows of image_rows.parquet as JSON Lines, with images in base64: for builds without Parquet, too.
 table golden_rows() {
   table rows{"rows.jsonl", read_jsonl(reference / "image_rows.jsonl")};
   return rows;
@@ -101,7 +101,7 @@ TEST(image_rows, contents_in_parts_are_marks) {
   refused(R"([{"type": "video"}])", "messages[0].content[0]: expected");
   refused(R"([{"type": "image", "image": "a.png"}])", "\"image\" has no place here");
   refused(R"([{"type": "text"}])", "content[0].text");
-  refused(R"([{"type": "text", "text": "<image>"}])", "0 <image> marks, but 1 picture in column 'images'");
+  refused(R"([{"type": "text", "text": "<image>"}])", "0 <image> marks, but 1 image in column 'images'");
 }
 
 TEST(image_rows, pictures_are_found_beside_their_rows) {
@@ -148,12 +148,12 @@ TEST(image_rows, marks_and_pictures_must_match) {
     parts.push_back("rows.jsonl: row 1: ");
     scratch::error_of<data_error>([&] { read(rows, settings()); }, parts);
   };
-  refused("/prompt/1/content", "<image>", {"1 <image> mark (messages[1]: 1), but 2 pictures in column 'images'"});
-  refused("/prompt/0/content", "<image>", {"3 <image> marks (messages[0]: 1, messages[1]: 2), but 2 pictures"});
-  refused("/images", json::array(), {"2 <image> marks (messages[1]: 2), but 0 pictures"});
+  refused("/prompt/1/content", "<image>", {"1 <image> mark (messages[1]: 1), but 2 images in column 'images'"});
+  refused("/prompt/0/content", "<image>", {"3 <image> marks (messages[0]: 1, messages[1]: 2), but 2 images"});
+  refused("/images", json::array(), {"2 <image> marks (messages[1]: 2), but 0 images"});
   refused("/prompt/0/content", "<video>", {"a mark <video>"});
   refused("/videos", {"v.mp4"}, {"column 'videos' has content; videos are not read"});
-  refused("/prompt/0/content", "<|image_pad|>", {"3 image tokens for 2 pictures", "<|image_pad|> may not stand"});
+  refused("/prompt/0/content", "<|image_pad|>", {"3 image tokens for 2 images", "<|image_pad|> may not stand"});
 
   table rows = golden_rows();
   rows.rows[0]["pics"] = rows.rows[0]["images"];
@@ -165,7 +165,7 @@ TEST(image_rows, marks_and_pictures_must_match) {
   s.images.image_key = "pics";
   EXPECT_EQ(read(rows, s).size(), 1u);
   s.images.most = 0;
-  scratch::error_of<data_error>([&] { read(rows, s); }, {"row 0: 1 picture, but --data.max_images_per_prompt is 0"});
+  scratch::error_of<data_error>([&] { read(rows, s); }, {"row 0: 1 image, but --data.max_images_per_prompt is 0"});
 }
 
 TEST(image_rows, a_model_of_words_reads_words) {
@@ -173,7 +173,7 @@ TEST(image_rows, a_model_of_words_reads_words) {
   s.images = {.model = "m/text"};
   table rows = golden_rows();
   scratch::error_of<data_error>([&] { read(rows, s); },
-                                {"row 0: 1 <image> mark", "pictures in column 'images'", "m/text reads no images"});
+                                {"row 0: 1 <image> mark", "images in column 'images'", "m/text reads no images"});
   rows.rows.resize(1);
   rows.rows[0].erase("images");  // a mere word then, as it always was
   EXPECT_EQ(read(rows, s)[0].messages[0].content, "<image>Find x.");
@@ -191,7 +191,7 @@ TEST(image_rows, lengths_count_what_the_model_reads) {
   for (const truncation mode : {truncation::left, truncation::right, truncation::middle}) {
     s.truncation = mode;
     scratch::error_of<data_error>([&] { read(golden_rows(), s); },
-                                  {std::to_string(longest) + " tokens with", "pictures are not truncated"});
+                                  {std::to_string(longest) + " tokens with", "images are not truncated"});
   }
   s.filter_overlong_prompts = true;
   const prompt_dataset found = read(golden_rows(), s);

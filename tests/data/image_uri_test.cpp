@@ -1,4 +1,4 @@
-// Pictures for pages: small, and those that were there.
+// Images for pages: small, and those that were there.
 #include "rlcore/data/image_cache.hpp"
 
 #include <gmock/gmock.h>

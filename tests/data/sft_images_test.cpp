@@ -1,4 +1,4 @@
-// Supervised rows with pictures against transformers' processor (reference/image_rows.py), and rows that are no good.
+// Supervised rows with images against transformers' processor (reference/image_rows.py), and rows that are no good.
 #include "rlcore/data/sft_dataset.hpp"
 
 #include "data/image_golden.hpp"
@@ -78,13 +78,13 @@ TEST(sft_images, rows_of_openrlhf_show_pictures) {
     EXPECT_EQ(ids(e.tokens.begin(), e.tokens.begin() + shown), ids(begin, begin + shown));
     const std::size_t answer = tokenizer().encode("x is 3. <|im_end|>").size();
     const std::size_t text = tokenizer().encode("<|vision_start|><|vision_end|>Find x.").size() - 1;
-    EXPECT_EQ(e.trained(), layout == sft_layout::plain ? answer : text) << "no token of the picture is learnt";
+    EXPECT_EQ(e.trained(), layout == sft_layout::plain ? answer : text) << "no token of the image is learnt";
     s.max_length = static_cast<std::size_t>(shown) - 2;
     if (layout == sft_layout::plain) {
       EXPECT_FALSE(sft_reader(s, tokenizer(), nullptr)(apart, "f: row 0")) << "no room for an answer";
     } else {
       scratch::error_of<data_error>([&] { sft_reader(s, tokenizer(), nullptr)(apart, "f: row 0"); },
-                                    {"f: row 0: ", "tokens with pictures, but --max_len is", "pictures are not cut"});
+                                    {"f: row 0: ", "tokens with images, but --max_len is", "images are not cut"});
     }
     s.max_length = 1024;
   }
@@ -100,21 +100,21 @@ TEST(sft_images, refuses_what_does_not_fit) {
   sft_settings s = settings(sft_layout::conversation);
   row bad = good;
   bad["images"].erase(0);
-  refused(bad, s, {"3 <image> marks (messages[1]: 1, messages[2]: 2), but 2 pictures"});
+  refused(bad, s, {"3 <image> marks (messages[1]: 1, messages[2]: 2), but 2 images"});
   bad = good;
   bad["messages"][4]["content"] = "<|image_pad|>";
-  refused(bad, s, {"4 image tokens for 3 pictures"});
+  refused(bad, s, {"4 image tokens for 3 images"});
   s.max_length = c["ids"].size() - 1;
   refused(good, s, {std::to_string(c["ids"].size()) + " tokens, but data.max_length"});
   s.truncation = truncation::right;
-  refused(good, s, {std::to_string(c["ids"].size()) + " tokens with pictures", "pictures are not truncated"});
+  refused(good, s, {std::to_string(c["ids"].size()) + " tokens with images", "images are not truncated"});
   s = settings(sft_layout::conversation);
   s.images.processor.reset();
   refused(good, s, {"the model reads no images"});
   row words{{"problem", "p"}, {"answer", "a"}, {"images", c["images"]}};
   for (const sft_layout layout : {sft_layout::plain, sft_layout::chat, sft_layout::text})
-    refused(words, settings(layout), {"0 <image> marks, but 3 pictures"});
-  refused(words, settings(sft_layout::question), {"0 <image> marks, but 3 pictures"});
+    refused(words, settings(layout), {"0 <image> marks, but 3 images"});
+  refused(words, settings(sft_layout::question), {"0 <image> marks, but 3 images"});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The bytes of a picture's file: its header, its pixels, its patches. Whoever decodes it finds what the header told.
+// The bytes of an image's file: its header, its pixels, its patches. Whoever decodes it finds what the header told.
 #include "fuzz/fuzzing.hpp"
 #include "rlcore/image/processor.hpp"
 
@@ -16,10 +16,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const bool header = fuzzing::accepts([&] { told = image::read_size(bytes, settings.decode); });
   const bool decoded = fuzzing::accepts([&] { picture = image::decode(bytes, settings.decode); });
   if (!decoded) return 0;
-  fuzzing::require(header, "a picture whose header is refused");
+  fuzzing::require(header, "an image whose header is refused");
   fuzzing::require(told.height == static_cast<std::int64_t>(picture.height) &&
                        told.width == static_cast<std::int64_t>(picture.width),
-                   "a picture of another size than its header tells");
+                   "an image of another size than its header tells");
   fuzzing::require(picture.rgb.size() == picture.height * picture.width * 3, "pixels of another size");
   const image::processor process(settings);
   image::patches cut;

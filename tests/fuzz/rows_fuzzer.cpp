@@ -56,14 +56,14 @@ void read_pictures(const d::table& rows, bool supervised) {
     std::size_t all = 0;
     for (const d::image_pointer& i : images) all += d::count_image_tokens(*i, pictures());
     const auto found = std::count(tokens.begin(), tokens.end(), pictures().token);
-    fuzzing::require(static_cast<std::size_t>(found) == all, "other tokens than the pictures have");
+    fuzzing::require(static_cast<std::size_t>(found) == all, "other tokens than the images have");
   };
   if (supervised) {
     d::sft_settings settings{.layout = d::sft_layout::conversation, .images = pictures()};
     for (const auto& e : d::read_sft_rows(std::span(&rows, 1), settings, tokenizer, &chat).examples) {
       fits(e.tokens, e.images);
       for (std::size_t i = 0; i < e.tokens.size(); ++i)
-        fuzzing::require(e.written[i] == 0 || e.tokens[i] != settings.images.token, "a picture is learnt");
+        fuzzing::require(e.written[i] == 0 || e.tokens[i] != settings.images.token, "an image is learnt");
     }
     return;
   }

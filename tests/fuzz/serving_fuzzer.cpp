@@ -1,5 +1,5 @@
 // Bodies of requests to every endpoint that takes one, answered over an engine that repeats the prompt; some by a model
-// that reads pictures.
+// that reads images.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -37,16 +37,16 @@ class parrot final : public serving::generator {
   serving::engine_load load() const override { return {}; }
 
  private:
-  /// There are as many image tokens as the pictures have cells, and the floats of each.
+  /// There are as many image tokens as the images have cells, and the floats of each.
   static void check_pictures(const rlcore::rollout::job& j) {
     std::int64_t cells = 0;
     for (const rlcore::nn::picture& p : j.pictures) {
       cells += p.grid.height * p.grid.width / 4;
-      fuzzing::require(std::ssize(p.patches) == p.grid.height * p.grid.width * 1176, "a picture has other floats");
+      fuzzing::require(std::ssize(p.patches) == p.grid.height * p.grid.width * 1176, "an image has other floats");
     }
     const auto token = fuzzing::picture_tokenizer().id_of("<|image_pad|>");
     const auto found = j.pictures.empty() ? 0 : std::count(j.prompt.begin(), j.prompt.end(), *token);
-    fuzzing::require(found == cells, "other image tokens than the pictures have");
+    fuzzing::require(found == cells, "other image tokens than the images have");
   }
 };
 
@@ -63,7 +63,7 @@ const serving::served_model& model() {
   return only;
 }
 
-/// The same with pictures.
+/// The same with images.
 const serving::served_model& seeing_model() {
   static const serving::served_model only = [] {
     serving::served_model m{.names = {"x"}, .folder = "x", .tokenizer = fuzzing::picture_tokenizer()};

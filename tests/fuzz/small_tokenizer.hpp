@@ -18,7 +18,7 @@ inline const rlcore::text::tokenizer& small_tokenizer() {
   return only;
 }
 
-/// The same with the tokens of pictures.
+/// The same with the tokens of images.
 inline const rlcore::text::tokenizer& picture_tokenizer() {
   static const rlcore::text::tokenizer only = [] {
     const std::vector<std::string> corpus{"user assistant user assistant the the"},

@@ -56,11 +56,11 @@ std::string refusal(const bytes& content, const decode_settings& settings = {}) 
 const std::map<std::string, std::string> refused = {
     {"cmyk.jpeg", "a JPEG of 4 colour channels (CMYK?); convert it to RGB"},
     {"deep_grey.png", "a PNG of 16 bits a channel; convert it to 8 bits"},
-    {"animated.png", "an animated PNG; expected one picture"},
+    {"animated.png", "an animated PNG; expected one image"},
     {"picture.gif", std::string("GIF; expected ") + known_formats},
     {"picture.bmp", std::string("BMP; expected ") + known_formats},
     {"picture.tiff", std::string("TIFF; expected ") + known_formats},
-    {"animated.webp", "an animated WebP; expected one picture"},
+    {"animated.webp", "an animated WebP; expected one image"},
     {"cut.webp", "a damaged WebP"},
     {"cut.png", "a damaged PNG: the file ends too early"},
     {"cut.jpeg", "a damaged JPEG: Premature end of JPEG file"}};
@@ -151,7 +151,7 @@ TEST(decode_image, data_behind_the_end_of_a_png_are_not_inflated) {
 #endif
 
 TEST(decode_image, texts_in_a_png_are_not_inflated) {
-  // The data of an empty picture are the compressed text of as many chunks as libpng keeps.
+  // The data of an empty image are the compressed text of as many chunks as libpng keeps.
   const bytes blank = encode_png({2600, 1000, std::vector<std::uint8_t>(2600 * 1000 * 3)});
   bytes text{'z', 'T', 'X', 't', 'k', 0, 0};
   for (std::size_t at = 8; at + 12 <= blank.size();) {

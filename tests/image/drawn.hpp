@@ -1,4 +1,4 @@
-// The pictures that tests/reference/image.py draws.
+// The images that tests/reference/image.py draws.
 #pragma once
 
 #include <cstddef>

@@ -49,10 +49,10 @@ TEST(image_header, the_sizes_of_pillow) {
 TEST(image_header, says_what_no_header_allows) {
   EXPECT_EQ(refusal(file("cmyk.jpeg")), "a JPEG of 4 colour channels (CMYK?); convert it to RGB");
   EXPECT_EQ(refusal(file("deep_grey.png")), "a PNG of 16 bits a channel; convert it to 8 bits");
-  EXPECT_EQ(refusal(file("animated.png")), "an animated PNG; expected one picture");
+  EXPECT_EQ(refusal(file("animated.png")), "an animated PNG; expected one image");
   EXPECT_EQ(refusal(file("picture.tiff")), std::string("TIFF; expected ") + known_formats);
   EXPECT_EQ(refusal({}), std::string("no image; expected ") + known_formats);
-  EXPECT_EQ(refusal(file("animated.webp")), has_webp ? "an animated WebP; expected one picture"
+  EXPECT_EQ(refusal(file("animated.webp")), has_webp ? "an animated WebP; expected one image"
                                                      : "WebP; expected PNG or JPEG, or a build with libwebp-dev");
   bytes jpeg = file("444.jpeg");
   const unsigned char frame[] = {0xff, 0xc0};

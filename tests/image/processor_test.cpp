@@ -1,4 +1,4 @@
-// Patches of 500 pictures, to the bit, against transformers' processors (reference/image.py).
+// Patches of 500 images, to the bit, against transformers' processors (reference/image.py).
 #include "rlcore/image/processor.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The sizes of pictures, to the bit, against torchvision and Pillow (reference/image.py) and by hand.
+// The sizes of images, to the bit, against torchvision and Pillow (reference/image.py) and by hand.
 #include "rlcore/image/resample.hpp"
 
 #include <gmock/gmock.h>

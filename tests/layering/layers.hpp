@@ -28,8 +28,8 @@ inline const strings& layers() {
 inline const std::map<std::string, strings>& third_parties() {
   static const std::map<std::string, strings> allowed = {
       {"nlohmann/",
-       {"text/", "data/", "verify/", "checkpoint/", "rollout/", "config/", "telemetry/", "train/", "serving/",
-        "planning/"}},
+       {"text/", "data/", "verify/", "checkpoint/", "config/", "telemetry/", "train/evaluation/", "train/files/",
+        "train/policy/", "train/preference/", "train/run/", "train/supervised/", "serving/", "planning/"}},
       {"png.h", {"image/decode_png", "image/encode"}},
       {"jpeglib.h", {"image/decode_jpeg"}},
       {"webp/decode.h", {"image/decode_webp"}},

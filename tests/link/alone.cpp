@@ -2,6 +2,7 @@
 // makes through nn, without it.
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #if defined(ONLY_PASSES)
 #include "rlcore/nn/lora/lora_gradients.hpp"
 #else
+#include "rlcore/train/files/trained_files.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
 #endif
@@ -46,9 +48,16 @@ void all_passes(nn::causal_lm<cpu>& model, nn::gradients<cpu>& whole, nn::lora_g
 template class rlcore::train::trainable_model<cpu, strategy::alone>;
 template class rlcore::train::frozen_model<cpu, strategy::alone>;
 
+using trained = train::trainable_model<cpu, strategy::alone>;
+using frozen = train::frozen_model<cpu, strategy::alone>;
+template void rlcore::train::load_weights(trained&, const std::filesystem::path&);
+template void rlcore::train::load_weights(frozen&, const std::filesystem::path&, std::uint64_t);
+template void rlcore::train::save_checkpoint(const trained&, const std::filesystem::path&, const train::model_source&,
+                                             const nlohmann::ordered_json&);
+template train::restored_checkpoint rlcore::train::restore_checkpoint(trained&, const std::filesystem::path&);
+
 /// The member templates, and what trainers ask of the strategy.
-double all_of_a_step(train::trainable_model<cpu, strategy::alone>& model, const ragged<std::int32_t>& rows,
-                     const nn::targets& wanted) {
+double all_of_a_step(trained& model, const ragged<std::int32_t>& rows, const nn::targets& wanted) {
   model.begin_update();
   model.for_micro_batches(
       {.rows = 8, .max_rows = 2}, [](std::uint32_t) { return 3; },

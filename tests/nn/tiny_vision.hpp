@@ -1,4 +1,4 @@
-// A tiny model with a vision tower, and prompts with none, one and three pictures.
+// A tiny model with a vision tower, and prompts with none, one and three images.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ inline nn::config config() {
   return c;
 }
 
-/// A prompt with its pictures, whose floats it owns. Number `seed` draws words and floats.
+/// A prompt with its images, whose floats it owns. Number `seed` draws words and floats.
 struct prompt {
   std::vector<std::int32_t> tokens;
   std::vector<std::vector<float>> floats;
@@ -60,7 +60,7 @@ struct prompt {
   prompt(prompt&&) = default;
 };
 
-/// Rows with none, one and three pictures, in turn.
+/// Rows with none, one and three images, in turn.
 inline std::vector<prompt> prompts(std::uint32_t count) {
   std::vector<prompt> all;
   for (std::uint32_t i = 0; i < count; ++i) {

@@ -12,8 +12,8 @@
 
 namespace parity {
 
-/// Tokens with the pictures among them, made by the rule of the script that wrote the file, and every token but those
-/// of pictures as a target.
+/// Tokens with the images among them, made by the rule of the script that wrote the file, and every token but those
+/// of images as a target.
 struct vl_rows {
   rlcore::ragged<std::int32_t> tokens;
   rlcore::ragged<rlcore::nn::picture> pictures;

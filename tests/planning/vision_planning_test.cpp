@@ -1,4 +1,4 @@
-// Models that read pictures in a plan: parameters against transformers, memory and time of the tower.
+// Models that read images in a plan: parameters against transformers, memory and time of the tower.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -96,7 +96,7 @@ TEST(vision_planning, the_command_line) {
   EXPECT_THAT(text, testing::HasSubstr("676,550,144"));
   EXPECT_THAT(text, testing::HasSubstr("8,292,166,656"));
   scratch::error_of<config_error>([&] { plan({"model=Qwen2.5-7B", "image_tokens=512"}); },
-                                  {"image_tokens=512: Qwen2.5-7B reads no pictures"});
+                                  {"image_tokens=512: Qwen2.5-7B reads no images"});
   scratch::error_of<config_error>([&] { plan({"model=Qwen2.5-VL-7B", "image_tokens=2000"}); },
                                   {"image_tokens=2000 is more than prompt_length=1024"});
 }

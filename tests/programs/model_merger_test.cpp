@@ -235,7 +235,7 @@ TEST_F(model_merger, shards_of_three_ranks) {
     std::vector<rlcore::checkpoint::shard_piece> own;
     for (const rlcore::nn::parameter& p : model.parameters()) {
       const auto r = static_cast<std::size_t>(c.rank());
-      own.push_back(rlcore::parallel::part_of(rlcore::checkpoint::piece_of(p), p.size * r / 3, p.size * (r + 1) / 3));
+      own.push_back(rlcore::parallel::part_of(piece_of(p), p.size * r / 3, p.size * (r + 1) / 3));
     }
     rlcore::checkpoint::write_shards(c, actor / "shards", own, {"weights"},
                                      [&](std::size_t, std::size_t i, std::size_t first, std::span<float> values) {

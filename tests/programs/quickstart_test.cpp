@@ -18,7 +18,7 @@ TEST(quickstart, refuses_a_bad_setting_before_any_work) {
   EXPECT_NE(r.err.find("did you mean 'trainer.total_training_steps'"), std::string::npos) << r.err;
   EXPECT_EQ(program::run("quickstart", {"quickstart.warm_start_steps=0"}, there).err,
             "quickstart: quickstart.warm_start_steps=0: expected an integer from 1 to 100000 (supervised steps before, "
-            "with pictures at most; fewer leave a worse model)\n");
+            "with images at most; fewer leave a worse model)\n");
   EXPECT_EQ(program::run("quickstart", {"--help"}, there).code, 0);
   EXPECT_TRUE(std::filesystem::is_empty(place.path()));
 }

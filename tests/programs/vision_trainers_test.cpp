@@ -1,4 +1,4 @@
-// Trainers on rows with pictures, as a user would run them: a tiny Qwen2.5-VL and digits to be read.
+// Trainers on rows with images, as a user would run them: a tiny Qwen2.5-VL and digits to be read.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -109,7 +109,7 @@ class vision_trainers : public testing::Test {
 
 TEST_F(vision_trainers, grpo_has_the_same_bits_however_it_is_run) {
   const auto r = train("one");
-  EXPECT_NE(r.out.find("64 of them have pictures, the largest of 56 x 56 pixels and 4 tokens"), std::string::npos)
+  EXPECT_NE(r.out.find("64 of them have images, the largest of 56 x 56 pixels and 4 tokens"), std::string::npos)
       << r.out;
   const auto first = nlohmann::json::parse(rows(root("one")).front());
   EXPECT_EQ(first.at("critic/score/max"), 1) << "the rewards differ";
@@ -250,7 +250,7 @@ TEST_F(vision_trainers, preferences_and_rewards_are_learnt_by_name) {
     };
     const auto r = learn(name, {"--micro_train_batch_size", "8", "--max_epochs", "4", "rlcore.eval_before_train=True"});
     const std::string said =
-        name == "sft_trainer" ? "train  24 rows" : "24 of them have pictures, the largest of 56 x 56";
+        name == "sft_trainer" ? "train  24 rows" : "24 of them have images, the largest of 56 x 56";
     EXPECT_NE(r.out.find(said), std::string::npos) << r.out;
     learn(name + "_in_parts", {"--micro_train_batch_size", "3", "--max_epochs", "4", "rlcore.eval_before_train=True",
                                "rlcore.threads=2", "rlcore.image_cache_mb=0"});
@@ -278,11 +278,11 @@ TEST_F(vision_trainers, preference_rows_that_cannot_be_are_one_line) {
   };
   refused(R"({"prompt": "Read <|image_pad|>.", "chosen": "a", "rejected": "b"})"
           "\n",
-          {}, "1 image tokens for 0 pictures; <|image_pad|> may not stand in a message");
+          {}, "1 image tokens for 0 images; <|image_pad|> may not stand in a message");
   refused(R"({"prompt": "<image>?", "chosen": "a", "rejected": "b", "images": ["none.png"]})"
           "\n",
           {}, "none.png");
-  refused(judged_digits(task()), {"--image_key", "pictures"}, "no column 'pictures'");
+  refused(judged_digits(task()), {"--image_key", "pictures"}, "no column 'images'");
 }
 
 TEST_F(vision_trainers, what_cannot_be_is_said_in_one_line) {
@@ -296,9 +296,9 @@ TEST_F(vision_trainers, what_cannot_be_is_said_in_one_line) {
   const tiny_model::files words = tiny_model::make(*place / "words");
   refused({"actor_rollout_ref.model.path=" + words.model.string()},
           "reads no images: its config.json has no vision_config");
-  refused({"data.image_key=pictures"}, "no column 'pictures'");
+  refused({"data.image_key=images"}, "no column 'images'");
   refused({"data.max_prompt_length=12", "data.filter_overlong_prompts=False", "data.truncation=left"},
-          "pictures are not truncated");
+          "images are not truncated");
   refused({"data.mm_processor_kwargs.max_pixel=3"}, "did you mean");
 }
 

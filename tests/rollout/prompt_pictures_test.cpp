@@ -1,4 +1,4 @@
-// Generation from prompts with pictures: the bits of training whatever the limits, rows that samples share, refusals.
+// Generation from prompts with images: the bits of training whatever the limits, rows that samples share, refusals.
 #include "rlcore/rollout/prompt_pictures.hpp"
 
 #include <gmock/gmock.h>
@@ -111,7 +111,7 @@ TEST(prompt_pictures, text_depends_on_no_limit_and_the_tower_reads_a_prompt_once
           s.max_batched_tokens = pass, s.max_sequences = sequences, s.share_prompts = share;
           s.chunk_prompts = pass != 33;
           rollout::engine<cpu> once;
-          if (tight) {  // pages for two or three sequences, and the rows of pictures
+          if (tight) {  // pages for two or three sequences, and the rows of images
             const std::int64_t rows = std::min<std::int64_t>(2 * (35 + 9), pass + 3 * 35);
             s.max_cache_bytes = 4 * page + static_cast<std::size_t>(rows * 32) * sizeof(float);
           }
@@ -184,7 +184,7 @@ TEST(prompt_pictures, a_prompt_may_begin_and_end_with_a_picture) {
       rollout::generation s = settings();
       s.max_batched_tokens = pass, s.max_sequences = sequences;
       rollout::engine<cpu> engine;
-      expect_same(engine.generate(f.model, f.space, asked, s, random_key{5}, quiet), expected, "ends with a picture");
+      expect_same(engine.generate(f.model, f.space, asked, s, random_key{5}, quiet), expected, "ends with an image");
       EXPECT_EQ(engine.usage().pictures_read, 2u);
     }
 }
@@ -198,7 +198,7 @@ TEST(prompt_pictures, rows_are_those_of_the_weights_of_the_call) {
   const auto [first, last] = f.model.tower_range();
   for (std::size_t i = first; i < last; ++i) f.model.weights().data()[i] *= 0.9f;
   const responses after = engine.generate(f.model, f.space, asked, settings(), random_key{5}, quiet);
-  EXPECT_EQ(after[0].logp, before[0].logp);  // no picture
+  EXPECT_EQ(after[0].logp, before[0].logp);  // no image
   EXPECT_NE(after[2].logp, before[2].logp);
   expect_bits_of_training(f, asked, after, 1.2f);
 }
@@ -275,12 +275,12 @@ TEST(prompt_pictures, what_does_not_fit_is_refused_with_the_number_of_the_reques
   asked = ask(prompts, 1);
   rollout::generation s = settings();
   s.max_cache_bytes = nn::kv_cache<cpu>::page_bytes(f.model.device(), f.model.settings());
-  EXPECT_THAT(refusal(f, asked, s), testing::HasSubstr("bytes of pictures"));
+  EXPECT_THAT(refusal(f, asked, s), testing::HasSubstr("bytes of images"));
 
   nn::config words = tiny_vision::config();
   words.vision.reset();
   fixture blind(1, words);
-  EXPECT_THAT(refusal(blind, asked), testing::HasSubstr("request 1 has pictures, and the model reads none"));
+  EXPECT_THAT(refusal(blind, asked), testing::HasSubstr("request 1 has images, and the model reads none"));
 }
 
 }  // namespace

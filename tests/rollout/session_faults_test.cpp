@@ -342,7 +342,7 @@ TEST(session_faults, a_fork_of_a_prompt_that_is_being_scored_scores_the_rest) {
   }
 }
 
-/// A model that reads pictures, and jobs that show them.
+/// A model that reads images, and jobs that show them.
 struct picture_fixture {
   cpu device{1};
   nn::causal_lm<cpu> model{device, tiny_vision::config()};
@@ -405,10 +405,10 @@ TEST(session_faults, keys_and_values_of_half_a_picture_keep_none_of_its_floats) 
   for (const bool whole : {false, true}) {
     job j = f.job_for(1);
     j.prompt.insert(j.prompt.end(), 30, 7);
-    const auto floats = std::make_shared<int>();  // stands for the owner of the pictures
+    const auto floats = std::make_shared<int>();  // stands for the owner of the images
     j.pixels = floats;
     const ticket number = s.submit(std::move(j));
-    s.step(heard);  // a full page, in which the picture begins
+    s.step(heard);  // a full page, in which the image begins
     if (!whole) s.cancel(number);
     s.submit(f.job_for(0));
     finish_all(s, heard);

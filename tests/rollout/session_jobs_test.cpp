@@ -390,7 +390,7 @@ TEST(session_jobs, pictures_are_part_of_what_is_shared) {
   nn::workspace<cpu> space(device);
   const auto prompts = std::make_shared<std::vector<tiny_vision::prompt>>(tiny_vision::prompts(6));
   prompts->emplace_back(1, std::initializer_list<nn::patch_grid>{{10, 14}}, 9u);   // other floats, equal tokens
-  for (tiny_vision::prompt& p : *prompts) p.tokens.insert(p.tokens.end(), 30, 7);  // a full page behind each picture
+  for (tiny_vision::prompt& p : *prompts) p.tokens.insert(p.tokens.end(), 30, 7);  // a full page behind each image
   std::vector<rollout::request> requests;
   for (std::uint32_t i = 0; i < 24; ++i) {
     const tiny_vision::prompt& p = (*prompts)[i % prompts->size()];
@@ -434,7 +434,7 @@ TEST(session_jobs, pictures_are_part_of_what_is_shared) {
   session<cpu> few(model, space, l), s(model, space, limits());
   job j;
   j.prompt = (*prompts)[1].tokens, j.max_new_tokens = 3;
-  EXPECT_THROW(s.submit(j), config_error);  // no pictures
+  EXPECT_THROW(s.submit(j), config_error);  // no images
   j.pictures = (*prompts)[1].pictures;
   EXPECT_THROW(s.submit(j), config_error);  // not owned
   j.pixels = prompts;

@@ -62,7 +62,7 @@ generated generate_as(const nn::config& c, const nn::partition& part, nn::tensor
   model.set_tensor_group(group);
   nn::workspace<any_device> space(device);
   std::vector<std::vector<std::int32_t>> prompts;
-  std::vector<tiny_vision::prompt> shown;  // with their pictures, of a model that reads some
+  std::vector<tiny_vision::prompt> shown;  // with their images, of a model that reads some
   if (c.vision) shown = tiny_vision::prompts(5);
   std::vector<rollout::request> requests;
   for (std::uint32_t i = 0; i < 5; ++i) {

@@ -182,7 +182,7 @@ TEST(malformed, conversations) {
            {R"({"messages": [{"role": "pirate", "content": "hi"}]})", 400, "'pirate' is unknown"},
            {R"({"messages": [{"role": "user", "content": 3}]})", 400, "messages[0].content: expected a string"},
            {R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]})", 400,
-            "messages[0].content[0] is a picture, but this model reads texts only"},
+            "messages[0].content[0] is an image, but this model reads texts only"},
            {R"({"messages": [{"role": "user", "content": [{"type": "video"}]}]})", 400, "is of type 'video'"},
            {R"({"messages": [{"role": "user", "content": [{"type": "text"}]}]})", 400, "has no text"},
            {R"({"messages": [{"role": "user", "content": "a"}], "max_completion_tokens": 0})", 400, "at least 1"},

@@ -1,4 +1,4 @@
-// A random Qwen2.5-VL, and pictures to ask it about.
+// A random Qwen2.5-VL, and images to ask it about.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ inline rlcore::nn::config config() {
   c.vocab_size = static_cast<std::int64_t>(image_golden::tokenizer().vocab_size());
   c.hidden_size = 32, c.intermediate_size = 48, c.num_hidden_layers = 2;
   c.num_attention_heads = 4, c.num_key_value_heads = 2, c.head_dim = 8, c.max_position_embeddings = 1024;
-  c.initializer_range = 0.3;  // far from uniform, so that another picture shows
+  c.initializer_range = 0.3;  // far from uniform, so that another image shows
   c.mrope_section = {1, 1, 2};
   c.image_token_id = id_of("<|image_pad|>"), c.video_token_id = id_of("<|video_pad|>");
   c.vision_start_token_id = id_of("<|vision_start|>"), c.vision_end_token_id = id_of("<|vision_end|>");
@@ -49,7 +49,7 @@ inline rlcore::nn::config config() {
   return c;
 }
 
-/// How it takes pictures: up to 51 tokens each.
+/// How it takes images: up to 51 tokens each.
 inline rlcore::data::image_settings images() {
   rlcore::data::image_settings s;
   image_golden::expect_pictures(s);
@@ -91,7 +91,7 @@ inline std::string url_of(const std::vector<unsigned char>& bytes) {
 }
 inline json shown(const std::string& url) { return {{"type", "image_url"}, {"image_url", {{"url", url}}}}; }
 inline json words(const std::string& text) { return {{"type", "text"}, {"text", text}}; }
-/// A question about pictures, and further members of the body.
+/// A question about images, and further members of the body.
 inline json question(const std::vector<std::string>& urls, json more = json::object(),
                      const std::string& text = "What is this?") {
   json parts = json::array();

@@ -1,4 +1,4 @@
-// Pictures that are refused: the status, and the part that the client is told of. Nothing of them reaches the engine.
+// Images that are refused: the status, and the part that the client is told of. Nothing of them reaches the engine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -132,7 +132,7 @@ TEST(picture_refusals, sizes_are_looked_at_before_anything_is_decoded) {
   e.refuses(sided(9000, 9000), first_part + ": a damaged PNG: the file ends too early");
   // Damaged as well, but these never come to be decoded.
   e.served.max_image_tokens = 40;
-  e.refuses(sided(9000, 9000), "the request's pictures have 49 tokens; expected at most 40 (--max-num-batched-tokens");
+  e.refuses(sided(9000, 9000), "the request's images have 49 tokens; expected at most 40 (--max-num-batched-tokens");
   e.served.max_length = 60;
   e.refuses(sided(9000, 9000), "maximum context length is 60 tokens");
 }
@@ -143,17 +143,17 @@ TEST(picture_refusals, too_many) {
   const std::string url = url_of(png(1));
   EXPECT_TRUE(e.takes(question({url, url})));
   e.engine.seen.clear();
-  e.refuses(question({url, url, url}), "messages[0].content[2] is picture 3 of the request; expected at most 2");
+  e.refuses(question({url, url, url}), "messages[0].content[2] is image 3 of the request; expected at most 2");
   e.served.features.most_pictures = 0;
-  e.refuses(question({url}), first_part + " is picture 1 of the request; expected at most 0");
+  e.refuses(question({url}), first_part + " is image 1 of the request; expected at most 0");
 }
 
 TEST(picture_refusals, words_that_stand_for_pictures) {
   blind_engine e;
   const std::string url = url_of(png(1));
-  e.refuses(question({url}, json::object(), "<|image_pad|>"), "2 image tokens for 1 picture");
-  e.refuses(question({}, json::object(), "<|image_pad|>"), "1 image tokens for 0 pictures");
-  e.refuses({{"prompt", "<|image_pad|>"}}, "the prompt has 1 image tokens and shows no picture", "/v1/completions");
+  e.refuses(question({url}, json::object(), "<|image_pad|>"), "2 image tokens for 1 image");
+  e.refuses(question({}, json::object(), "<|image_pad|>"), "1 image tokens for 0 images");
+  e.refuses({{"prompt", "<|image_pad|>"}}, "the prompt has 1 image tokens and shows no image", "/v1/completions");
   e.refuses(question({}, json::object(), "<|video_pad|>"), "<|video_pad|> may not stand in a message");
 }
 
@@ -165,8 +165,8 @@ TEST(picture_refusals, templates_and_fields_that_do_not_go_with_them) {
   e.engine.seen.clear();
   e.refuses(question({url}, {{"mm_processor_kwargs", {{"max_pixels", 800}}}}), "mm_processor_kwargs is not supported");
   e.served.chat = rlcore::text::chat_template::named("qwen2.5");
-  e.refuses(question({url}), first_part + " is a picture, and the chat template has no place for it");
-  e.refuses(question({}, {{"chat_template_kwargs", {{"add_vision_id", true}}}}), "does not number pictures");
+  e.refuses(question({url}), first_part + " is an image, and the chat template has no place for it");
+  e.refuses(question({}, {{"chat_template_kwargs", {{"add_vision_id", true}}}}), "does not number images");
   EXPECT_TRUE(e.takes(question({}))) << "texts in parts are joined";
 }
 

@@ -117,7 +117,7 @@ std::string command_of_the_page(const std::string& heading) {
 TEST_F(picture_server, the_command_of_the_page_is_answered) {
   if (std::system("command -v curl base64 >/dev/null") != 0) GTEST_SKIP() << "this machine has no curl";
   const server_process s(model());
-  std::string command = command_of_the_page("Pictures");
+  std::string command = command_of_the_page("Images");
   const std::string shown = "http://localhost:6380";
   ASSERT_NE(command.find(shown), command.npos);
   command.replace(command.find(shown), shown.size(), s.url());

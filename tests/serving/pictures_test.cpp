@@ -1,4 +1,4 @@
-// Pictures in conversations: the tokens of transformers (reference/picture_parts.py) and the answers of the engine that
+// Images in conversations: the tokens of transformers (reference/picture_parts.py) and the answers of the engine that
 // `evaluate` calls.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -90,7 +90,7 @@ TEST(pictures, usage_counts_the_tokens_of_pictures) {
   }
 }
 
-/// What the closed engine makes of a prompt with pictures: the path of trainers and of `evaluate`.
+/// What the closed engine makes of a prompt with images: the path of trainers and of `evaluate`.
 std::vector<rollout::response> closed_answers(seeing& s, const token_list& prompt,
                                               const std::vector<std::vector<unsigned char>>& files, std::uint32_t n) {
   const image::processor processor(*s.served.images.processor);
@@ -116,7 +116,7 @@ TEST(pictures, answers_are_those_of_the_closed_engine_and_the_tower_reads_once_f
   for (std::size_t i = 0; i < 3; ++i)
     EXPECT_EQ(answer["choices"][i]["token_ids"].get<token_list>(), expected[i].tokens) << i;
   const auto swapped = closed_answers(s, answer["prompt_token_ids"].get<token_list>(), {files[0], png(7, 40, 120)}, 3);
-  EXPECT_NE(swapped[0].tokens, expected[0].tokens) << "the picture decides";
+  EXPECT_NE(swapped[0].tokens, expected[0].tokens) << "the image decides";
 }
 
 TEST(pictures, a_stream_has_the_text_of_the_body) {
@@ -138,7 +138,7 @@ TEST(pictures, a_stream_has_the_text_of_the_body) {
 
 TEST(pictures, keys_and_values_of_a_picture_are_found_again_and_those_of_another_are_not) {
   seeing s;
-  // The words behind the picture make the pages that hold it full ones.
+  // The words behind the image make the pages that hold it full ones.
   const std::string longer(80, 'x');
   const auto of = [&](std::uint32_t seed) { return s.chat(question({url_of(png(seed))}, sampled(), longer)); };
   const json first = of(1);
@@ -165,7 +165,7 @@ TEST(pictures, the_kth_request_for_a_picture_has_a_text_of_its_own) {
     return all;
   };
   const auto some = texts({1, 2, 1, 2}), others = texts({2, 2, 1, 1});
-  EXPECT_EQ(some, others) << "whatever was asked about other pictures";
+  EXPECT_EQ(some, others) << "whatever was asked about other images";
   EXPECT_NE(some.at(1)[0], some.at(1)[1]);
 }
 

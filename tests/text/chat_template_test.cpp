@@ -205,7 +205,7 @@ TEST(chat_template, where_a_folder_keeps_its_template) {
   EXPECT_EQ(chosen((folder / "other.jinja").string()), "<s>[user]Hi");
   EXPECT_EQ(chosen(std::string(other_jinja)), "<s>[user]Hi");
   EXPECT_EQ(chosen("chatml"), framed);
-  // What a processor of pictures keeps comes first.
+  // What a processor of images keeps comes first.
   text::write_text_file(folder / "chat_template.json", nlohmann::json{{"chat_template", other_jinja}}.dump());
   EXPECT_EQ(chosen(""), "<s>[user]Hi");
   text::write_text_file(folder / "chat_template.json", "{}");

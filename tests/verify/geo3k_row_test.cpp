@@ -42,9 +42,9 @@ TEST(geo3k_row, refuses_other_rows) {
     scratch::error_of<rlcore::data_error>([&] { geo3k_row(bad, "test", 0, "f: row 0"); }, parts);
   };
   refused("answer", nullptr, {"no column 'answer'"});
-  refused("problem", "Find x.", {"0 <image> marks", "1 pictures"});
-  refused("images", row::array(), {"1 <image> marks", "0 pictures"});
-  refused("images", 5, {"0 pictures"});
+  refused("problem", "Find x.", {"0 <image> marks", "1 images"});
+  refused("images", row::array(), {"1 <image> marks", "0 images"});
+  refused("images", 5, {"0 images"});
   refused("problem", 7, {"expected a string"});
 }
 

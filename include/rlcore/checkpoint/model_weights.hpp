@@ -31,13 +31,6 @@ inline constexpr std::string_view embedding_name = "model.embed_tokens.weight", 
 /// Throws std::invalid_argument when a parameter reaches past `size` weights.
 void check_extent(std::span<const nn::parameter> parameters, std::size_t size);
 
-/// A rank's part of a parameter: all of it, or its rectangle.
-inline shard_piece piece_of(const nn::parameter& p) {
-  std::vector<std::int64_t> start = p.start;
-  start.resize(p.shape.size());
-  return {p.name, p.whole_shape(), std::move(start), p.shape, 0, p.size};
-}
-
 /// A tied model has no output matrix of its own; some folders store the embedding a second time under its name. Only a
 /// copy that is equal to the bit is accepted, in the place of `piece` of the embedding. Throws format_error.
 void check_tied_output(const tensor_folder& folder, const shard_piece& piece);
@@ -110,11 +103,6 @@ inline void load_weights(const std::filesystem::path& path, std::span<const nn::
                          std::span<float> weights) {
   load_weights(tensor_folder(path), parameters, weights, [](const std::string&) { return false; });
 }
-
-/// The same from a causal language model for a score model: its own output matrix is not read, and the values of
-/// score.weight (and score.bias) stay as they are.
-void load_backbone(const std::filesystem::path& path, std::span<const nn::parameter> parameters,
-                   std::span<float> weights);
 
 /// Which matrices of a folder are stored as bfloat16.
 inline nn::bf16_weights bf16_weights_of(const tensor_folder& folder) {
@@ -266,14 +254,6 @@ RLCORE_INLINE void read_piece(const tensor_folder& folder, const shard_piece& pi
     const std::size_t from = i * block, to = std::min(values.size(), from + block);
     read(parallel::part_of(piece, from, to), values.subspan(from, to - from));
   });
-}
-
-RLCORE_INLINE void load_backbone(const std::filesystem::path& path, std::span<const nn::parameter> parameters,
-                                 std::span<float> weights) {
-  std::vector<nn::parameter> backbone;
-  for (const nn::parameter& p : parameters)
-    if (!p.name.starts_with("score.")) backbone.push_back(p);
-  load_weights(tensor_folder(path), backbone, weights, [](const std::string& name) { return name == output_name; });
 }
 
 RLCORE_INLINE stored_weights::stored_weights(const std::filesystem::path& path,

@@ -56,7 +56,7 @@ model_processor read_processor(const std::filesystem::path& folder, const nn::co
 /// file_error.
 void write_processor(const std::filesystem::path& folder, const image::processor_settings& s);
 
-/// The tokens that stand for pictures have to be the same in config.json and in the tokenizer of `folder`. Does nothing
+/// The tokens that stand for images have to be the same in config.json and in the tokenizer of `folder`. Does nothing
 /// for a model without a vision tower. `tokenizer.id_of(text)` is an optional id (text::tokenizer). Throws format_error
 /// naming the token and both ids.
 template <class Tokenizer>
@@ -158,7 +158,7 @@ RLCORE_INLINE std::optional<std::pair<json_file, std::filesystem::path>> find_pr
 namespace checkpoint {
 
 RLCORE_INLINE model_processor read_processor(const std::filesystem::path& folder, const nn::config& config) {
-  if (!config.vision) throw config_error(folder.string() + ": the model reads no pictures (no vision_config)");
+  if (!config.vision) throw config_error(folder.string() + ": the model reads no images (no vision_config)");
   const nn::vision_config& tower = *config.vision;
   const auto found = detail::find_processor(folder);
   model_processor p;
@@ -166,7 +166,7 @@ RLCORE_INLINE model_processor read_processor(const std::filesystem::path& folder
     p.settings = detail::read_processor_settings(found->first);
     p.file = found->second;
   } else {
-    p.note = folder.string() + ": no preprocessor_config.json; pictures get " + std::to_string(p.settings.min_pixels) +
+    p.note = folder.string() + ": no preprocessor_config.json; images get " + std::to_string(p.settings.min_pixels) +
              " to " + std::to_string(p.settings.max_pixels) + " pixels, as transformers' class does it";
   }
   const std::string where = found ? p.file.string() : folder.string() + ": transformers' class";
@@ -180,7 +180,7 @@ RLCORE_INLINE model_processor read_processor(const std::filesystem::path& folder
   same("temporal_patch_size", p.settings.shape.frames, "temporal_patch_size", tower.temporal_patch_size);
   if (tower.in_channels != 3)
     throw format_error((folder / "config.json").string() + ": key 'vision_config.in_channels' is " +
-                       std::to_string(tower.in_channels) + "; expected 3, the colours of a picture");
+                       std::to_string(tower.in_channels) + "; expected 3, the colours of an image");
   return p;
 }
 

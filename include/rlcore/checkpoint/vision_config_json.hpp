@@ -40,7 +40,7 @@ double read_tower_theta(const json_file& file, double otherwise);
 /// Throws format_error naming the key.
 nn::vision_config read_tower(const json_file& top, nn::family model);
 
-/// Tower and ids of pictures, of a family that has them. The sizes of the language model are read already. Throws
+/// Tower and ids of images, of a family that has them. The sizes of the language model are read already. Throws
 /// format_error.
 void read_vision(const json_file& file, nn::config& c);
 

@@ -95,7 +95,7 @@ namespace detail {
 /// "2 <image> marks (messages[1]: 2)".
 std::string marks_text(std::span<const text::message> messages, std::size_t marks);
 inline std::string pictures_text(std::size_t count) {
-  return std::to_string(count) + (count == 1 ? " picture" : " pictures");
+  return std::to_string(count) + (count == 1 ? " image" : " images");
 }
 
 /// Throws data_error for a row with images, which this reader does not support.
@@ -221,7 +221,7 @@ RLCORE_INLINE std::vector<image_pointer> read_images(const row& from, const std:
   std::vector<image_pointer> images;
   if (!has_content(from, key)) return images;
   if (!image::has_images)
-    throw data_error(where + ": pictures in column '" + printable(key) + "', but " + image::no_images_message);
+    throw data_error(where + ": images in column '" + printable(key) + "', but " + image::no_images_message);
   const row& value = from[key];
   const auto read = [&](const row& element) {
     const std::string name = where + ": " + printable(key) + "[" + std::to_string(images.size()) + "]";
@@ -256,7 +256,7 @@ RLCORE_INLINE void refuse_images(const row& from, std::span<const text::message>
   const bool parts = std::any_of(messages.begin(), messages.end(), [](const auto& m) { return m.images() > 0; });
   if (!parts && (marks == 0 || !shown)) return;
   throw data_error(where + ": " + marks_text(messages, marks) +
-                   (shown ? " and pictures in column '" + printable(settings.image_key) + "'" : std::string()) +
+                   (shown ? " and images in column '" + printable(settings.image_key) + "'" : std::string()) +
                    ", but " + settings.model + " reads no images: its config.json has no vision_config");
 }
 
@@ -277,19 +277,19 @@ RLCORE_INLINE std::vector<image_pointer> take_images(const row& from, std::vecto
   if (marks == 0 && !has_content(from, settings.image_key)) return {};
   if (!from.contains(settings.image_key))
     throw data_error(where + ": " + detail::marks_text(messages, marks) + ", but no column '" +
-                     printable(settings.image_key) + "' with pictures (data.image_key); it has " +
+                     printable(settings.image_key) + "' with images (data.image_key); it has " +
                      printable(column_names(from), 300));
   std::vector<image_pointer> images = read_images(from, settings.image_key, where, folder, settings.processor->decode);
   if (images.size() != marks)
     throw data_error(where + ": " + detail::marks_text(messages, marks) + ", but " +
                      detail::pictures_text(images.size()) + " in column '" + printable(settings.image_key) +
-                     "'; each mark takes the next picture");
+                     "'; each mark takes the next image");
   if (images.size() > settings.most)
     throw data_error(where + ": " + detail::pictures_text(images.size()) + ", but --data.max_images_per_prompt is " +
                      std::to_string(settings.most));
   for (text::message& m : messages) {
     if (m.parts.empty() && m.content.find("<video>") != m.content.npos)
-      throw data_error(where + ": a mark <video> beside pictures; videos are not read, only images");
+      throw data_error(where + ": a mark <video> beside images; videos are not read, only images");
     text::cut_at_image_marks(m, settings.strip);
   }
   return images;
@@ -302,7 +302,7 @@ RLCORE_INLINE void show_again(std::vector<text::message>& messages, std::size_t 
   for (const text::message& m : messages) marks += m.parts.empty() ? text::count_image_marks(m.content) : m.images();
   if (marks != pictures)
     throw data_error(where + ": " + detail::marks_text(messages, marks) + ", but " + detail::pictures_text(pictures) +
-                     " in column '" + printable(settings.image_key) + "'; each mark takes the next picture");
+                     " in column '" + printable(settings.image_key) + "'; each mark takes the next image");
   if (pictures == 0) return;
   for (text::message& m : messages) text::cut_at_image_marks(m, settings.strip);
 }

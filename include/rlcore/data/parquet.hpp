@@ -299,7 +299,7 @@ RLCORE_INLINE std::vector<row> read_parquet(const std::filesystem::path& path) {
     parquet::arrow::FileReaderBuilder builder;
     check_arrow<data_error>(builder.Open(file), where + ": not a readable Parquet file");
     // Few rows at a time, of one row group: Arrow cannot assemble some nested columns across groups, nor a batch with
-    // more than 2 GiB of nested texts or bytes, such as pictures.
+    // more than 2 GiB of nested texts or bytes, such as images.
     parquet::ArrowReaderProperties properties;
     properties.set_batch_size(512);
     std::unique_ptr<parquet::arrow::FileReader> reader;

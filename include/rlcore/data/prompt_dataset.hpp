@@ -216,7 +216,7 @@ RLCORE_INLINE bool resolve_length(prompt& p, const prompt_settings& settings, im
       throw data_error(where + ": prompt: " + std::to_string(length) + " tokens with " +
                        pictures_text(p.images.size()) + ", but data.max_prompt_length is " +
                        std::to_string(settings.max_prompt_length) +
-                       "; pictures are not truncated: data.filter_overlong_prompts=True leaves such rows out");
+                       "; images are not truncated: data.filter_overlong_prompts=True leaves such rows out");
     p.ids = expand_image_tokens(std::move(p.ids), p.images, settings.images);
   }
   truncate(p.ids, settings.max_prompt_length, settings.truncation, where + ": prompt", "data.max_prompt_length");

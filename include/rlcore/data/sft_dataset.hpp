@@ -158,8 +158,8 @@ RLCORE_INLINE void truncate(sft_example& example, std::size_t max_length, trunca
   if (mode == truncation::middle) throw config_error("data.truncation=middle is not for supervised rows");
   const std::size_t length = example.tokens.size();
   if (!example.images.empty() && mode != truncation::error && max_length > 0 && length > max_length)
-    throw data_error(where + ": " + std::to_string(length) + " tokens with pictures, but data.max_length is " +
-                     std::to_string(max_length) + "; pictures are not truncated");
+    throw data_error(where + ": " + std::to_string(length) + " tokens with images, but data.max_length is " +
+                     std::to_string(max_length) + "; images are not truncated");
   truncate(example.tokens, max_length, mode, where, "data.max_length");
   const auto removed = static_cast<std::ptrdiff_t>(length - example.tokens.size());
   if (mode == truncation::left) example.written.erase(example.written.begin(), example.written.begin() + removed);

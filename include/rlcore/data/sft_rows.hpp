@@ -306,8 +306,8 @@ class sft_reader {
     const auto tail = example.tokens.begin() + static_cast<std::ptrdiff_t>(most) - 1;
     if (!example.images.empty() &&
         std::find(tail, example.tokens.end(), settings_.images.token) != example.tokens.end())
-      throw data_error(where + ": " + std::to_string(length) + " tokens with pictures, but --max_len is " +
-                       std::to_string(most) + "; pictures are not cut");
+      throw data_error(where + ": " + std::to_string(length) + " tokens with images, but --max_len is " +
+                       std::to_string(most) + "; images are not cut");
     example.tokens.resize(most);
     example.written.resize(most);
   }

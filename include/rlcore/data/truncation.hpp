@@ -61,7 +61,11 @@ RLCORE_INLINE void truncate(std::vector<std::int32_t>& ids, std::size_t limit, t
       break;
   }
   throw data_error(where + ": " + std::to_string(ids.size()) + " tokens, but " + std::string(limit_name) + " is " +
-                   std::to_string(limit) + " and data.truncation is error");
+                   std::to_string(limit) + " and data.truncation is error: raise the limit, or cut by " +
+                   "data.truncation=left or right" +
+                   (limit_name == "data.max_prompt_length"
+                        ? " or middle, or leave such rows out by data.filter_overlong_prompts=True"
+                        : ""));
 }
 
 }  // namespace data

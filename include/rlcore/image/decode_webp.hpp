@@ -20,7 +20,7 @@ inline WebPBitstreamFeatures read_webp_header(encoded bytes, const decode_settin
   if (WebPGetFeatures(bytes.data(), bytes.size(), &found) != VP8_STATUS_OK)
     throw format_error("a damaged WebP: no header can be read");
   check_size(static_cast<std::uint64_t>(found.height), static_cast<std::uint64_t>(found.width), settings);
-  if (found.has_animation != 0) throw format_error("an animated WebP; expected one picture");
+  if (found.has_animation != 0) throw format_error("an animated WebP; expected one image");
   return found;
 }
 

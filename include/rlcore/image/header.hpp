@@ -92,7 +92,7 @@ inline png_header read_png_header(encoded bytes, const decode_settings& settings
                           bytes[first + 16], bytes[first + 17], bytes[first + 20] != 0};
   check_size(header.height, header.width, settings);
   for (std::size_t at = header_end; at + 8 <= bytes.size() && !detail::is_chunk(bytes, at + 4, "IDAT");) {
-    if (detail::is_chunk(bytes, at + 4, "acTL")) throw format_error("an animated PNG; expected one picture");
+    if (detail::is_chunk(bytes, at + 4, "acTL")) throw format_error("an animated PNG; expected one image");
     at += std::size_t{12} + detail::big_endian(bytes, at, 4);
   }
   if (header.bits == 16) throw format_error("a PNG of 16 bits a channel; convert it to 8 bits");

@@ -23,7 +23,7 @@ struct pixels {
   bool operator==(const pixels&) const = default;
 };
 
-/// Handling of an RGBA picture's opacity: `white` composites the colours on white, as vLLM and qwen-vl-utils do (and so
+/// Handling of an RGBA image's opacity: `white` composites the colours on white, as vLLM and qwen-vl-utils do (and so
 /// verl's rows), `drop` keeps the colours as stored (Pillow's convert("RGB"), transformers' processor): what is
 /// transparent is often stored as black.
 enum class alpha { drop, white };

@@ -179,7 +179,7 @@ RLCORE_INLINE std::string run_plan(const options& o) {
   const workload w = read_workload(o);
   for (const model_shape& m : models)
     if (w.image_tokens > 0 && !m.tower)
-      throw config_error("image_tokens=" + std::to_string(w.image_tokens) + ": " + m.name + " reads no pictures");
+      throw config_error("image_tokens=" + std::to_string(w.image_tokens) + ": " + m.name + " reads no images");
   const wishes wanted = read_requests(o);
   const cluster c = find_cluster(o.get<std::string>("cluster"));
   if (models.size() == 1 && devices.size() == 1)

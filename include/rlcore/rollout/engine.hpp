@@ -117,7 +117,7 @@ class engine {
       require(!r.prompt.empty(), "generate: a prompt has no token");
       if (!c.vision && !r.pictures.empty())
         throw std::invalid_argument("rlcore: generate: request " + std::to_string(&r - requests.data()) +
-                                    " has pictures, and the model reads none (no vision_config)");
+                                    " has images, and the model reads none (no vision_config)");
     }
   }
 
@@ -166,8 +166,8 @@ class engine {
     throw config_error("generate: a prompt of " + std::to_string(prompt) + " tokens with up to " +
                        std::to_string(settings.max_new_tokens) + " new ones needs " + std::to_string(pages * page) +
                        " bytes of keys and values" +
-                       (shown > 0 ? " beside " + std::to_string(shown) + " bytes of pictures" : "") +
-                       ", the limit is " + std::to_string(settings.max_cache_bytes) +
+                       (shown > 0 ? " beside " + std::to_string(shown) + " bytes of images" : "") + ", the limit is " +
+                       std::to_string(settings.max_cache_bytes) +
                        "; raise max_cache_bytes (actor_rollout_ref.rollout.gpu_memory_utilization)");
   }
 

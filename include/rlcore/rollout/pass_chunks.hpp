@@ -90,7 +90,7 @@ inline bool same_picture(const nn::picture& a, const nn::picture& b) {
           std::memcmp(a.patches.data(), b.patches.data(), a.patches.size_bytes()) == 0);
 }
 
-/// Do both have the same prompt tokens and the same pictures? Equal tokens are not enough: image tokens encode only
+/// Do both have the same prompt tokens and the same images? Equal tokens are not enough: image tokens encode only
 /// their number.
 inline bool same_prompt(const request& a, const request& b) {
   const bool same_tokens = a.prompt.size() == b.prompt.size() &&

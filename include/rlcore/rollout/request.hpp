@@ -72,7 +72,7 @@ struct generation {
 /// The id of a job in its session; never reused.
 using ticket = std::uint64_t;
 
-/// A continuation to generate; owns its prompt. The text is a function of (weights, prompt, pictures, sampling, key,
+/// A continuation to generate; owns its prompt. The text is a function of (weights, prompt, images, sampling, key,
 /// prompt_number, sample, first_token): token number t behind the prompt is drawn with the random number
 /// key.uniform(prompt_number, sample, first_token + t).
 struct job {

@@ -40,7 +40,7 @@ struct picture_prompt {
     nn::rope_positions all = nn::make_rope_positions(tokens, c.image_token_id, grids, c.vision->spatial_merge_size);
     positions = std::move(all.positions), delta = all.delta;
     rows_before.reserve(tokens.size() + 1);
-    std::int64_t row = 0, next = 0;  // the first row of the next picture
+    std::int64_t row = 0, next = 0;  // the first row of the next image
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       rows_before.push_back(row);
       if (tokens[i] != c.image_token_id) continue;

@@ -95,7 +95,7 @@ class session {
       throw config_error("job " + std::to_string(number) + " cannot be extended before its turn ends");
     check_vocabulary(tokens, model_.settings().vocab_size, "a token to append");
     if (const nn::config& c = model_.settings(); c.vision && std::ranges::count(tokens, c.image_token_id) > 0)
-      throw config_error("a token to append stands for a picture: pictures belong into the prompt");
+      throw config_error("a token to append stands for an image: images belong into the prompt");
     check_length(std::ssize(s.tokens) + std::ssize(tokens), max_new_tokens);
     if (s.asked.rules) check_rules(*s.asked.rules, max_new_tokens);
     s.tokens.insert(s.tokens.end(), tokens.begin(), tokens.end());
@@ -250,9 +250,9 @@ class session {
     auto s = std::make_unique<sequence>();
     const nn::config& c = model_.settings();
     if (!asked.pictures.empty() && !c.vision)
-      throw config_error("the prompt has pictures, and the model reads none (no vision_config)");
+      throw config_error("the prompt has images, and the model reads none (no vision_config)");
     if (!asked.pictures.empty() && own_ && !asked.pixels)
-      throw config_error("the prompt has pictures, and nothing owns them (job::pixels)");
+      throw config_error("the prompt has images, and nothing owns them (job::pixels)");
     try {
       if (!asked.pictures.empty() || (c.vision && std::ranges::count(asked.prompt, c.image_token_id) > 0))
         s->shown = std::make_shared<picture_prompt>(c, asked.prompt, asked.pictures, asked.pixels);
@@ -260,7 +260,7 @@ class session {
       throw config_error(e.what());
     }
     if (s->shown && own_ && s->shown->rows() > most_rows_)
-      throw config_error("the prompt's pictures have " + std::to_string(s->shown->rows()) +
+      throw config_error("the prompt's images have " + std::to_string(s->shown->rows()) +
                          " tokens, expected at most max_image_tokens = " + std::to_string(most_rows_));
     s->prompt_length = std::ssize(asked.prompt);
     s->tokens = std::move(asked.prompt);

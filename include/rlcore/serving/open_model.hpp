@@ -204,7 +204,7 @@ RLCORE_INLINE void read_pictures(const options& opt, const std::filesystem::path
   for (const char* flag : {"mm-processor-kwargs", "allowed-local-media-path"})
     if (!m.features.pictures && opt.is_set(flag))
       throw config_error("--" + std::string(flag) + ": " + folder.string() +
-                         " reads no pictures: its config.json has no vision_config");
+                         " reads no images: its config.json has no vision_config");
 }
 
 /// The tokens that end an answer, as vLLM has them: the tokenizer's and those of the generation config, which

@@ -1,4 +1,4 @@
-// From a request to a job: prompt tokens, pictures, sampling.
+// From a request to a job: prompt tokens, images, sampling.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,7 @@ token_ids tokens_of(const served_model& model, const sent_prompt& prompt, bool a
 
 namespace detail {
 
-/// The messages as the template takes them. Throws api_error 400 for pictures that it does not take. Thoughts are left
+/// The messages as the template takes them. Throws api_error 400 for images that it does not take. Thoughts are left
 /// out for a template that never reads them, with a note.
 std::vector<text::message> messages_for(const text::chat_template& chat, const conversation& talk,
                                         std::vector<std::string>& notes);
@@ -147,7 +147,7 @@ namespace serving::detail {
 RLCORE_INLINE std::vector<text::message> messages_for(const text::chat_template& chat, const conversation& talk,
                                                       std::vector<std::string>& notes) {
   if (!talk.pictures.empty() && !chat.takes_parts())
-    throw bad_request(talk.pictures[0].where + " is a picture, and the chat template has no place for it; start the " +
+    throw bad_request(talk.pictures[0].where + " is an image, and the chat template has no place for it; start the " +
                       "server with --chat-template qwen2.5-vl");
   std::vector<text::message> messages = chat.accepted(talk.messages);
   if (chat.has_thoughts()) return messages;
@@ -176,7 +176,7 @@ RLCORE_INLINE std::string left_open(const text::chat_template& chat, std::vector
     mark = "continue-" + std::to_string(number) + "-here";
   text::message& last = messages.back();
   if (!last.parts.empty() && last.parts.back().image)
-    throw bad_request("continue_final_message: the last message ends with a picture");
+    throw bad_request("continue_final_message: the last message ends with an image");
   last.content += mark + " ";  // the blank is gone where the template strips
   if (!last.parts.empty()) last.parts.push_back({mark + " "});
   std::vector<text::dropped_part> known;
@@ -250,7 +250,7 @@ RLCORE_INLINE std::int64_t fit_prompt(const served_model& model, const sampling_
                         std::to_string(model.max_length));
     if (std::ssize(prompt) > most && !sent.images.empty())
       throw bad_request("truncate_prompt_tokens " + std::to_string(most) + " would cut a prompt of " +
-                        std::to_string(prompt.size()) + " tokens that shows pictures");
+                        std::to_string(prompt.size()) + " tokens that shows images");
     if (std::ssize(prompt) > most) prompt.erase(prompt.begin(), prompt.end() - most);
   }
   const std::int64_t length = std::ssize(prompt), room = model.max_length - length;
@@ -269,11 +269,11 @@ RLCORE_INLINE std::int64_t fit_prompt(const served_model& model, const sampling_
   const auto rows = model.images.processor ? std::ranges::count(prompt, model.images.token) : 0;
   if (rows > 0 && sent.images.empty())
     throw bad_request("the prompt has " + std::to_string(rows) +
-                      " image tokens and shows no picture; expected pictures in /v1/chat/completions");
+                      " image tokens and shows no image; expected images in /v1/chat/completions");
   if (rows > model.max_image_tokens)
-    throw bad_request("the request's pictures have " + std::to_string(rows) + " tokens; expected at most " +
+    throw bad_request("the request's images have " + std::to_string(rows) + " tokens; expected at most " +
                       std::to_string(model.max_image_tokens) +
-                      " (--max-num-batched-tokens, or smaller pictures by --mm-processor-kwargs)");
+                      " (--max-num-batched-tokens, or smaller images by --mm-processor-kwargs)");
   return std::min({f.max_tokens.value_or(room), f.most_tokens, room});
 }
 

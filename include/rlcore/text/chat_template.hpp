@@ -30,7 +30,7 @@ using written_bytes = jinja::byte_range;
 /// A chat template in Jinja, rendered as transformers renders it. Cheap to copy, usable by many threads at once.
 class chat_template {
  public:
-  /// The template of a model folder: `chat_template` of chat_template.json (of processors with pictures), else
+  /// The template of a model folder: `chat_template` of chat_template.json (of processors with images), else
   /// chat_template.jinja, else `chat_template` of tokenizer_config.json. Throws file_error, and format_error when there
   /// is none or it cannot be read.
   static chat_template detect(const std::filesystem::path& folder);
@@ -66,7 +66,7 @@ class chat_template {
   bool takes_parts() const;
 
   /// The messages in the form that this template takes, as vLLM has it: where it takes texts alone, contents in parts
-  /// become their texts, joined by line ends, unless there are pictures; where it takes parts alone, texts become one.
+  /// become their texts, joined by line ends, unless there are images; where it takes parts alone, texts become one.
   /// The developer is the system for a template that does not know the role.
   std::vector<message> accepted(std::span<const message> messages) const;
 

@@ -21,7 +21,7 @@ RLCORE_BEGIN
 namespace text {
 
 /// Names of the families. All frame turns as <|im_start|>role, content, <|im_end|>. chatml: nothing else; qwen2: a
-/// default system turn; qwen2.5: that, and tools; qwen2.5-vl: as qwen2, with pictures; qwen2.5-vl-tools: that, and the
+/// default system turn; qwen2.5: that, and tools; qwen2.5-vl: as qwen2, with images; qwen2.5-vl-tools: that, and the
 /// tools of qwen2.5; qwen3: tools, thinking; minimind: as qwen3, but every assistant turn has a <think> block.
 inline constexpr std::array<std::string_view, 7> chat_family_names = {
     "chatml", "qwen2", "qwen2.5", "qwen2.5-vl", "qwen2.5-vl-tools", "qwen3", "minimind"};
@@ -42,7 +42,7 @@ inline std::string default_system_turn(std::string_view text, std::string_view a
 /// A system turn that lists the tools behind the text of `before`, a Jinja expression.
 std::string tool_turn(std::string_view before);
 
-/// How a content that is a text is written (another is refused by +), and one that may be in parts with pictures.
+/// How a content that is a text is written (another is refused by +), and one that may be in parts with images.
 inline constexpr std::string_view text_content = "{{- '' + turn.content }}";
 inline constexpr std::string_view parted_content = R"({%- if turn.content is string %}{{- turn.content }}
 {%- else %}{%- for part in turn.content %}
@@ -85,7 +85,7 @@ inline std::string open_turn(std::string_view thoughts = "") {
 }  // namespace detail
 
 /// The template of a family, which writes what the templates of its published models write for messages whose content
-/// is a text, or for those with pictures (vl) in parts. Empty for an unknown name. The model types qwen2_5_vl and
+/// is a text, or for those with images (vl) in parts. Empty for an unknown name. The model types qwen2_5_vl and
 /// qwen2_5_vl_tools are names, too.
 std::string family_jinja(std::string_view name);
 

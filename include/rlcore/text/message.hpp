@@ -64,10 +64,10 @@ namespace detail {
 nlohmann::ordered_json members_but(const nlohmann::ordered_json& json, std::initializer_list<std::string_view> known);
 
 /// A content in parts: [{"type": "text", "text"} or {"type": "image"}]; members that are null are not there. Throws
-/// data_error for videos, and for pictures that stand in the content itself.
+/// data_error for videos, and for images that stand in the content itself.
 std::vector<message_part> parts_from_json(const nlohmann::ordered_json& json, const std::string& where);
 
-/// The text of parts, with marks where pictures stand.
+/// The text of parts, with marks where images stand.
 inline std::string joined(const std::vector<message_part>& parts) {
   std::string text;
   for (const message_part& p : parts) text += p.image ? image_mark : std::string_view(p.text);
@@ -100,7 +100,7 @@ struct render_options {
   bool add_generation_prompt = false;     ///< open the assistant's next turn at the end
   std::optional<bool> enable_thinking{};  ///< unset: the template's default
   std::vector<nlohmann::ordered_json> tools{};
-  bool add_vision_id = false;          ///< "Picture 1: " and so on in front of pictures
+  bool add_vision_id = false;          ///< "Picture 1: " and so on in front of images
   nlohmann::ordered_json variables{};  ///< an object with further variables of the template, or null
 };
 
@@ -162,7 +162,7 @@ RLCORE_INLINE std::vector<message_part> parts_from_json(const nlohmann::ordered_
       throw data_error(place + R"(: expected {"type": "text", "text"} or {"type": "image"})");
     for (const auto& [key, item] : j.items())
       if (key != "type" && key != "text" && !item.is_null())
-        throw data_error(place + ": \"" + key + "\" has no place here; pictures stand in the column of images");
+        throw data_error(place + ": \"" + key + "\" has no place here; images stand in the column of images");
     const auto* text = member("text");
     if (is("text") ? text == nullptr || !text->is_string() : text != nullptr)
       throw data_error(place + R"(.text: expected a string for {"type": "text"}, none for {"type": "image"})");

@@ -16,7 +16,7 @@ bool has_model_file(const std::filesystem::path& path);
 /// The text of a file; of one in a GGUF file the translation of its metadata. Throws file_error, format_error.
 std::string read_model_file(const std::filesystem::path& path);
 
-/// Copies the files of the tokenizer, the chat template and the processor of pictures that the model `from` has into
+/// Copies the files of the tokenizer, the chat template and the processor of images that the model `from` has into
 /// the existing folder `to`, replacing them there. Throws file_error when `from` has no tokenizer.json or the system
 /// refuses.
 void copy_files(const std::filesystem::path& from, const std::filesystem::path& to);

@@ -100,7 +100,7 @@ struct parsed_template {
     if (options.enable_thinking.value_or(false) && !has_thinking())
       throw config_error(name + " has no thinking mode; expected enable_thinking unset or false");
     if (options.add_vision_id && !mentions_any({"add_vision_id"}))
-      throw config_error(name + " does not number pictures; expected add_vision_id unset or false");
+      throw config_error(name + " does not number images; expected add_vision_id unset or false");
     for (std::size_t i = 0; i < messages.size(); ++i) {
       if (!messages[i].tool_calls.empty() && !mentions_any({"tool_calls"})) throw_dropped_part(i, "a tool call");
       if (messages[i].reasoning_content && !has_thoughts()) throw_dropped_part(i, "reasoning_content");
@@ -150,7 +150,7 @@ struct parsed_template {
       const bool pictures = std::any_of(messages.begin(), messages.end(), [](const auto& m) { return m.images() > 0; });
       throw data_error(
           name + ": " + e.what() +
-          (pictures ? "; for messages with pictures choose a template that takes them, such as qwen2.5-vl" : ""));
+          (pictures ? "; for messages with images choose a template that takes them, such as qwen2.5-vl" : ""));
     }
     check_written(messages, r);
     return r;

@@ -53,7 +53,7 @@ inline data::row geo3k_row(const data::row& from, const std::string& split, std:
   const std::size_t marks = text::count_image_marks(problem), pictures = images.is_array() ? images.size() : 0;
   if (!images.is_array() || marks != pictures)
     throw data_error(where + ": the problem has " + std::to_string(marks) + " <image> marks, column 'images' " +
-                     std::to_string(pictures) + " pictures");
+                     std::to_string(pictures) + " images");
   return {
       {"data_source", "hiyouga/geometry3k"},
       {"prompt", data::row::array({{{"role", "user"}, {"content", problem + " " + std::string(geo3k_instruction)}}})},

@@ -16,7 +16,7 @@
 namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
-/// Rows with none, one and three pictures; words are the targets.
+/// Rows with none, one and three images; words are the targets.
 struct rows {
   std::vector<tiny_vision::prompt> prompts = tiny_vision::prompts(3);
   ragged<std::int32_t> tokens;

@@ -1,4 +1,4 @@
-// Adapters of a model that reads pictures: which modules have them, their gradients, and that a frozen tower stays.
+// Adapters of a model that reads images: which modules have them, their gradients, and that a frozen tower stays.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ void fill(std::span<float> values, std::uint32_t k) {
   for (std::uint32_t i = 0; i < values.size(); ++i) values[i] = parity::value(k, i) * 0.5f;
 }
 
-/// Two rows with pictures and one without.
+/// Two rows with images and one without.
 struct batch {
   ragged<std::int32_t> tokens;
   ragged<nn::picture> pictures;

@@ -1,4 +1,4 @@
-// Sequences that show the same picture: the tower sees it once, and no bit of a log-prob or a gradient tells.
+// Sequences that show the same image: the tower sees it once, and no bit of a log-prob or a gradient tells.
 #include "rlcore/nn/vision/picture_rows.hpp"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ struct sequences {
   ragged<std::int32_t> tokens;
   ragged<nn::picture> pictures;
   nn::targets wanted;
-  extent_t patches = 0;  ///< of all pictures
+  extent_t patches = 0;  ///< of all images
 
   void push_back(const prompt& p, std::span<const nn::picture> shown) {
     for (std::size_t t = 1; t < p.tokens.size(); ++t) {
@@ -105,7 +105,7 @@ TEST_F(distinct_pictures_of_a_pass, are_scored_once) {
   }
   patches = 0;
   EXPECT_EQ(scored(all), apart);
-  EXPECT_EQ(patches, 2 * 48 + 4) << "two large pictures and a small one";
+  EXPECT_EQ(patches, 2 * 48 + 4) << "two large images and a small one";
   EXPECT_EQ(all.patches, 4 * 48 + 2 * 4);
 }
 

@@ -42,9 +42,9 @@ TEST(rope_positions, runs_and_pictures_have_to_fit) {
     return std::string();
   };
   EXPECT_EQ(refusal({1, 7, 7}, {{2, 4}}), "");
-  EXPECT_THAT(refusal({1, 7, 7, 7}, {{2, 4}}), testing::HasSubstr("with 1 pictures has image tokens for more"));
-  EXPECT_THAT(refusal({7, 1, 7}, {{2, 4}}), testing::HasSubstr("fewer than 2 image tokens in the run of picture 0"));
-  EXPECT_THAT(refusal({1, 7, 7}, {{2, 4}, {2, 2}}), testing::HasSubstr("with 2 pictures has image tokens for 1"));
+  EXPECT_THAT(refusal({1, 7, 7, 7}, {{2, 4}}), testing::HasSubstr("with 1 images has image tokens for more"));
+  EXPECT_THAT(refusal({7, 1, 7}, {{2, 4}}), testing::HasSubstr("fewer than 2 image tokens in the run of image 0"));
+  EXPECT_THAT(refusal({1, 7, 7}, {{2, 4}, {2, 2}}), testing::HasSubstr("with 2 images has image tokens for 1"));
 }
 
 }  // namespace

@@ -197,7 +197,7 @@ TEST(vl_parity, generation_has_the_bits_of_training_however_a_prompt_is_cut) {
   cpu device(1);
   nn::causal_lm<cpu> model(device, settings_of(golden, false));
   fill(model);
-  const rows_of rows(golden.at("cases")[1].at("rows"));  // of the three rows the second has no picture
+  const rows_of rows(golden.at("cases")[1].at("rows"));  // of the three rows the second has no image
   nn::workspace<cpu> space(device), pictures(device);
   floats logp(rows.targets.row.size());
   nn::log_probs(model, space, rows.input(), rows.targets, 1.0f, logp, {});
@@ -273,7 +273,7 @@ TEST(vl_parity, pictures_and_image_tokens_have_to_fit) {
     return std::string();
   };
   EXPECT_EQ(refusal(rows.input()), "");
-  EXPECT_THAT(refusal(rows.tokens), testing::HasSubstr("image tokens and no pictures"));
+  EXPECT_THAT(refusal(rows.tokens), testing::HasSubstr("image tokens and no images"));
   nn::kv_cache<cpu> cache(device, model.settings(), 1);
   const std::vector<std::int32_t> page = {0}, image = {57};
   const nn::decode_chunk blind{image, 0, page};

@@ -17,6 +17,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/launch.hpp"
+#include "rlcore/train/files/trained_files.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
 #include "support/tiny_model.hpp"
 
@@ -105,7 +106,7 @@ class sharded : public testing::TestWithParam<setting> {
       p.zero = l.zero, p.shard_ranks = l.shard_ranks, p.tensor = l.tensor, p.expert = l.expert, p.leaves = leaves;
       parallel::world world(all, p);
       trainable_model t(device, config(), s, &world);
-      t.load(files_.model);
+      train::load_weights(t, files_.model);
       f(t);
     });
   }
@@ -120,8 +121,9 @@ class sharded : public testing::TestWithParam<setting> {
   }
   void save(trainable_model& t, std::int64_t number) const {
     parallel::any_communicator& all = t.world()->all();
-    checkpoint::save_step(all, place_ / "run", number, 0,
-                          [&](const fs::path& folder) { t.save(folder, files_.model, {{"mine", number}}); });
+    checkpoint::save_step(all, place_ / "run", number, 0, [&](const fs::path& folder) {
+      train::save_checkpoint(t, folder, files_.model, {{"mine", number}});
+    });
   }
 
   scratch::folder place_;
@@ -144,10 +146,10 @@ TEST_P(sharded, a_run_moves_from_layout_to_layout) {
   for (int i = 0; i < static_cast<int>(journey.size()); ++i)
     on(journey[static_cast<std::size_t>(i)], [&](trainable_model& t) {
       if (i > 0) {
-        const checkpoint::json_file extra = t.restore(checkpoint::find_latest(place_ / "run").folder);
+        const auto [extra, notice] = train::restore_checkpoint(t, checkpoint::find_latest(place_ / "run").folder);
         EXPECT_EQ(extra.integer("mine"), i);
         EXPECT_EQ(t.optimizer().steps(), i);
-        EXPECT_EQ(t.notice(), "");
+        EXPECT_EQ(notice, "");
       }
       step(t, i);
       save(t, i + 1);
@@ -190,12 +192,12 @@ TEST_P(sharded, whole_weights_on_request) {
     });
   cpu device(1);
   trainable_model model(device, checkpoint::read_config(folder / "huggingface"), {});
-  model.load(folder / "huggingface");
+  train::load_weights(model, folder / "huggingface");
   EXPECT_EQ(weights(model), expected);
   if (GetParam().lora) return;
   fs::remove(folder / "huggingface" / "model.safetensors");  // the same from the shards
   trainable_model other(device, checkpoint::read_config(folder / "huggingface"), {});
-  other.load(checkpoint::resolve_model(folder.string()));
+  train::load_weights(other, checkpoint::resolve_model(folder.string()));
   EXPECT_EQ(weights(other), expected);
 }
 
@@ -210,8 +212,8 @@ TEST_P(sharded, other_leaves_are_told) {
     on(
         l,
         [&](trainable_model& t) {
-          t.restore(folder);
-          if (t.world()->first()) text = t.notice();
+          const std::string here = train::restore_checkpoint(t, folder).notice;
+          if (t.world()->first()) text = here;
         },
         settings(), leaves);
     return text;

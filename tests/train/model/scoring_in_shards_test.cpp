@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/parallel/launch.hpp"
+#include "rlcore/train/files/trained_files.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
 
@@ -181,10 +184,10 @@ TEST(scoring_in_shards, has_the_numbers_of_one_rank_for_models_that_are_trained_
     for (const int ranks : {1, 2, 3, 4})
       on_ranks(ranks, zero3(), [&](parallel::world& w, any_device& device, memory_counts&) {
         train::trainable_model<any_device> trained(device, config_of(k), {}, &w);
-        trained.load(place.path());
+        train::load_weights(trained, place.path());
         expect_scores(w, trained.model, trained.space, expected);
         train::frozen_model<any_device> frozen(device, config_of(k), &w);
-        frozen.load(place.path());
+        train::load_weights(frozen, place.path());
         expect_scores(w, frozen.model, trained.space, expected);
       });
   }
@@ -202,7 +205,7 @@ TEST(scoring_in_shards, goes_with_groups_that_share_and_with_the_other_axes) {
     on_ranks(4, how, [&](parallel::world& w, any_device& device, memory_counts&) {
       train::trainable_model<any_device> trained(device, config_of({}), {}, &w);
       train::frozen_model<any_device> frozen(device, config_of({}), &w);
-      frozen.load(place.path());
+      train::load_weights(frozen, place.path());
       EXPECT_EQ(frozen.model.units() != nullptr, how.zero == 3);
       expect_scores(w, frozen.model, trained.space, expected);
     });
@@ -221,7 +224,7 @@ TEST(scoring_in_shards, sends_every_weight_once_in_a_pass) {
       on_ranks(static_cast<int>(p), zero3(), [&](parallel::world& w, any_device& device, memory_counts&) {
         nn::workspace<any_device> space(device, 1 << 20);
         train::frozen_model<any_device> model(device, config_of(k), &w);
-        model.load(place.path());
+        train::load_weights(model, place.path());
         const std::uint64_t before = w.shards().counters().total().bytes;
         const auto d = static_cast<std::size_t>(w.data().rank());
         train::for_each_scored_group(
@@ -252,7 +255,7 @@ TEST(scoring_in_shards, no_rank_has_more_than_its_share_and_a_layer) {
   on_ranks(4, zero3(), [&](parallel::world& w, any_device& device, memory_counts& memory) {
     nn::workspace<any_device> space(device, 1 << 20);
     train::frozen_model<any_device> model(device, config_of(deep), &w);
-    model.load(place.path());
+    train::load_weights(model, place.path());
     const std::size_t all = model.model.size() * sizeof(float), before = memory.live;
     EXPECT_LE(before, all / 4 + 4096 * 16);
     memory.most = before;
@@ -276,18 +279,28 @@ TEST(scoring_in_shards, every_folder_is_read_by_pieces) {
     on_ranks(3, zero3(), [&, name = name, k = k](parallel::world& w, any_device& device, memory_counts& memory) {
       train::trainable_model<any_device> trained(device, config_of(k), {}, &w);
       memory.most = memory.live;
-      trained.load(place / name);
+      train::load_weights(trained, place / name);
       EXPECT_EQ(memory.most, memory.live);  // no memory of the device
       expect_scores(w, trained.model, trained.space, expected);
     });
   }
-  write_model(place / "other", {}, true, false);
-  const auto load = [&] {
+  const auto load = [&](const char* name) {
     on_ranks(3, zero3(), [&](parallel::world& w, any_device& device, memory_counts&) {
-      train::frozen_model<any_device>(device, config_of({}), &w).load(place / "other");
+      train::frozen_model<any_device> frozen(device, config_of({}), &w);
+      train::load_weights(frozen, place / name);
     });
   };
-  scratch::error_of<format_error>(load, {"lm_head.weight", "differs from 'model.embed_tokens.weight'"});
+  write_model(place / "other", {}, true, false);
+  scratch::error_of<format_error>([&] { load("other"); },
+                                  {"lm_head.weight", "differs from 'model.embed_tokens.weight'"});
+  write_model(place / "nan", {});
+  {
+    std::fstream file(place / "nan" / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    file.seekp(-static_cast<std::streamoff>(sizeof nan), std::ios::end);
+    file.write(reinterpret_cast<const char*>(&nan), sizeof nan);
+  }
+  scratch::error_of<format_error>([&] { load("nan"); }, {"has the value NaN"});
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rlcore/parallel/communicator/threads.hpp"
+#include "rlcore/train/files/trained_files.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
 
 #include "data/scratch.hpp"
@@ -79,7 +80,7 @@ void train(const task& t, parallel::world* w, outcome& out) {
     const auto whole = model.gather_full_params();
     model.model.initialize(7);
   } else {
-    model.load(t.base);
+    train::load_weights(model, t.base);
   }
   const auto sent = [&]() -> std::uint64_t {
     return w ? w->shards().counters().total().bytes + w->replicas().counters().total().bytes : 0;

@@ -15,6 +15,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
+#include "rlcore/train/files/trained_files.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/preference/packed_answers.hpp"
 
@@ -64,7 +65,7 @@ result train(nn::family family, int ranks, parallel::parallel_settings how, cons
       const auto whole = t.gather_full_params();
       t.model.initialize(11);
     } else {
-      t.restore(resume);
+      train::restore_checkpoint(t, resume);
     }
     std::vector<std::vector<std::int32_t>> rows;
     for (std::uint32_t i = 0; i < 11; ++i) {
@@ -73,7 +74,7 @@ result train(nn::family family, int ranks, parallel::parallel_settings how, cons
         rows.back().push_back(static_cast<std::int32_t>(random_key{3}.below(301, i, n)));
     }
     for (int step = resume.empty() ? 0 : 2; step < 3; ++step) {
-      if (step == 2 && !save.empty()) t.save(save, save.parent_path());
+      if (step == 2 && !save.empty()) train::save_checkpoint(t, save, save.parent_path());
       t.begin_update();
       t.for_micro_batches(
           {.rows = rows.size(), .max_rows = 3}, [&](std::uint32_t i) { return rows[i].size(); },

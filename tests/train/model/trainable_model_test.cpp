@@ -1,5 +1,6 @@
 // A trainable_model: what LoRA trains, and that a saved one goes on to the same bits.
 #include "rlcore/train/model/trainable_model.hpp"
+#include "rlcore/train/files/trained_files.hpp"
 
 #include <gtest/gtest.h>
 
@@ -80,17 +81,17 @@ class training : public testing::TestWithParam<setting> {
 
 TEST_P(training, goes_on_to_the_same_bits_from_its_files) {
   trainable_model whole(device_, config(), settings()), first(device_, config(), settings());
-  whole.load(files_.model), first.load(files_.model);
+  train::load_weights(whole, files_.model), train::load_weights(first, files_.model);
   const floats start = weights(whole);
   for (int i = 0; i < 4; ++i) step(whole, i);
   for (int i = 0; i < 2; ++i) step(first, i, 2);
   EXPECT_NE(weights(first), start);
-  first.save(place_ / "saved", files_.model, {{"mine", 7}});
+  train::save_checkpoint(first, place_ / "saved", files_.model, {{"mine", 7}});
 
   cpu three(3);
   trainable_model second(three, config(), settings());
-  second.load(files_.model);
-  const checkpoint::json_file extra = second.restore(place_ / "saved");
+  train::load_weights(second, files_.model);
+  const checkpoint::json_file extra = train::restore_checkpoint(second, place_ / "saved").extra;
   EXPECT_EQ(extra.integer("mine"), 7);
   EXPECT_EQ(weights(second), weights(first));
   for (int i = 2; i < 4; ++i) step(second, i, 1);
@@ -100,7 +101,7 @@ TEST_P(training, goes_on_to_the_same_bits_from_its_files) {
 
   trainable_model saved(device_, checkpoint::read_config(place_ / "saved" / "huggingface"), {});
   EXPECT_EQ(saved.model.settings().output, config().output);
-  saved.load(place_ / "saved" / "huggingface");  // the merged weights
+  train::load_weights(saved, place_ / "saved" / "huggingface");  // the merged weights
   EXPECT_EQ(weights(saved), weights(first));
   EXPECT_EQ(fs::exists(place_ / "saved" / "lora_adapter"), GetParam().lora);
 }
@@ -114,7 +115,7 @@ class lora : public training {};
 
 TEST_P(lora, freezes_everything_else_and_can_be_turned_off) {
   trainable_model t(device_, config(), settings());
-  t.load(files_.model);
+  train::load_weights(t, files_.model);
   const floats base = weights(t);
   EXPECT_LT(t.trained_size(), t.model.size());
   step(t, 0);
@@ -133,13 +134,13 @@ TEST_P(lora, freezes_everything_else_and_can_be_turned_off) {
 
 TEST_P(lora, a_checkpoint_of_something_else_is_refused) {
   trainable_model t(device_, config(), settings());
-  t.load(files_.model);
-  t.save(place_ / "saved", files_.model);
+  train::load_weights(t, files_.model);
+  train::save_checkpoint(t, place_ / "saved", files_.model);
   const auto refused = [&](const train::training_settings& s, const fs::path& model, std::vector<std::string> parts) {
     trainable_model other(device_, config(), s);
-    other.load(model);
+    train::load_weights(other, model);
     parts.push_back((place_ / "saved").string());
-    scratch::error_of<config_error>([&] { other.restore(place_ / "saved"); }, parts);
+    scratch::error_of<config_error>([&] { train::restore_checkpoint(other, place_ / "saved"); }, parts);
   };
   train::training_settings s = settings();
   s.lora->rank = 4;

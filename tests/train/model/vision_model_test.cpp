@@ -1,4 +1,4 @@
-// Training on rows with and without pictures: the bits of one rank whatever ranks share; frozen towers; adapters.
+// Training on rows with and without images: the bits of one rank whatever ranks share; frozen towers; adapters.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ struct result {
   bool operator==(const result&) const = default;
 };
 
-/// Rows with none, one and three pictures. All tokens that are words are targets.
+/// Rows with none, one and three images. All tokens that are words are targets.
 struct batch {
   ragged<std::int32_t> tokens;
   ragged<nn::picture> pictures;
@@ -190,7 +190,7 @@ TEST(vision_model, has_the_weights_of_one_rank_on_any_number_of_them_in_any_stag
       expect_same(many, one, std::to_string(ranks) + " ranks, zero " + std::to_string(zero));
       EXPECT_EQ(many.scored, one.scored);
     }
-  // Four ranks for three rows: one has nothing, one has no picture.
+  // Four ranks for three rows: one has nothing, one has no image.
   const result few = train(1, how(3), {.rows = 3});
   for (int zero = 0; zero < 4; ++zero) expect_same(train(4, how(zero), {.rows = 3}), few, "three rows");
 }

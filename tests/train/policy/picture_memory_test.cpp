@@ -19,7 +19,7 @@ namespace {
 
 using namespace rlcore;
 
-/// Prompts whose pictures have these sides, as their headers say.
+/// Prompts whose images have these sides, as their headers say.
 data::prompt_dataset prompts(std::vector<std::vector<image::size>> sizes) {
   data::prompt_dataset all;
   all.cache = std::make_shared<data::image_cache>(image::processor(image::processor_settings{}));
@@ -47,7 +47,7 @@ TEST(picture_memory, one_prompt_that_cannot_fit_is_refused_and_a_large_micro_bat
   const std::size_t least = bytes(nn::tower_keeps::nothing), most = 4 * bytes(nn::tower_keeps::inputs);
   EXPECT_LT(least, most);
   scratch::error_of<config_error>([&] { train::check_picture_memory(all, pass, least - 1000); },
-                                  {"the pictures of a prompt have up to 800 tokens", "max_pixels"});
+                                  {"the images of a prompt have up to 800 tokens", "max_pixels"});
   EXPECT_EQ(train::check_picture_memory(all, pass, most + 1000), "");
   const std::string warning = train::check_picture_memory(all, pass, most - 1000);
   EXPECT_NE(warning.find("micro-batch of 4 such trajectories"), std::string::npos) << warning;

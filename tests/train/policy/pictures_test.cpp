@@ -1,4 +1,4 @@
-// Prompts with pictures through sampling, scoring and the update of a policy.
+// Prompts with images through sampling, scoring and the update of a policy.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace {
 
 using namespace rlcore;
 
-/// Six prompts with none, one and two pictures; the last two have equal words and other pictures. `cache` in bytes.
+/// Six prompts with none, one and two images; the last two have equal words and other images. `cache` in bytes.
 data::prompt_dataset prompts(std::size_t cache) {
   image::processor_settings settings;
   settings.min_pixels = 64, settings.shape.patch = 4;
@@ -97,7 +97,7 @@ TEST(policy_pictures, recorded_log_probs_are_those_of_scoring) {
                               &f.data);
     for (std::size_t i = 0; i < batch.size(); ++i) EXPECT_EQ(batch[i].old_logp, recorded[i].old_logp) << i;
   }
-  EXPECT_NE(batch[16].old_logp, batch[20].old_logp) << "equal words and other pictures";
+  EXPECT_NE(batch[16].old_logp, batch[20].old_logp) << "equal words and other images";
 }
 
 TEST(policy_pictures, a_small_cache_changes_no_response) {

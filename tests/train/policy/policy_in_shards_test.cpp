@@ -9,6 +9,7 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
+#include "rlcore/train/files/trained_files.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/policy/actor.hpp"
 #include "rlcore/train/policy/critic.hpp"
@@ -51,13 +52,13 @@ std::vector<trajectory> scored(int ranks, int zero, std::uint32_t count, const s
     train::policy_settings settings;
     settings.logits_bytes = 1 << 20;
     train::actor<cpu> policy(device, config, settings, &world);
-    policy.load(folder);
+    train::load_weights(policy, folder);
     train::frozen_model<cpu> reference(device, config, &world);
-    reference.load(folder);
+    train::load_weights(reference, folder);
     train::critic_settings how_to_value;
     how_to_value.mini_trajectories = 4, how_to_value.forward_trajectories = 2;
     train::critic<cpu> critic(device, config, how_to_value, 1 << 20, 3, &world);
-    critic.load(folder);
+    train::load_weights(critic, folder);
 
     std::vector<trajectory> rows = sampled(count);
     const auto stage = [&](std::initializer_list<std::vector<float> trajectory::*> fields, auto&& compute) {

@@ -1,4 +1,4 @@
-// A step of GRPO on prompts with pictures against transformers (tests/reference/vision_step.py).
+// A step of GRPO on prompts with images against transformers (tests/reference/vision_step.py).
 #include <gtest/gtest.h>
 
 #include <array>

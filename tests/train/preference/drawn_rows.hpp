@@ -1,5 +1,5 @@
-// What the tests of preferences with pictures share: transformers' token ids of a conversation, rows with drawn
-// pictures, and a tiny model that reads them.
+// What the tests of preferences with images share: transformers' token ids of a conversation, rows with drawn
+// images, and a tiny model that reads them.
 #pragma once
 
 #ifdef RLCORE_HAS_IMAGES
@@ -38,7 +38,7 @@ inline const text::tokenizer& tokenizer() {
   return t;
 }
 
-/// Pictures as transformers' processor has them, or patches of 4 x 4 pixels for config().
+/// Images as transformers' processor has them, or patches of 4 x 4 pixels for config().
 inline train::row_rules rules(bool chat, bool tiny = true) {
   train::row_rules r{tokenizer(), {}, {}, 400, {}};
   if (chat) r.chat = text::chat_template::named("qwen2.5-vl");
@@ -69,7 +69,7 @@ inline data::blend blend(std::vector<data::row> list) {
   return b;
 }
 
-/// `count` pictures of noise, as a column has them.
+/// `count` images of noise, as a column has them.
 inline data::row pictures(std::size_t count, std::uint32_t seed) {
   data::row list = data::row::array();
   std::mt19937 random(seed);
@@ -81,7 +81,7 @@ inline data::row pictures(std::size_t count, std::uint32_t seed) {
   return list;
 }
 
-/// Rows with none, one and two pictures in turn, with the columns of all four trainers. `seed` draws the pictures.
+/// Rows with none, one and two images in turn, with the columns of all four trainers. `seed` draws the images.
 inline data::blend rows(std::uint32_t count, std::uint32_t seed = 7) {
   std::vector<data::row> list;
   for (std::uint32_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// Preference rows with pictures: transformers' token ids (reference/image_rows.py), and rows that are no good.
+// Preference rows with images: transformers' token ids (reference/image_rows.py), and rows that are no good.
 #include <gtest/gtest.h>
 
 #include "data/scratch.hpp"
@@ -16,7 +16,7 @@ using namespace rlcore::train;
 using data::row;
 using ids = std::vector<std::int32_t>;
 
-/// A question with a picture; its tokens in transformers, which end with a line end behind the end mark.
+/// A question with an image; its tokens in transformers, which end with a line end behind the end mark.
 const nlohmann::ordered_json& shown() { return drawn_rows::golden()["supervised"][0]; }
 ids shown_ids() {
   auto all = shown()["ids"].get<ids>();
@@ -34,7 +34,7 @@ const pair_columns of_prompt{.prompt = "prompt"};
 preference_pair read_pair(const row& from, const pair_columns& keys, const row_rules& rules, bool for_dpo) {
   const auto set = read_pairs(drawn_rows::blend({from}), keys, rules, for_dpo);
   EXPECT_EQ(set.size(), 1u);
-  EXPECT_NE(set.pictures.find("; 1 of them have pictures, the largest of "), std::string::npos) << set.pictures;
+  EXPECT_NE(set.pictures.find("; 1 of them have images, the largest of "), std::string::npos) << set.pictures;
   EXPECT_EQ(set.cache, rules.images.cache);
   return set.size() == 1 ? set[0] : preference_pair{};
 }
@@ -104,11 +104,11 @@ TEST(preference_picture_rows, a_long_prompt_is_left_out_and_an_answer_is_cut_but
   rules.max_len = prompt + 2;
   const auto set = read_pairs(drawn_rows::blend({pair()}), {}, rules, true);
   EXPECT_EQ(set.long_prompts, 1u);
-  EXPECT_NE(set.summary("train").find("(1 rows with pictures are left out)"), std::string::npos);
+  EXPECT_NE(set.summary("train").find("(1 rows with images are left out)"), std::string::npos);
   rules.max_len = all - 1;
   EXPECT_EQ(read_pairs(drawn_rows::blend({pair()}), {}, rules, true).truncated, 1u);
-  rules.max_len = 30;  // in the picture's tokens
-  refused(pair(), {}, rules, false, std::to_string(all) + " tokens with pictures, but --max_len is 30");
+  rules.max_len = 30;  // in the image's tokens
+  refused(pair(), {}, rules, false, std::to_string(all) + " tokens with images, but --max_len is 30");
 }
 
 TEST(preference_picture_rows, refuses_what_does_not_fit) {
@@ -116,13 +116,13 @@ TEST(preference_picture_rows, refuses_what_does_not_fit) {
   for (const bool for_dpo : {true, false}) {
     row bad = pair();
     bad["images"].push_back(bad["images"][0]);
-    refused(bad, {}, rules, for_dpo, "1 <image> mark (messages[0]: 1), but 2 pictures in column 'images'");
+    refused(bad, {}, rules, for_dpo, "1 <image> mark (messages[0]: 1), but 2 images in column 'images'");
     bad = pair();
     bad["rejected"][0]["content"] = "Find x.";
-    refused(bad, {}, rules, for_dpo, "column 'rejected': 0 <image> marks, but 1 picture");
+    refused(bad, {}, rules, for_dpo, "column 'rejected': 0 <image> marks, but 1 image");
     bad = pair();
     bad["chosen"][1]["content"] = "x is <|image_pad|>.";
-    refused(bad, {}, rules, for_dpo, "2 image tokens for 1 picture; <|image_pad|> may not stand in a message");
+    refused(bad, {}, rules, for_dpo, "2 image tokens for 1 image; <|image_pad|> may not stand in a message");
     bad = pair();
     bad["images"][0]["bytes"] = "aGVsbG8=";
     refused(bad, {}, rules, for_dpo, "images[0]");
@@ -132,19 +132,19 @@ TEST(preference_picture_rows, refuses_what_does_not_fit) {
   }
   row answered{{"prompt", "<image>?"}, {"chosen", "a <image>"}, {"rejected", "b <image>"}};
   answered["images"] = {shown()["images"][0], shown()["images"][0]};
-  refused(answered, of_prompt, rules, true, "1 of 2 pictures in an answer; expected all <image> marks in the prompt");
+  refused(answered, of_prompt, rules, true, "1 of 2 images in an answer; expected all <image> marks in the prompt");
   EXPECT_EQ(read_pairs(drawn_rows::blend({answered}), of_prompt, rules, false).size(), 1u);
-  // Words alone, for a model that reads pictures.
+  // Words alone, for a model that reads images.
   const row pads{{"prompt", "p"}, {"chosen", "<|image_pad|>"}, {"rejected", "b"}};
-  refused(pads, of_prompt, rules, true, "1 image tokens for 0 pictures; <|image_pad|> may not stand in a message");
+  refused(pads, of_prompt, rules, true, "1 image tokens for 0 images; <|image_pad|> may not stand in a message");
   const row one{{"input", "2?"}, {"output", "<|image_pad|>"}, {"label", 1}};
   scratch::error_of<data_error>([&] { read_unpaired(drawn_rows::blend({one}), {.output = "output"}, rules); },
-                                {"file: row 0: ", "1 image tokens for 0 pictures"});
+                                {"file: row 0: ", "1 image tokens for 0 images"});
   const step_columns keys{.placeholder = "<tool_call>", .reward_tokens = {"<think>", "</think>"}};
   const row step{{"input", "<|image_pad|><tool_call>"}, {"label", {"<think>"}}};
   scratch::error_of<data_error>(
       [&] { read_steps(drawn_rows::blend({step}), keys, find_step_tokens(drawn_rows::tokenizer(), keys), rules); },
-      {"file: row 0: ", "1 image tokens for 0 pictures"});
+      {"file: row 0: ", "1 image tokens for 0 images"});
 }
 
 }  // namespace

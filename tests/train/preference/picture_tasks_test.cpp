@@ -1,4 +1,4 @@
-// DPO, KTO, reward and process reward models on rows with pictures: losses by hand, and bits whatever is packed.
+// DPO, KTO, reward and process reward models on rows with images: losses by hand, and bits whatever is packed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -120,7 +120,7 @@ TEST_F(picture_tasks, dpo_is_the_loss_of_rows_by_hand) {
     };
   };
   EXPECT_NEAR(evaluated(false, task(rows)), loss, 1e-6);
-  EXPECT_GT(std::abs(evaluated(false, task(pairs(true, 70))) - loss), 1e-4) << "other pictures";
+  EXPECT_GT(std::abs(evaluated(false, task(pairs(true, 70))) - loss), 1e-4) << "other images";
 }
 
 TEST_F(picture_tasks, kto_shows_a_prompts_pictures_to_the_next_rows_answer) {

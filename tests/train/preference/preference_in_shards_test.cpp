@@ -13,6 +13,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/text/train_bpe.hpp"
+#include "rlcore/train/files/trained_files.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/preference/dpo_task.hpp"
 #include "rlcore/train/preference/kto_task.hpp"
@@ -68,10 +69,10 @@ class preference_in_shards : public testing::Test {
       cpu device(1);
       nn::config config = checkpoint::read_config(files_.model);
       train::frozen_model<cpu> reference(device, config, &world);
-      reference.load(files_.model);
+      train::load_weights(reference, files_.model);
       if (score) config.output = nn::model_output::score;
       trainable_model model(device, config, {}, &world);
-      model.load(files_.model);
+      train::load_weights(model, files_.model);
       auto task = make(&reference.model);
       outcome mine;
       const auto note = [&](const train::metrics& m) {

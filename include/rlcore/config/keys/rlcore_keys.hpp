@@ -136,23 +136,23 @@ inline constexpr key device[] = {
 };
 
 inline constexpr key images[] = {
-    {"data.image_key", text, "images", honoured, "column with the pictures that <image> marks stand for", not_empty},
+    {"data.image_key", text, "images", honoured, "column with the images that <image> marks stand for", not_empty},
     {"data.video_key", text, "videos", honoured, "column with videos; a row that has some is refused", not_empty},
     {"data.image_patch_size", integer, "null", honoured, "side of a patch in pixels; null: the model's, which is 14",
      between(14, 14)},
     {"data.mm_processor_kwargs", dictionary, "{}", honoured,
-     "sizes of pictures instead of the model's: min_pixels, max_pixels, size.shortest_edge, size.longest_edge"},
-    {"rlcore.image_cache_mb", integer, "512", honoured, "memory for prepared pictures, in MiB; no result depends on it",
+     "sizes of images instead of the model's: min_pixels, max_pixels, size.shortest_edge, size.longest_edge"},
+    {"rlcore.image_cache_mb", integer, "512", honoured, "memory for prepared images, in MiB; no result depends on it",
      at_least(0)},
 };
 
 /// Image preprocessing for the vision tower.
 inline constexpr key image_pixels[] = {
     {"rlcore.image_resampling", text, "torchvision", honoured,
-     "bicubic resampling of pictures as torchvision (vLLM, transformers) or Pillow rounds it",
+     "bicubic resampling of images as torchvision (vLLM, transformers) or Pillow rounds it",
      words("torchvision|pillow")},
     {"rlcore.image_alpha", text, "white", honoured,
-     "a transparent picture: its colours laid on white as in vLLM and qwen-vl-utils, or its opacity dropped as in "
+     "a transparent image: its colours laid on white as in vLLM and qwen-vl-utils, or its opacity dropped as in "
      "Pillow",
      words("drop|white")},
 };

@@ -57,10 +57,10 @@ inline constexpr key server_model[] = {
 };
 
 inline constexpr key server_media[] = {
-    {"limit-mm-per-prompt", text, "null", honoured, "pictures that a request may show, as {\"image\": N}; null: 16"},
+    {"limit-mm-per-prompt", text, "null", honoured, "images that a request may show, as {\"image\": N}; null: 16"},
     {"mm-processor-kwargs", text, "null", honoured,
-     "JSON object: min_pixels and max_pixels of pictures in the place of the model's"},
-    {"allowed-local-media-path", text, "null", honoured, "pictures may be files below this folder, as file://PATH"},
+     "JSON object: min_pixels and max_pixels of images in the place of the model's"},
+    {"allowed-local-media-path", text, "null", honoured, "images may be files below this folder, as file://PATH"},
 };
 
 inline constexpr key server_engine[] = {
@@ -134,9 +134,9 @@ inline constexpr key server_accepted[] = {
     {"uvicorn-log-level", text, "info", accepted, "there is no uvicorn"},
     {"tokenizer-mode", text, "auto", accepted, "there is one implementation"},
     {"chat-template-content-format", text, "auto", accepted, "as the template wants it"},
-    {"mm-processor-cache-gb", real, "4", accepted, "pictures are prepared for each request", at_least(0)},
-    {"mm-processor-cache-type", text, "lru", accepted, "pictures are prepared for each request"},
-    {"disable-mm-preprocessor-cache", boolean, "False", accepted, "pictures are prepared for each request"},
+    {"mm-processor-cache-gb", real, "4", accepted, "images are prepared for each request", at_least(0)},
+    {"mm-processor-cache-type", text, "lru", accepted, "images are prepared for each request"},
+    {"disable-mm-preprocessor-cache", boolean, "False", accepted, "images are prepared for each request"},
 };
 
 /// vLLM's flags that this server lacks: any value but the default is rejected.
@@ -145,7 +145,7 @@ inline constexpr key server_refused[] = {
     {"kv-cache-dtype", text, "auto", fixed, "keys and values have one type"},
     {"speculative-config", text, "null", fixed, "there is no draft model"},
     {"task", text, "generate", fixed, "this server generates"},
-    {"allowed-media-domains", texts, "null", fixed, "nothing is downloaded; requests bring their pictures"},
+    {"allowed-media-domains", texts, "null", fixed, "nothing is downloaded; requests bring their images"},
     {"media-io-kwargs", text, "null", fixed, "there is nothing to set"},
     {"ssl-keyfile", text, "null", fixed, "put a proxy that speaks TLS in front"},
     {"ssl-certfile", text, "null", fixed, "put a proxy that speaks TLS in front"},

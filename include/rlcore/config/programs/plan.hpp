@@ -57,7 +57,7 @@ RLCORE_INLINE registry plan_registry() {
       {"responses", integer, "8", honoured, "responses per prompt", at_least(1)},
       {"prompt_length", integer, "1024", honoured, "tokens of a prompt", at_least(1)},
       {"image_tokens", integer, "0", honoured,
-       "tokens of a prompt that stand for its picture, of a model that reads pictures", at_least(0)},
+       "tokens of a prompt that stand for its image, of a model that reads images", at_least(0)},
       {"response_length", integer, "3072", honoured, "tokens of a response; all are as long", at_least(1)},
       {"updates", integer, "1", honoured, "optimizer steps for a step's sequences", at_least(1)},
       {"epochs", integer, "1", honoured, "times that each sequence is trained on", at_least(1)},

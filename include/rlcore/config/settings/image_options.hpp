@@ -179,7 +179,7 @@ RLCORE_INLINE void check_image_options(options& opt) {
   for (const char* name : {"disable_mm_preprocessor_cache", "limit_mm_per_prompt", "mm_processor_cache_gb"})
     if (vllm->find(name) != nullptr)
       opt.note(engines + ".vllm." + name +
-               " has no effect: pictures are prepared here, any number of a prompt "
+               " has no effect: images are prepared here, any number of a prompt "
                "(rlcore.image_cache_mb)");
 }
 

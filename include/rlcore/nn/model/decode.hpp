@@ -176,10 +176,9 @@ RLCORE_INLINE void check_chunk(const decode_chunk& chunk, std::size_t number, co
   const std::int64_t limit =
       std::min<std::int64_t>(std::ssize(chunk.pages) * std::int64_t{kv_page}, c.max_position_embeddings);
   const bool seen = chunk.pictures != nullptr || !chunk.rope.empty();
-  if (seen && !c.vision) throw std::invalid_argument("rlcore: decode: pictures for a model without a vision tower");
+  if (seen && !c.vision) throw std::invalid_argument("rlcore: decode: images for a model without a vision tower");
   if (c.vision && chunk.pictures == nullptr && std::ranges::find(chunk.ids, c.image_token_id) != chunk.ids.end())
-    throw std::invalid_argument("rlcore: decode: chunk " + std::to_string(number) +
-                                " has image tokens and no pictures");
+    throw std::invalid_argument("rlcore: decode: chunk " + std::to_string(number) + " has image tokens and no images");
   if (!chunk.rope.empty() && chunk.rope.size() != chunk.ids.size())
     throw std::invalid_argument("rlcore: decode: chunk " + std::to_string(number) + " has " +
                                 std::to_string(chunk.ids.size()) + " tokens and " + std::to_string(chunk.rope.size()) +

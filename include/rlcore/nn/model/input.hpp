@@ -28,7 +28,7 @@ struct input {
 
   /// Sequences of words.
   input(const ragged<std::int32_t>& words) : tokens(words) {}
-  /// Words and pictures.
+  /// Words and images.
   input(const ragged<std::int32_t>& words, const ragged<picture>& seen) : tokens(words), pictures(&seen) {}
 
   /// Does any sequence have an image?

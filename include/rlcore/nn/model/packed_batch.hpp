@@ -112,12 +112,12 @@ struct packed_batch {
   static void check_pictures(const input& in, const config& c) {
     if (!in.shows_pictures()) {
       if (c.vision && std::ranges::find(in.tokens.values, c.image_token_id) != in.tokens.values.end())
-        throw std::invalid_argument("rlcore: sequences with image tokens and no pictures");
+        throw std::invalid_argument("rlcore: sequences with image tokens and no images");
       return;
     }
-    if (!c.vision) throw std::invalid_argument("rlcore: pictures for a model without a vision tower");
+    if (!c.vision) throw std::invalid_argument("rlcore: images for a model without a vision tower");
     if (in.pictures->rows() != in.tokens.rows())
-      throw std::invalid_argument("rlcore: " + std::to_string(in.tokens.rows()) + " sequences and pictures of " +
+      throw std::invalid_argument("rlcore: " + std::to_string(in.tokens.rows()) + " sequences and images of " +
                                   std::to_string(in.pictures->rows()));
   }
   /// A table of angles with a row for each token here: the first mrope_section pairs of components turn with time, the

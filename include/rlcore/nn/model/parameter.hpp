@@ -11,6 +11,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/parallel/balance.hpp"
+#include "rlcore/parallel/layout/held_pieces.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -59,6 +60,13 @@ struct parameter {
     }
   }
 };
+
+/// A rank's part of a parameter: all of it, or its rectangle.
+inline parallel::shard_piece piece_of(const parameter& p) {
+  std::vector<std::int64_t> start = p.start;
+  start.resize(p.shape.size());
+  return {p.name, p.whole_shape(), std::move(start), p.shape, 0, p.size};
+}
 
 /// The parameters of a layer with experts.
 inline parallel::layer_sizes sizes_of_layer(const config& c) noexcept {

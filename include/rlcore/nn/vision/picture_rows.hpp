@@ -36,7 +36,7 @@ struct distinct_pictures {
 /// Deduplicates the images of `all`, in order of first occurrence.
 inline distinct_pictures find_distinct(std::span<const picture> all, const vision_config& c) {
   distinct_pictures found;
-  std::vector<std::int32_t> begin;  // of each picture's tokens
+  std::vector<std::int32_t> begin;  // of each image's tokens
   std::int32_t end = 0;
   for (const picture& each : all) {
     std::size_t k = 0;
@@ -61,7 +61,7 @@ inline distinct_pictures find_distinct(std::span<const picture> all, const visio
 template <class Device>
 class picture_rows {
  public:
-  /// Writes the rows of the pictures of `in` into x [own rows of p, hidden], the embeddings of the tokens of the pass.
+  /// Writes the rows of the images of `in` into x [own rows of p, hidden], the embeddings of the tokens of the pass.
   /// Uses space.vision(), until the backward if it is `differentiable` and the tower is trained.
   void show(const causal_lm<Device>& model, const pass<Device>& p, const input& in, float* x, bool recompute,
             bool differentiable = true) {

@@ -22,16 +22,16 @@ struct patch_grid {
   bool operator==(const patch_grid&) const = default;
 };
 
-/// Tokens (cells of merged() patches) of all pictures, window after window. Inside a token the patches stay in order.
+/// Tokens (cells of merged() patches) of all images, window after window. Inside a token the patches stay in order.
 struct window_order {
   std::vector<std::int32_t> token;          ///< [tokens]: the number, in raster order, of the token at this place
   std::vector<std::int32_t> place;          ///< the inverse
   std::vector<attention_segment> windows;   ///< rows are patches
   std::vector<attention_segment> pictures;  ///< rows are patches
-  std::vector<std::int32_t> row, column;    ///< [patches]: where the patch at this place is in its picture
+  std::vector<std::int32_t> row, column;    ///< [patches]: where the patch at this place is in its image
 };
 
-/// Windows of window() x window() tokens, clipped at the border, in raster order, each in raster order; one picture
+/// Windows of window() x window() tokens, clipped at the border, in raster order, each in raster order; one image
 /// after the other.
 window_order order_by_windows(std::span<const patch_grid> grids, const vision_config& c);
 
@@ -115,7 +115,7 @@ RLCORE_INLINE rope_positions make_rope_positions(std::span<const std::int32_t> t
   std::int32_t next = 0;
   std::size_t picture = 0;
   const auto fail = [&](const std::string& what) {
-    throw std::invalid_argument("rlcore: a sequence with " + std::to_string(grids.size()) + " pictures " + what);
+    throw std::invalid_argument("rlcore: a sequence with " + std::to_string(grids.size()) + " images " + what);
   };
   for (std::size_t i = 0; i < tokens.size();) {
     if (tokens[i] != image_token) {
@@ -129,8 +129,7 @@ RLCORE_INLINE rope_positions make_rope_positions(std::span<const std::int32_t> t
     const std::size_t count = static_cast<std::size_t>(height) * static_cast<std::size_t>(width);
     const auto run = tokens.subspan(i, std::min(count, tokens.size() - i));
     if (run.size() < count || std::ranges::any_of(run, [&](std::int32_t t) { return t != image_token; }))
-      fail("has fewer than " + std::to_string(count) + " image tokens in the run of picture " +
-           std::to_string(picture));
+      fail("has fewer than " + std::to_string(count) + " image tokens in the run of image " + std::to_string(picture));
     for (std::int32_t y = 0; y < height; ++y)
       for (std::int32_t x = 0; x < width; ++x) result.positions.push_back({next, next + y, next + x});
     next += std::max(height, width);

@@ -10,7 +10,7 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// The work of the tower for a picture in the unit of parallel::sequence_cost: the forward's operations by those of
+/// The work of the tower for an image in the unit of parallel::sequence_cost: the forward's operations by those of
 /// the language model's layers for one key of one query. `c` has a tower.
 double vision_cost(const config& c, const patch_grid& grid) noexcept;
 

@@ -26,7 +26,7 @@ template <class Device>
 class vision_pass {
  public:
   /// Forward, with the weights of `model`, which the linear layers read packed. Throws std::invalid_argument for a
-  /// picture whose sides are no multiples of spatial_merge_size or whose patches are of another number.
+  /// image whose sides are no multiples of spatial_merge_size or whose patches are of another number.
   vision_pass(const vision_tower& tower, Device& device, workspace<Device>& space, offset_pointer<const float> weights,
               packed_view packed, std::span<const picture> pictures, bool recompute, bool differentiable = true)
       : tower_(tower),
@@ -51,9 +51,9 @@ class vision_pass {
     merge();
   }
 
-  /// Tokens of all pictures.
+  /// Tokens of all images.
   extent_t tokens() const noexcept { return static_cast<extent_t>(order_.token.size()); }
-  /// [tokens(), out_hidden_size], device memory; one picture after the other, each in raster order.
+  /// [tokens(), out_hidden_size], device memory; one image after the other, each in raster order.
   const float* rows() const noexcept { return rows_; }
 
   /// Sets the address of the weights.
@@ -113,7 +113,7 @@ class vision_pass {
     const patch_grid& g = each.grid;
     if (g.height <= 0 || g.width <= 0 || g.height % c.spatial_merge_size != 0 || g.width % c.spatial_merge_size != 0 ||
         static_cast<std::int64_t>(each.patches.size()) != g.height * g.width * c.patch())
-      throw std::invalid_argument("rlcore: a picture of " + std::to_string(g.height) + " x " + std::to_string(g.width) +
+      throw std::invalid_argument("rlcore: an image of " + std::to_string(g.height) + " x " + std::to_string(g.width) +
                                   " patches with " + std::to_string(each.patches.size()) + " floats; a patch has " +
                                   std::to_string(c.patch()) + ", and sides are multiples of " +
                                   std::to_string(c.spatial_merge_size));

@@ -283,9 +283,9 @@ RLCORE_INLINE void read_messages(body_fields& f, const chat_features& features, 
   if (talk.pictures.empty()) return;
   if (!features.pictures)
     throw bad_request(talk.pictures[0].where +
-                      " is a picture, but this model reads texts only: its config.json has no vision_config");
+                      " is an image, but this model reads texts only: its config.json has no vision_config");
   if (talk.pictures.size() > features.most_pictures)
-    throw bad_request(talk.pictures[features.most_pictures].where + " is picture " +
+    throw bad_request(talk.pictures[features.most_pictures].where + " is image " +
                       std::to_string(features.most_pictures + 1) + " of the request; expected at most " +
                       std::to_string(features.most_pictures) + " (--limit-mm-per-prompt)");
 }

@@ -21,10 +21,12 @@
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/checkpoint/write_config.hpp"
+#include "rlcore/exec/threads.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/host_window.hpp"
 #include "rlcore/text/model_file.hpp"
 #include "rlcore/text/text_file.hpp"
+#include "rlcore/train/model/owned_runs.hpp"
 
 RLCORE_BEGIN
 namespace train {
@@ -111,21 +113,52 @@ std::span<const float> on_host(Device& device, const buffer<float, Device>& valu
   return {parallel::host_view(device, values.data(), values.size(), copy), values.size()};
 }
 
-/// Loads the weights of `folder`, directly into place if the host can access the device's memory; a score model may be
-/// loaded from a causal one, its head is then initialised from `seed`.
+/// Fills `values` with pieces of a model from a Hugging Face folder: the values of entry e from values[e.at] on. With
+/// `head_seed` a score model may be read from a causal one: the seed initialises its head. Throws file_error or
+/// format_error naming the tensor, also for a weight that is not finite.
+template <class Device>
+void read_weights(const nn::causal_lm<Device>& model, const std::filesystem::path& folder,
+                  std::optional<std::uint64_t> head_seed,
+                  std::span<const typename resident_weights<Device>::entry> entries, std::span<float> values) {
+  const bool new_head = head_seed && model.settings().output == nn::model_output::score &&
+                        checkpoint::read_config(folder).output == nn::model_output::logits;
+  const std::span<const nn::parameter> parameters = model.parameters();
+  std::vector<nn::parameter> stored(parameters.begin(), parameters.end());
+  if (new_head) std::erase_if(stored, nn::causal_lm<Device>::is_score);
+  const checkpoint::tensor_folder from(folder);
+  checkpoint::check_tensors(from, stored,
+                            [&](const std::string& name) { return new_head && name == checkpoint::output_name; });
+  const bool twice = !new_head && from.contains(checkpoint::output_name) &&
+                     std::ranges::none_of(parameters, [](const auto& p) { return p.name == checkpoint::output_name; });
+  const rlcore::threads pool;
+  for (const auto& e : entries) {
+    const std::span<float> to = values.subspan(e.at, e.piece.size());
+    if (new_head && e.piece.tensor.starts_with("score.")) {
+      const auto p = std::ranges::find(parameters, e.piece.tensor, &nn::parameter::name);
+      const std::vector<float> initial =
+          model.initial_values(*head_seed, static_cast<std::size_t>(p - parameters.begin()));
+      std::copy_n(initial.begin() + static_cast<std::ptrdiff_t>(e.piece.first), to.size(), to.begin());
+      continue;
+    }
+    checkpoint::read_piece(from, e.piece, to, pool);
+    if (twice && e.piece.tensor == checkpoint::embedding_name) checkpoint::check_tied_output(from, e.piece);
+  }
+}
+
+/// read_weights() into a rank's memory, directly into place if the host can access it.
+template <class Device>
+void load_resident(const nn::causal_lm<Device>& model, const resident_weights<Device>& to,
+                   const std::filesystem::path& folder, std::uint64_t seed) {
+  std::vector<float> copy;
+  parallel::with_host_view(
+      model.device(), to.values.data(), to.values.size(), copy, false,
+      [&](std::span<float> values) { read_weights<Device>(model, folder, seed, to.pieces, values); });
+}
+
+/// Loads the weights of `folder`, as read_weights().
 template <class Device>
 void load_model(nn::causal_lm<Device>& model, const std::filesystem::path& folder, std::uint64_t seed = 1) {
-  const bool new_head = model.settings().output == nn::model_output::score &&
-                        checkpoint::read_config(folder).output == nn::model_output::logits;
-  std::vector<float> copy;
-  parallel::with_host_view(model.device(), model.weights().data(), model.size(), copy, false,
-                           [&](std::span<float> weights) {
-                             if (new_head)
-                               checkpoint::load_backbone(folder, model.parameters(), weights);
-                             else
-                               checkpoint::load_weights(folder, model.parameters(), weights);
-                           });
-  if (new_head) model.initialize_score(seed);
+  load_resident(model, {model.weights(), model.parameters()}, folder, seed);
 }
 
 /// load_model() for a model of weights_in::packed that multiplies in `format`, by default the device's. Calls
@@ -139,17 +172,6 @@ void load_packed(nn::causal_lm<Device>& model, const std::filesystem::path& fold
                stored.read(first, values);
                seen(first, std::span<const float>(values));
              });
-}
-
-/// How a frozen model holds its weights. `packed`: a language model only as its passes read them.
-inline nn::weights_in where_of_frozen(const nn::config& c, bool packed) noexcept {
-  return packed && c.output == nn::model_output::logits ? nn::weights_in::packed : nn::weights_in::memory;
-}
-/// load_packed() or load_model(), as the model holds its weights.
-template <class Device>
-void load_frozen(nn::causal_lm<Device>& model, const std::filesystem::path& folder, std::uint64_t seed = 1) {
-  if (!model.packed_alone()) return load_model(model, folder, seed);
-  load_packed(model, folder, {}, [](std::size_t, std::span<const float>) {});
 }
 
 /// Where a model came from, and what its saved folder has in place of what is there.

@@ -58,7 +58,7 @@ inline void save_settings(const std::filesystem::path& folder, const nlohmann::o
   checkpoint::write_file_atomically(folder / "fsdp_config.json", text::json_text(fsdp, 2) + "\n");
 }
 
-/// Writes the files listed in trainable_model.hpp from a rank that holds everything.
+/// Writes the files listed in trained_files.hpp from a rank that holds everything.
 template <class Device>
 void save_by_one(const std::filesystem::path& folder, const trained_state<Device>& state) {
   Device& device = state.model.device();
@@ -116,7 +116,7 @@ void save_whole_weights(parallel::any_communicator& ranks, const std::filesystem
                         std::span<const nn::parameter> parameters, Device& device, const float* weights) {
   const std::filesystem::path passing = folder / "passing_shards";
   std::vector<checkpoint::shard_piece> pieces;
-  for (const nn::parameter& p : parameters) pieces.push_back(checkpoint::piece_of(p));
+  for (const nn::parameter& p : parameters) pieces.push_back(nn::piece_of(p));
   checkpoint::write_shards(ranks, passing, pieces, {"weights"},
                            [&](std::size_t, std::size_t piece, std::size_t first, std::span<float> values) {
                              device.download(values.data(), weights + parameters[piece].offset + first,
@@ -126,16 +126,7 @@ void save_whole_weights(parallel::any_communicator& ranks, const std::filesystem
   if (ranks.rank() == 0) std::filesystem::remove_all(passing);
 }
 
-/// Reads the weights of `runs` into their places among the moments, from a checkpoint of any number of ranks. The
-/// checkpoint must contain all `parameters`. Throws file_error or format_error naming the tensor.
-inline void read_weights(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
-                         std::span<const owned_run> runs, std::span<float> values) {
-  const checkpoint::tensor_folder from(folder / "huggingface");
-  checkpoint::check_tensors(from, parameters, [](const std::string&) { return false; });
-  for (const owned_run& r : runs) from.read_f32(r.piece, values.subspan(r.moments, r.piece.size()));
-}
-
-/// Writes the folders of sharded_state.hpp. This rank's optimizer holds `runs`, whose trained values are at
+/// Writes the folders listed above. This rank's optimizer holds `runs`, whose trained values are at
 /// place_of(run). All ranks call it together.
 template <class Device, class PlaceOf>
 void save_by_ranks(parallel::any_communicator& ranks, const std::filesystem::path& folder,

@@ -1,72 +1,31 @@
 // State in a checkpoint besides weights: moments, summation settings, LoRA adapters.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "rlcore/checkpoint/adapter.hpp"
 #include "rlcore/checkpoint/json_file.hpp"
-#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/safetensors_reader.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 #include "rlcore/checkpoint/shard_reader.hpp"
-#include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/file.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/lora/lora_settings.hpp"
 #include "rlcore/nn/model/parameter.hpp"
-#include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/settings.hpp"
 #include "rlcore/text/parse_json.hpp"
+#include "rlcore/train/model/owned_runs.hpp"
+#include "rlcore/train/model/training_settings.hpp"
 
 RLCORE_BEGIN
 namespace train {
-
-/// Elements of one tensor held by an optimizer: at offset `moments` in the optimizer, at offset `weights` in the
-/// model's flat weights.
-struct owned_run {
-  checkpoint::shard_piece piece;
-  std::size_t weights = 0, moments = 0;
-};
-
-/// The parts of `parameters` inside `pieces` of their flat vector.
-inline std::vector<owned_run> owned_runs(std::span<const nn::parameter> parameters,
-                                         std::span<const optim::adamw_piece> pieces) {
-  std::vector<owned_run> runs;
-  for (const optim::adamw_piece& held : pieces)
-    for (const nn::parameter& p : parameters) {
-      const std::size_t first = std::max(p.offset, held.weights),
-                        last = std::min(p.offset + p.size, held.weights + (held.last - held.first));
-      if (first >= last) continue;
-      runs.push_back({parallel::part_of(checkpoint::piece_of(p), first - p.offset, last - p.offset), first,
-                      held.first + (first - held.weights)});
-    }
-  return runs;
-}
-
-/// Exempts norms and biases from weight decay. `optimizer` holds `pieces` of the parameters.
-template <class Device>
-void exempt_norms_and_biases(optim::adamw<Device>& optimizer, std::span<const nn::parameter> parameters,
-                             std::span<const optim::adamw_piece> pieces) {
-  for (const owned_run& r : owned_runs(parameters, pieces))
-    if (r.piece.shape.size() == 1) optimizer.exempt(r.moments, r.moments + r.piece.size());
-}
-
-/// Freezes the parameters whose names start with `prefix` in an optimizer of these pieces.
-template <class Device>
-void freeze_parameters(optim::adamw<Device>& optimizer, std::span<const nn::parameter> parameters,
-                       std::span<const optim::adamw_piece> pieces, std::string_view prefix) {
-  for (const owned_run& r : owned_runs(parameters, pieces))
-    if (r.piece.tensor.starts_with(prefix)) optimizer.freeze(r.moments, r.moments + r.piece.size());
-}
 
 /// Reads the moments of `runs` from a checkpoint of any number of ranks; m and v are all moments of the optimizer.
 /// Throws file_error or format_error naming the tensor.
@@ -143,7 +102,7 @@ inline void save_adapter_of_shards(const std::filesystem::path& folder, const nn
   for (const nn::parameter& p : parameters) {
     whole.push_back({p.name, p.whole_shape(), values.size(), parallel::elements_of(p.whole_shape())});
     values.resize(values.size() + whole.back().size);
-    reader.read(checkpoint::piece_of(whole.back()), std::span(values).last(whole.back().size));
+    reader.read(nn::piece_of(whole.back()), std::span(values).last(whole.back().size));
   }
   save_adapter(folder, model, lora, base_name, whole, values);
 }
@@ -154,14 +113,8 @@ inline void read_adapter(const std::filesystem::path& folder, std::span<const nn
   const std::filesystem::path shards = checkpoint::find_shards(folder);
   if (shards.empty()) return checkpoint::load_adapter(folder / adapter_name, parameters, values);
   checkpoint::shard_reader reader(shards, "adapter");
-  for (const nn::parameter& p : parameters) reader.read(checkpoint::piece_of(p), values.subspan(p.offset, p.size));
+  for (const nn::parameter& p : parameters) reader.read(nn::piece_of(p), values.subspan(p.offset, p.size));
 }
-
-/// The model that adapters were attached to.
-struct adapter_base {
-  const std::filesystem::path& folder;
-  const std::string& fingerprint;
-};
 
 /// Checks that the checkpoint and this run train the same adapters of the same base, or both none. The adapted modules
 /// of a vision-language model are compared when their weights are read (checkpoint::load_adapter).
@@ -186,9 +139,8 @@ inline void check_adapter(const std::filesystem::path& folder, const checkpoint:
     throw config_error(folder.string() + " has LoRA adapters of " + text(saved.lora) + "; this run asks for " +
                        text(ours));
   if (const std::string then = extra.string("base_fingerprint"); then != base.fingerprint)
-    throw config_error(folder.string() + " has adapters of another base model than " + base.folder.string() +
-                       " (fingerprint " + then + ", here " + base.fingerprint +
-                       "): name the model that the run began with" +
+    throw config_error(folder.string() + " has adapters of another base model than " + base.folder + " (fingerprint " +
+                       then + ", here " + base.fingerprint + "): name the model that the run began with" +
                        (saved.base_model.empty() ? "" : ", " + saved.base_model));
 }
 

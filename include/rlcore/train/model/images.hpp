@@ -32,7 +32,7 @@ data::image_settings model_images(const image_options& asked, const nn::config& 
 /// Empty without images.
 std::string image_text(const data::image_settings& images);
 
-/// "; 480 of them have pictures, the largest of 1316 x 728 pixels and 1222 tokens (20 rows with pictures left out)".
+/// "; 480 of them have images, the largest of 1316 x 728 pixels and 1222 tokens (20 rows with images left out)".
 /// Empty without images.
 std::string image_text(const data::image_counts& counts);
 
@@ -45,8 +45,7 @@ class shown_pictures {
   void push_back(std::span<const data::image_pointer> images, data::image_cache* cache) {
     std::vector<nn::picture> row;
     for (const data::image_pointer& file : images) {
-      if (cache == nullptr)
-        throw std::invalid_argument("rlcore: shown_pictures: pictures, but nothing that reads them");
+      if (cache == nullptr) throw std::invalid_argument("rlcore: shown_pictures: images, but nothing that reads them");
       const data::image_cache::pointer& p = held_.emplace_back((*cache)(*file));
       row.push_back({{p->rows, p->columns}, p->values});
       bytes_ += p->values.size() * sizeof(float);
@@ -124,11 +123,11 @@ RLCORE_INLINE std::string image_text(const data::image_settings& images) {
 
 RLCORE_INLINE std::string image_text(const data::image_counts& counts) {
   if (counts.rows == 0) return "";
-  std::string text = "; " + std::to_string(counts.rows - counts.left_out) + " of them have pictures";
+  std::string text = "; " + std::to_string(counts.rows - counts.left_out) + " of them have images";
   if (counts.most_tokens > 0)
     text += ", the largest of " + std::to_string(counts.largest.width) + " x " + std::to_string(counts.largest.height) +
             " pixels and " + std::to_string(counts.most_tokens) + " tokens";
-  if (counts.left_out > 0) text += " (" + std::to_string(counts.left_out) + " rows with pictures are left out)";
+  if (counts.left_out > 0) text += " (" + std::to_string(counts.left_out) + " rows with images are left out)";
   return text;
 }
 

@@ -1,21 +1,10 @@
-// Trainable model: weights or LoRA adapters, gradient, AdamW, checkpoint save and restore.
-//
-//   huggingface/         full weights (F32), with adapters merged, config, tokenizer: loads in transformers
-//   lora_adapter/        with LoRA: the adapters, as PEFT writes them
-//   optim.safetensors    exp_avg.<parameter>, exp_avg_sq.<parameter> of what is trained
-//   extra_state.json     optimizer steps, with LoRA the fingerprint of the base, and the caller's entries
-//   fsdp_config.json     {"FSDP_version": 1, "world_size": 1}
-//
-// Several ranks write the folders of sharded_state.hpp instead of huggingface/*.safetensors and optim.safetensors. Any
-// number of ranks reads the files of any other number.
+// Trainable model: weights or LoRA adapters, gradient and AdamW. train/files/trained_files.hpp loads and saves it.
 #pragma once
 
 #include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -23,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/checkpoint/json_file.hpp"
-#include "rlcore/core/version.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/lora/lora.hpp"
@@ -36,10 +23,8 @@
 #include "rlcore/nn/vision/vision_cost.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
-#include "rlcore/train/files/model_files.hpp"
-#include "rlcore/train/files/save_checkpoint.hpp"
-#include "rlcore/train/files/saved_state.hpp"
 #include "rlcore/train/model/leaf_plan.hpp"
+#include "rlcore/train/model/owned_runs.hpp"
 #include "rlcore/train/model/strategy/alone.hpp"
 #include "rlcore/train/model/strategy/ranked.hpp"
 #include "rlcore/train/model/strategy/step_gradient.hpp"
@@ -89,10 +74,7 @@ class trainable_model {
         space(device, s.logits_bytes),
         recompute(s.recompute),
         strategy_(std::move(strategy)),
-        seed_(s.seed),
-        base_name_(s.base_name),
-        save_whole_(s.save_whole),
-        long_pass_(s.long_pass_tokens),
+        settings_(s),
         adapter_(s.lora ? std::optional<nn::lora<Device>>(std::in_place, model, adapters_of(s)) : std::nullopt),
         share_(strategy_, model, adapter_ ? &*adapter_ : nullptr),
         gradient_(share_.passing(), adapter()),
@@ -135,18 +117,29 @@ class trainable_model {
   }
   /// The experts of all tokens of the last optimizer step; empty without a load-balancing loss.
   const nn::router_counts& routed() const noexcept { return routed_; }
-  /// A line to print after restore(), or empty.
-  const std::string& notice() const noexcept { return notice_; }
+  const training_settings& settings() const noexcept { return settings_; }
+  /// What adapters were attached to; empty without.
+  const adapter_base& base() const noexcept { return base_; }
 
-  /// Loads the weights of a Hugging Face folder, with LoRA the base of the adapters. A score model may load a causal
-  /// one: the seed then initialises its head.
-  void load(const std::filesystem::path& folder) {
-    share_.load(folder, seed_);
-    if (!adapter_) return;
-    base_folder_ = folder;
-    if (base_name_.empty()) base_name_ = folder.string();
-    fingerprint_ = weights_fingerprint(model);
+  /// The weights of the model in this rank's memory, with LoRA those of the base: all of them, or its pieces. Packed
+  /// copies are dropped: write to them before the next pass. Throws std::logic_error while weights are gathered.
+  resident_weights<Device> resident() { return share_.resident(); }
+  /// Attaches the adapters to the weights of `model`, which were just set; checkpoints name them `base`. Throws
+  /// std::logic_error without LoRA.
+  void attach_adapters(adapter_base base) {
+    if (!adapter_) throw std::logic_error("rlcore: attach_adapters: all weights are trained, there are no adapters");
+    base_ = std::move(base);
     adapter_->attach(model);
+  }
+  /// Sets the trained values of this rank, in the order of resident().values or of the adapters, the moments in the
+  /// order of pieces(), and the number of steps.
+  void set_state(std::span<const float> values, std::span<const float> m, std::span<const float> v,
+                 std::int64_t steps) {
+    share_.weights().upload(values);
+    if (adapter_) adapter_->merge(model);
+    optimizer_.m().upload(m);
+    optimizer_.v().upload(v);
+    optimizer_.set_steps(steps);
   }
   /// While the returned object lives, model.weights() are whole on every rank. Ranks may change them if all make the
   /// same change. Collective: all ranks call it. Passes do not need it: they gather the weights unit by unit, with the
@@ -227,36 +220,6 @@ class trainable_model {
     adapter_->with_base(model, std::forward<F>(f));
   }
 
-  /// Writes the files above into `folder`, all ranks together; rank 0's `extra` goes into extra_state.json.
-  void save(const std::filesystem::path& folder, const model_source& from,
-            const nlohmann::ordered_json& extra = nlohmann::ordered_json::object()) const {
-    nlohmann::ordered_json state{{"rlcore_version", RLCORE_VERSION_STRING}, {"optimizer_steps", optimizer_.steps()}};
-    state["sums"] = settings_of_sums(strategy_.settings(), static_cast<int>(model.settings().tp_reduce_chunks));
-    if (adapter_) state["base_fingerprint"] = fingerprint_;
-    for (const auto& [key, value] : extra.items()) state[key] = value;
-    share_.save(folder, {model, adapter(), optimizer_, base_name_, from, state, save_whole_});
-  }
-
-  /// Restores what save() wrote, to the same bits; returns extra_state.json. With LoRA the base must be loaded before.
-  /// Throws format_error for a different model, config_error for different LoRA settings or a different base.
-  checkpoint::json_file restore(const std::filesystem::path& folder) {
-    checkpoint::json_file extra(folder / "extra_state.json");
-    const std::int64_t steps = extra.integer("optimizer_steps", 0);
-    notice_ = sums_notice(folder, extra,
-                          settings_of_sums(strategy_.settings(), static_cast<int>(model.settings().tp_reduce_chunks)));
-    check_adapter(folder, extra, adapter_ ? &adapter_->settings() : nullptr, {base_folder_, fingerprint_});
-    buffer<float, Device>& weights = share_.weights();
-    const std::vector<float> values = share_.read(folder);
-    std::vector<float> m(optimizer_.size()), v(m.size());
-    read_moments(folder, owned_runs(held(), pieces()), m, v);
-    weights.upload(values);
-    if (adapter_) adapter_->merge(model);
-    optimizer_.m().upload(m);
-    optimizer_.v().upload(v);
-    optimizer_.set_steps(steps);
-    return extra;
-  }
-
  private:
   /// While it lives, passes pack weights unit by unit, if they are long and the weights are in memory; then there is no
   /// packed copy of the whole model.
@@ -269,7 +232,8 @@ class trainable_model {
       if constexpr (std::derived_from<Strategy, any_strategy>)
         ranks = static_cast<std::size_t>(t.world()->context().size());
       const bool whole = m.units() == nullptr && m.part().expert_size == 1;
-      if (!whole || !packs_units(plan.tokens_per_pass() / ranks, t.long_pass_, c.num_experts, c.num_experts_per_tok))
+      if (!whole || !packs_units(plan.tokens_per_pass() / ranks, t.settings_.long_pass_tokens, c.num_experts,
+                                 c.num_experts_per_tok))
         return;
       m.free_packed();
       if (!t.packer_) t.packer_.emplace(m);
@@ -310,12 +274,9 @@ class trainable_model {
   }
 
   Strategy strategy_;
-  std::uint64_t seed_;
-  std::string base_name_, fingerprint_, notice_;
-  bool save_whole_;
-  std::size_t long_pass_;
+  training_settings settings_;
   bool counting_ = false;
-  std::filesystem::path base_folder_;
+  adapter_base base_;
   std::optional<nn::lora<Device>> adapter_;
   share_type share_;
   nn::router_counts routed_;
@@ -340,8 +301,8 @@ class frozen_model {
   frozen_model(const frozen_model&) = delete;
   frozen_model& operator=(const frozen_model&) = delete;
 
-  /// The weights of a Hugging Face folder. A rank with a shard reads only the shard.
-  void load(const std::filesystem::path& folder, std::uint64_t seed = 1) { held_.load(folder, seed); }
+  /// The weights in this rank's memory; not of a model in packed form alone.
+  resident_weights<Device> resident() { return held_.resident(); }
 
  private:
   held_type held_;

@@ -29,6 +29,13 @@ struct training_settings {
   bool save_whole = false;  ///< several ranks save the weights of huggingface/ too (verl's hf_model)
 };
 
+/// The model that adapters were attached to.
+struct adapter_base {
+  std::string name;         ///< in adapter folders
+  std::string folder;       ///< where it was read
+  std::string fingerprint;  ///< of its weights
+};
+
 /// The rows of an optimizer step, and the largest micro-batch of them (0: no limit).
 struct micro_batch_settings {
   std::size_t rows = 0;

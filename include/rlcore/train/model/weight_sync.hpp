@@ -11,7 +11,7 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/layout/reshard.hpp"
-#include "rlcore/train/files/save_checkpoint.hpp"
+#include "rlcore/train/model/owned_runs.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
 
 RLCORE_BEGIN
@@ -19,7 +19,7 @@ namespace train {
 
 /// A piece of the model's weights and its location on a rank.
 struct held_weights {
-  checkpoint::shard_piece piece;
+  parallel::shard_piece piece;
   const float* values = nullptr;
 };
 
@@ -31,7 +31,7 @@ std::vector<held_weights> weights_held(const trainable_model<Device>& t) {
     for (const owned_run& r : owned_runs(t.held(), t.pieces())) held.push_back({r.piece, shard + r.moments});
   else
     for (const nn::parameter& p : t.passing().parameters())
-      held.push_back({checkpoint::piece_of(p), t.passing().weights().data() + p.offset});
+      held.push_back({nn::piece_of(p), t.passing().weights().data() + p.offset});
   return held;
 }
 
@@ -85,7 +85,7 @@ class weight_sync {
   static parallel::reshard_plan make(const trainable_model<Device>& from, const nn::causal_lm<Device>& to) {
     std::vector<parallel::shard_piece> have, want;
     for (const held_weights& h : weights_held(from)) have.push_back(h.piece);
-    for (const nn::parameter& p : to.parameters()) want.push_back(checkpoint::piece_of(p));
+    for (const nn::parameter& p : to.parameters()) want.push_back(nn::piece_of(p));
     parallel::any_communicator& ranks = from.world()->all();
     const parallel::piece_layout before = parallel::gather_pieces(ranks, have),
                                  after = parallel::gather_pieces(ranks, want);

@@ -123,7 +123,7 @@ RLCORE_INLINE std::string check_picture_memory(const data::prompt_dataset& promp
   const double there = static_cast<double>(*available),
                least = picture_bytes(pass.tower, tokens, nn::tower_keeps::nothing),
                most = static_cast<double>(pass.rows) * picture_bytes(pass.tower, tokens, pass.keeps);
-  const std::string sum = fmt::format("the pictures of a prompt have up to {:.0f} tokens", tokens),
+  const std::string sum = fmt::format("the images of a prompt have up to {:.0f} tokens", tokens),
                     rest = memory_text(there) + " of memory are available here";
   if (least > there)
     throw config_error(

@@ -95,7 +95,7 @@ std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options&
   else
     say("val    none: data.val_files is empty, so that nothing is validated\n");
   if (train.images.rows + val.images.rows > 0 && !rewards->reads_truth())
-    throw config_error("rows with pictures: a reward model reads none here; score them by a rule or a program");
+    throw config_error("rows with images: a reward model reads none here; score them by a rule or a program");
   if (const std::size_t copies = count_copies(train); copies > 0)
     say("note: %zu of %zu training prompts are copies of earlier ones\n", copies, train.size());
   batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts), ranks.size());

@@ -18,6 +18,7 @@
 #include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/train/files/named_files.hpp"
+#include "rlcore/train/files/trained_files.hpp"
 #include "rlcore/train/model/parameters_text.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/policy/actor.hpp"
@@ -106,7 +107,7 @@ class policy_models {
   template <class F>
   void with_reference(F&& f) {
     const bool offloads = offloads_ && frozen && frozen->model.packed_alone();
-    if (offloads) frozen->load(reference_folder_);
+    if (offloads) load_weights(*frozen, reference_folder_);
     f();
     if (offloads) frozen->model.free_weights();
   }
@@ -198,9 +199,9 @@ void policy_models<Device>::load(const policy_inputs& in, bool continues) {
   if (offloads_ && frozen && !frozen->model.packed_alone())
     say("note: actor_rollout_ref.ref.fsdp_config.param_offload has no effect where ranks share the reference's "
         "weights\n");
-  if (frozen && !(offloads_ && frozen->model.packed_alone())) frozen->load(in.model.folder);
-  if (!continues || in.settings.lora) policy.load(in.model.folder);
-  if (value_model && (!continues || value_model->settings.lora)) value_model->load(value_folder_);
+  if (frozen && !(offloads_ && frozen->model.packed_alone())) load_weights(*frozen, in.model.folder);
+  if (!continues || in.settings.lora) load_weights(policy, in.model.folder);
+  if (value_model && (!continues || value_model->settings.lora)) load_weights(*value_model, value_folder_);
 }
 
 template <class Device>

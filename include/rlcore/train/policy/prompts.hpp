@@ -35,7 +35,7 @@ inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, 
   return open_prompts(files, s, tokenizer, chat, rule_rewards(), name, quiet);
 }
 
-/// "8 prompts, fingerprint 0123456789abcdef": equal if tokens, pictures, sources and ground truths are, in the same
+/// "8 prompts, fingerprint 0123456789abcdef": equal if tokens, images, sources and ground truths are, in the same
 /// order.
 std::string data_text(const data::prompt_dataset& prompts);
 

@@ -74,7 +74,7 @@ class policy_run_impl final : public policy_run {
     const double configured = kl.enabled ? kl.coefficient : 0;
     if (frame_.from()) {
       state_ = load_state(frame_.from().folder, models_.policy, critic_or_null(), settings().seed);
-      frame_.say_resumed(state_.step, in_.plan.total_steps, models_.policy.notice());
+      frame_.say_resumed(state_.step, in_.plan.total_steps, state_.notice);
       check_surplus(state_.surplus, in_.train, frame_.from().folder);
     }
     state_.seed = settings().seed;

@@ -20,6 +20,7 @@
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/train/files/save_checkpoint.hpp"
+#include "rlcore/train/files/trained_files.hpp"
 #include "rlcore/train/policy/actor.hpp"
 #include "rlcore/train/policy/critic.hpp"
 #include "rlcore/train/policy/trajectory/surplus_file.hpp"
@@ -35,6 +36,7 @@ struct run_state {
   std::vector<trajectory> surplus;  ///< sampled and kept, for the next step
   std::uint64_t seed = 0;
   double reward_kl_coefficient = 0;
+  std::string notice;  ///< a line to print after a resume, or empty
 };
 
 /// Deletes critic/ in all but the newest `keep` checkpoints up to `newest` (keep <= 0: all stay).
@@ -58,8 +60,8 @@ void save_state(const std::filesystem::path& root, actor<Device>& a, critic<Devi
   save_step_together(root, state.step, keep, ranks, [&](const std::filesystem::path& folder) {
     nlohmann::ordered_json extra{{"skipped_updates", state.skipped_updates}};
     if (state.reward_kl_coefficient > 0) extra["reward_kl_coefficient"] = state.reward_kl_coefficient;
-    a.save(folder / "actor", from, extra);
-    if (value_model != nullptr) value_model->save(folder / "critic", from);
+    save_checkpoint(a, folder / "actor", from, extra);
+    if (value_model != nullptr) save_checkpoint(*value_model, folder / "critic", from);
     if (ranks != nullptr && !ranks->first()) return;
     const nlohmann::ordered_json data{{"step", state.step}, {"seed", state.seed}, {"rounds", state.rounds}};
     checkpoint::write_file_atomically(folder / "data.json", text::json_text(data, 2) + "\n");
@@ -91,10 +93,11 @@ run_state load_state(const std::filesystem::path& folder, actor<Device>& a, crit
         folder.string() +
         " has no critic/: the run that saved it had none, or trainer.max_critic_ckpt_to_keep removed it; "
         "pass trainer.resume_mode=disable");
-  const checkpoint::json_file extra = a.restore(folder / "actor");
+  const auto [extra, notice] = restore_checkpoint(a, folder / "actor");
+  state.notice = notice;
   state.optimizer_steps = a.optimizer().steps();
   state.skipped_updates = extra.integer("skipped_updates", 0);
-  if (value_model != nullptr) value_model->restore(folder / "critic");
+  if (value_model != nullptr) restore_checkpoint(*value_model, folder / "critic");
   if (extra.has("reward_kl_coefficient")) state.reward_kl_coefficient = extra.positive("reward_kl_coefficient");
   return state;
 }

@@ -18,6 +18,7 @@
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/train/files/named_files.hpp"
+#include "rlcore/train/files/trained_files.hpp"
 #include "rlcore/train/model/images.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
@@ -194,7 +195,7 @@ std::shared_ptr<loaded_reference<Device>> load_reference(Device& device, const o
     throw config_error("--ref_pretrain: the reference has " + std::to_string(from.config.vocab_size) +
                        " tokens, the model " + std::to_string(base.config.vocab_size));
   auto model = std::make_shared<loaded_reference<Device>>(device, from.config, &ranks.world(), true);  // only scored
-  model->load(from.folder);
+  load_weights(*model, from.folder);
   return model;
 }
 

@@ -101,8 +101,8 @@ RLCORE_INLINE std::vector<std::int32_t> row_rules::head(std::string_view text, b
   // The last token that stays may become the end token.
   const auto lost = ids.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(max_len, 1) - 1);
   if (!shown.empty() && std::find(lost, ids.end(), images.token) != ids.end())
-    throw data_error(where + ": " + std::to_string(ids.size()) + " tokens with pictures, but --max_len is " +
-                     std::to_string(max_len) + "; pictures are not cut");
+    throw data_error(where + ": " + std::to_string(ids.size()) + " tokens with images, but --max_len is " +
+                     std::to_string(max_len) + "; images are not cut");
   ids.resize(max_len), cut = true;
   return ids;
 }
@@ -176,8 +176,7 @@ RLCORE_INLINE void check_answer_is_words(std::span<const text::message> prompt, 
   for (const text::message& m : prompt) shown += m.images();
   if (shown == pictures) return;
   throw data_error(where + ": " + std::to_string(pictures - shown) + " of " + std::to_string(pictures) +
-                   (pictures == 1 ? " picture" : " pictures") +
-                   " in an answer; expected all <image> marks in the prompt");
+                   (pictures == 1 ? " image" : " images") + " in an answer; expected all <image> marks in the prompt");
 }
 
 RLCORE_INLINE std::string taught_text(const row_rules& rules, std::span<const text::message> conversation) {

@@ -1,7 +1,7 @@
 // Supervised run: state between steps, evaluation, logging, checkpoints.
 //
 //   global_step_N/huggingface/    full weights (LoRA merged), config, tokenizer: loads in transformers
-//   global_step_N/...             the other files of trainable_model::save(): optimizer state, adapter
+//   global_step_N/...             the other files of train/files/trained_files.hpp: optimizer state, adapter
 //   global_step_N/data.json       position in the data
 #pragma once
 
@@ -30,6 +30,7 @@
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/train/files/model_files.hpp"
 #include "rlcore/train/files/save_checkpoint.hpp"
+#include "rlcore/train/files/trained_files.hpp"
 #include "rlcore/train/model/parameters_text.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/preference/run.hpp"
@@ -49,6 +50,7 @@ namespace train {
 struct supervised_state {
   std::int64_t step = 0, skipped_updates = 0, train_rows = 0, rows_per_step = 0;
   std::uint64_t seed = 0;
+  std::string notice = {};  ///< a line to print after a resume, or empty
 };
 
 /// Writes global_step_{state.step} below `root`, then the tracker, then deletes all but the newest `keep` checkpoints
@@ -57,7 +59,7 @@ template <class Device, class Task>
 void save_supervised(const std::filesystem::path& root, trainable_model<Device>& model, const Task& task,
                      const model_source& from, const supervised_state& state, std::int64_t keep) {
   save_step_together(root, state.step, keep, model.world(), [&](const std::filesystem::path& folder) {
-    model.save(folder, from);
+    save_checkpoint(model, folder, from);
     if (model.world() != nullptr && !model.world()->first()) return;
     if constexpr (requires { task.save(folder); }) task.save(folder);
     const nlohmann::ordered_json data{{"rlcore_version", RLCORE_VERSION_STRING},
@@ -92,7 +94,7 @@ supervised_state load_supervised(const std::filesystem::path& folder, trainable_
   same("seed", state.seed, now.seed);
   same("a training set of so many rows:", state.train_rows, now.train_rows);
   same("train_batch_size", state.rows_per_step, now.rows_per_step);
-  model.restore(folder);
+  state.notice = restore_checkpoint(model, folder).notice;
   if constexpr (requires { task.restore(folder); }) task.restore(folder);
   return state;
 }
@@ -255,10 +257,10 @@ template <class Device, class Task>
 void supervised_run<Device, Task>::resume(const training_settings& training) {
   const checkpoint::resume_point& from = frame_.resume(data_text());
   state_ = {.train_rows = plan_.train_rows, .rows_per_step = plan_.rows_per_step, .seed = settings_.seed};
-  if (!from || training.lora) model.load(base_.folder);  // LoRA checkpoints need their base
+  if (!from || training.lora) load_weights(model, base_.folder);  // LoRA checkpoints need their base
   if (!from) return;
   state_ = load_supervised(from.folder, model, task_, state_);
-  frame_.say_resumed(state_.step, plan_.total_steps, model.notice());
+  frame_.say_resumed(state_.step, plan_.total_steps, state_.notice);
 }
 
 template <class Device, class Task>

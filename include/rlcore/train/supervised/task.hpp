@@ -66,7 +66,7 @@ const std::vector<data::image_pointer>& pictures_in(const Row& r) {
 
 }  // namespace detail
 
-/// "18 rows, fingerprint 0123456789abcdef": equal if tokens, pictures and labels are, in the same order.
+/// "18 rows, fingerprint 0123456789abcdef": equal if tokens, images and labels are, in the same order.
 template <class Row>
 std::string data_text(const std::vector<Row>& rows) {
   fingerprint hash;

@@ -1,4 +1,5 @@
 // strategy::alone trains to the bits of one rank of any_strategy, and goes on from the files of either.
+#include "rlcore/train/files/trained_files.hpp"
 #include "rlcore/train/model/strategy/alone.hpp"
 
 #include <gtest/gtest.h>
@@ -90,19 +91,18 @@ TEST(alone_share, goes_on_from_its_files_and_sums_without_leaves) {
   const auto weights = [&](const trainable_model& m) { return train::to_host(device, m.model.weights()); };
   trainable_model whole(device, trained_alike::config_of(t), {}), first(device, trained_alike::config_of(t), {}),
       second(device, trained_alike::config_of(t), {});
-  for (trainable_model* m : {&whole, &first, &second}) m->load(files.model);
+  for (trainable_model* m : {&whole, &first, &second}) train::load_weights(*m, files.model);
   for (int i = 0; i < 4; ++i) step(whole, i);
   for (int i = 0; i < 2; ++i) step(first, i);
-  first.save(place / "saved", files.model);
-  second.restore(place / "saved");
-  EXPECT_EQ(second.notice(), "");
+  train::save_checkpoint(first, place / "saved", files.model);
+  EXPECT_EQ(train::restore_checkpoint(second, place / "saved").notice, "");
   for (int i = 2; i < 4; ++i) step(second, i);
   EXPECT_EQ(weights(second), weights(whole));
   EXPECT_NE(weights(first), weights(whole));
 
   {
     train::frozen_model<cpu, strategy::alone> frozen(device, trained_alike::config_of(t));
-    frozen.load(place / "saved" / "huggingface");
+    train::load_weights(frozen, place / "saved" / "huggingface");
     EXPECT_EQ(train::to_host(device, std::as_const(frozen.model).weights()), weights(first));
   }
 }

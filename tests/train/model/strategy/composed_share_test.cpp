@@ -8,6 +8,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/parallel/strategy/any_strategy.hpp"
+#include "rlcore/train/files/trained_files.hpp"
 #include "support/tiny_model.hpp"
 #include "train/model/strategy/trained_alike.hpp"
 
@@ -68,7 +69,7 @@ TEST(composed_share, has_the_bits_of_one_rank) {
   // and one rank goes on from the shards of three
   cpu device(1);
   train::trainable_model<cpu, strategy::alone> model(device, trained_alike::config_of({}), {});
-  model.restore(place / "three");
+  train::restore_checkpoint(model, place / "three");
   EXPECT_EQ(train::to_host(device, std::as_const(model.model).weights()), alone.weights);
 }
 

@@ -16,6 +16,7 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/device/cpu.hpp"
+#include "rlcore/train/files/trained_files.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
 
@@ -111,7 +112,7 @@ outcome train(const task& t, const Strategy& strategy, const std::filesystem::pa
     const auto whole = model.gather_full_params();
     model.model.initialize(7);
   } else {
-    model.load(t.base);
+    train::load_weights(model, t.base);
   }
   outcome out;
   for (int step = 0; step < 3; ++step) {
@@ -128,7 +129,7 @@ outcome train(const task& t, const Strategy& strategy, const std::filesystem::pa
   }
   train::sum_over_ranks(model, out.sum);
   train::gather_rows(model, out.lengths);
-  model.save(folder, tokenizer, {{"mine", 7}});
+  train::save_checkpoint(model, folder, tokenizer, {{"mine", 7}});
   if (train::writes(model)) out.files = files_of(folder);
   const auto whole = model.gather_full_params();
   out.weights = train::to_host(device, std::as_const(model.model).weights());

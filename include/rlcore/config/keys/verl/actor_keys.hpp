@@ -142,7 +142,7 @@ inline constexpr key actor[] = {
     {"actor_rollout_ref.actor.use_fused_kernels", boolean, "${actor_rollout_ref.model.use_fused_kernels}", accepted,
      "another set of GPU kernels"},
     {"actor_rollout_ref.actor.freeze_vision_tower", boolean, "False", honoured,
-     "train the language model alone; the tower of pictures and its merger stay"},
+     "train the language model alone; the tower of images and its merger stay"},
     {"actor_rollout_ref.actor.use_torch_compile", boolean, "True", accepted, "compile the forward"},
     {"actor_rollout_ref.actor.entropy_from_logits_with_chunking", boolean, "False", accepted,
      "entropy in chunks; always so here (rlcore.logits_memory_mb)"},

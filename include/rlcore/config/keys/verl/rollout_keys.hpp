@@ -143,7 +143,7 @@ inline constexpr key critic[] = {
     {"critic.model.enable_gradient_checkpointing", boolean, "True", honoured,
      "recompute activations: less memory, same result"},
     {"critic.model.freeze_vision_tower", boolean, "False", honoured,
-     "train the language model alone; the tower of pictures and its merger stay"},
+     "train the language model alone; the tower of images and its merger stay"},
     {"critic.optim.lr", real, "1e-05", honoured, "AdamW learning rate of the critic", finite_from(0)},
     {"critic.optim.weight_decay", real, "0.01", honoured, "its decoupled weight decay", at_least(0)},
     {"critic.optim.betas", two_reals, "[0.9,0.999]", honoured, "its decay of the two moments", from_to_below(0, 1)},

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <numeric>
 #include <span>
 #include <stdexcept>
@@ -108,15 +107,10 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
     return pieces_of(sums_.layout(), sums_.shard_rank(), before, part.shared_size());
   }
 
-  /// Reads this rank's parameters from a Hugging Face folder.
-  void load(const std::filesystem::path& folder, std::uint64_t seed) {
-    if (this->gathered()) throw std::logic_error("rlcore: load: weights are gathered");
-    part.weights().upload(read_own_weights(this->model(), folder, seed, runs(), part.size()));
-  }
-  /// All parameters of this rank, in the order of its weights.
-  std::vector<owned_run> runs() const {
-    const optim::adamw_piece everything{0, part.size(), 0};
-    return owned_runs(part.parameters(), {&everything, 1});
+  /// All parameters of this rank. Throws std::logic_error while weights are gathered.
+  resident_weights<Device> resident() {
+    if (this->gathered()) throw std::logic_error("rlcore: resident: weights are gathered");
+    return {part.weights(), part.parameters()};
   }
 
   /// Hands over the gradients of a round's leaves: expert gradients to sums(), the rest to `shared`. `has_leaf` is true

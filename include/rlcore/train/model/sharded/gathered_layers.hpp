@@ -3,16 +3,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <span>
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "rlcore/checkpoint/hugging_face.hpp"
-#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/packed_units.hpp"
 #include "rlcore/nn/model/units.hpp"
@@ -21,41 +16,10 @@
 #include "rlcore/parallel/host_window.hpp"
 #include "rlcore/parallel/layout/shard_layout.hpp"
 #include "rlcore/parallel/world.hpp"
-#include "rlcore/train/files/save_checkpoint.hpp"
+#include "rlcore/train/model/owned_runs.hpp"
 
 RLCORE_BEGIN
 namespace train {
-
-/// Like load_model() for a rank's shard: the `size` values that `runs` fill. Peak memory is the shard. Throws
-/// file_error or format_error naming the tensor.
-template <class Device>
-std::vector<float> read_own_weights(const nn::causal_lm<Device>& model, const std::filesystem::path& folder,
-                                    std::uint64_t seed, std::span<const owned_run> runs, std::size_t size) {
-  const auto is_score = [](const nn::parameter& p) { return nn::causal_lm<Device>::is_score(p); };
-  const bool new_head = model.settings().output == nn::model_output::score &&
-                        checkpoint::read_config(folder).output == nn::model_output::logits;
-  std::vector<nn::parameter> stored(model.parameters().begin(), model.parameters().end());
-  if (new_head) std::erase_if(stored, is_score);
-  const checkpoint::tensor_folder from(folder);
-  checkpoint::check_tensors(from, stored,
-                            [&](const std::string& name) { return new_head && name == checkpoint::output_name; });
-  const bool twice = model.settings().tied() && from.contains(checkpoint::output_name);
-  std::vector<float> shard(size);
-  for (const owned_run& r : runs) {
-    const std::span<float> values = std::span(shard).subspan(r.moments, r.piece.size());
-    const auto p = std::find_if(model.parameters().begin(), model.parameters().end(),
-                                [&](const nn::parameter& each) { return each.name == r.piece.tensor; });
-    if (new_head && is_score(*p)) {
-      const auto k = static_cast<std::size_t>(p - model.parameters().begin());
-      const std::vector<float> initial = model.initial_values(seed, k);
-      std::copy_n(initial.begin() + static_cast<std::ptrdiff_t>(r.piece.first), values.size(), values.begin());
-      continue;
-    }
-    from.read_f32(r.piece, values);
-    if (twice && r.piece.tensor == checkpoint::embedding_name) checkpoint::check_tied_output(from, r.piece);
-  }
-  return shard;
-}
 
 /// The pieces of a vector that rank `rank` owns. Its shard begins at `at` among the optimizer's values, the vector at
 /// `first` among the weights.
@@ -241,11 +205,10 @@ class sharded_weights final : public gathered_layers<Device> {
   buffer<float, Device>& shard() noexcept { return shard_; }
   const buffer<float, Device>& shard() const noexcept { return shard_; }
 
-  /// Reads this rank's shard of the weights in a Hugging Face folder.
-  void load(const std::filesystem::path& folder, std::uint64_t seed) {
-    if (this->gathered()) throw std::logic_error("rlcore: load: weights are gathered");
-    const std::vector<owned_run> runs = owned_runs(this->model().parameters(), pieces_of(layout(), gather_.rank()));
-    shard_.upload(read_own_weights(this->model(), folder, seed, runs, shard_.size()));
+  /// The shard's pieces of tensors. Throws std::logic_error while weights are gathered.
+  resident_weights<Device> resident() {
+    if (this->gathered()) throw std::logic_error("rlcore: resident: weights are gathered");
+    return {shard_, owned_runs(this->model().parameters(), pieces_of(layout(), gather_.rank()))};
   }
 
  private:

@@ -3,8 +3,6 @@
 
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <numeric>
 #include <span>
 #include <stdexcept>
@@ -19,9 +17,8 @@
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/layout/shard_layout.hpp"
 #include "rlcore/parallel/strategy/parallel_strategy.hpp"
-#include "rlcore/train/files/model_files.hpp"
-#include "rlcore/train/files/save_checkpoint.hpp"
 #include "rlcore/train/model/leaf_plan.hpp"
+#include "rlcore/train/model/owned_runs.hpp"
 #include "rlcore/train/model/sharded/gradient_norm.hpp"
 #include "rlcore/train/model/strategy/step_gradient.hpp"
 #include "rlcore/train/model/strategy/training_strategy.hpp"
@@ -61,21 +58,8 @@ class alone::share {
   };
   full_params gather_full_params() const noexcept { return {}; }
 
-  /// All weights of the folder.
-  void load(const std::filesystem::path& folder, std::uint64_t seed) { train::load_model(*model_, folder, seed); }
-  /// The trained values of a checkpoint.
-  std::vector<float> read(const std::filesystem::path& folder) const {
-    std::vector<float> values(layout_.size());
-    if (adapter_)
-      train::read_adapter(folder, parameters(), values);
-    else
-      checkpoint::load_weights(folder / "huggingface", parameters(), values);
-    return values;
-  }
-  /// Writes the checkpoint.
-  void save(const std::filesystem::path& folder, const train::trained_state<Device>& state) const {
-    train::save_by_one(folder, state);
-  }
+  /// All weights of the model.
+  train::resident_weights<Device> resident() { return {model_->weights(), model_->parameters()}; }
 
   void begin_update() {
     sum_.begin();
@@ -136,12 +120,12 @@ class alone::frozen {
  public:
   /// The whole model. `packed`: a language model has its weights in packed form alone.
   static nn::causal_lm<Device> make_model(const alone&, Device& device, const nn::config& config, bool packed) {
-    return nn::causal_lm<Device>(device, config, {}, train::where_of_frozen(config, packed));
+    return nn::causal_lm<Device>(device, config, {}, train::frozen_weights_in(config, packed));
   }
   /// `model` must outlive this object.
   frozen(const alone&, nn::causal_lm<Device>& model) : model_(&model) {}
-  /// All weights of the folder.
-  void load(const std::filesystem::path& folder, std::uint64_t seed) { train::load_frozen(*model_, folder, seed); }
+  /// All weights of the model.
+  train::resident_weights<Device> resident() { return {model_->weights(), model_->parameters()}; }
 
  private:
   nn::causal_lm<Device>* model_;

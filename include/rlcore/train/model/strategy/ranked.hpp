@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -22,8 +21,7 @@
 #include "rlcore/nn/parallel/tensor_group.hpp"
 #include "rlcore/parallel/strategy/any_strategy.hpp"
 #include "rlcore/parallel/world.hpp"
-#include "rlcore/train/files/model_files.hpp"
-#include "rlcore/train/files/save_checkpoint.hpp"
+#include "rlcore/train/model/owned_runs.hpp"
 #include "rlcore/train/model/sharded/expert_shards.hpp"
 #include "rlcore/train/model/sharded/gathered_layers.hpp"
 #include "rlcore/train/model/sharded/gradient_norm.hpp"
@@ -114,16 +112,11 @@ class any_strategy::share {
     return train::has_shards(world_) && values_->gathered() ? values_->place_of({}) : nullptr;
   }
 
-  /// Loads this rank's part of the weights in the folder.
-  void load(const std::filesystem::path& folder, std::uint64_t seed) { values_->load(folder, seed); }
-  /// This rank's trained values, from a checkpoint of any number of ranks.
-  std::vector<float> read(const std::filesystem::path& folder) const { return values_->read(folder, runs()); }
-  /// Writes the checkpoint together with all ranks.
-  void save(const std::filesystem::path& folder, const train::trained_state<Device>& state) const {
-    if (strategy_.size() == 1) return train::save_by_one(folder, state);
-    train::save_by_ranks(world_->all(), folder, state, runs(),
-                         [&](const train::owned_run& run) { return values_->place_of(run); });
-  }
+  /// The weights of the model on this rank, with LoRA those of the base. Throws std::logic_error while weights are
+  /// gathered.
+  train::resident_weights<Device> resident() { return values_->resident(); }
+  /// Address of the values of a run of this rank's optimizer.
+  const float* place_of(const train::owned_run& run) const { return values_->place_of(run); }
 
   void begin_update() { dealt_ = false; }
   /// Frees the memory of gradients until the next step.
@@ -190,7 +183,6 @@ class any_strategy::share {
     const auto rank = static_cast<std::size_t>(world_->data().rank());
     return {plan, number, update_.sums().schedule().leaf(rank, number), recompute};
   }
-  std::vector<train::owned_run> runs() const { return train::owned_runs(parameters(), pieces()); }
 
   any_strategy strategy_;
   parallel::world* world_;
@@ -212,7 +204,7 @@ class any_strategy::frozen {
     parallel::world* const w = strategy.world();
     const bool in_units = train::has_shards(w) || train::divides_experts(w);
     return nn::causal_lm<Device>(device, train::config_of(config, w), train::part_of(w),
-                                 in_units ? nn::weights_in::units : train::where_of_frozen(config, packed));
+                                 in_units ? nn::weights_in::units : train::frozen_weights_in(config, packed));
   }
   /// `model` must outlive this object.
   frozen(any_strategy strategy, nn::causal_lm<Device>& model)
@@ -224,11 +216,11 @@ class any_strategy::frozen {
     if (train::divides_experts(w)) experts_ = std::make_unique<train::expert_shards<Device>>(model, *w);
     model.set_tensor_group(&tensor_);
   }
-  /// Loads this rank's part of the weights in the folder.
-  void load(const std::filesystem::path& folder, std::uint64_t seed) {
-    if (layers_) return layers_->load(folder, seed);
-    if (experts_) return experts_->load(folder, seed);
-    train::load_frozen(*model_, folder, seed);
+  /// The weights of the model on this rank. Throws std::logic_error while weights are gathered.
+  train::resident_weights<Device> resident() {
+    if (layers_) return layers_->resident();
+    if (experts_) return experts_->resident();
+    return {model_->weights(), model_->parameters()};
   }
 
  private:

@@ -4,7 +4,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <vector>
 
@@ -15,11 +14,19 @@
 #include "rlcore/nn/moe/count_routes.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/strategy/parallel_strategy.hpp"
-#include "rlcore/train/files/save_checkpoint.hpp"
 #include "rlcore/train/model/leaf_plan.hpp"
+#include "rlcore/train/model/owned_runs.hpp"
 #include "rlcore/train/model/strategy/step_gradient.hpp"
 
 RLCORE_BEGIN
+namespace train {
+
+/// How a frozen model holds its weights. `packed`: a language model only as its passes read them.
+inline nn::weights_in frozen_weights_in(const nn::config& c, bool packed) noexcept {
+  return packed && c.output == nn::model_output::logits ? nn::weights_in::packed : nn::weights_in::memory;
+}
+
+}  // namespace train
 
 /// A strategy that trains models on `Device`. Its share<Device> is the part of a model in training that a rank holds.
 /// With LoRA there is an adapter, and "trained values" are those of the adapter.
@@ -31,23 +38,22 @@ RLCORE_BEGIN
 /// - join(space, gradient): connects passes with the group's ranks. It is called once.
 /// - parameters(), weights(): the trained values that this rank holds. pieces(), optimizer_size(): those of its
 ///   optimizer, and where they lie among the parameters.
-/// - load(folder, seed): the weights of the model from a Hugging Face folder.
+/// - resident(): the weights of the model in this rank's memory, whole or in pieces. Without LoRA its values are
+///   weights().
 ///
 /// One optimizer step:
 /// - begin_update(): sums of gradients are 0.
 /// - count_passes(plan, counts, f, idle): f(rows) for every pass of this rank, to count the experts of tokens; idle()
-/// for
-///   a pass that only others make. `counts` become those of all ranks.
+///   for a pass that only others make. `counts` become those of all ranks.
 /// - micro_batches(plan, gradient, recompute, f): f(rows) for every pass of this rank; gradients are summed after each
 ///   leaf or layer.
 /// - reduce(gradient): ends the sums over leaves and ranks. Returns the norm of the whole gradient, the same
-/// everywhere.
+///   everywhere.
 /// - step(optimizer, lr, scale): updates the trained values, everywhere.
 /// - release(gradient): frees the memory of gradients until the next step.
 ///
 /// Besides:
 /// - gather_full_params(): while the returned object lives, model.weights() are whole.
-/// - save(folder, state), read(folder): the files of a checkpoint, and the trained values of one.
 template <class Strategy, class Device>
 concept training_strategy =
     parallel_strategy<Strategy> &&
@@ -55,8 +61,7 @@ concept training_strategy =
              const nn::config& config, nn::causal_lm<Device>& model, nn::lora<Device>* adapter,
              nn::workspace<Device>& space, train::step_gradient<Device>& gradient, const train::leaf_plan& plan,
              nn::router_counts& counts, void (&pass)(std::span<const std::uint32_t>), void (&idle)(),
-             optim::adamw<Device>& optimizer, const std::filesystem::path& folder,
-             const train::trained_state<Device>& state, std::uint64_t seed, double lr, float scale, bool flag) {
+             optim::adamw<Device>& optimizer, double lr, float scale, bool flag) {
       requires std::constructible_from<typename Strategy::template share<Device>, const Strategy&,
                                        nn::causal_lm<Device>&, nn::lora<Device>*>;
       { share.make_model(strategy, device, config, flag) } -> std::same_as<nn::causal_lm<Device>>;
@@ -66,7 +71,7 @@ concept training_strategy =
       { share.weights() } -> std::same_as<buffer<float, Device>&>;
       { share.pieces() } -> std::same_as<std::vector<optim::adamw_piece>>;
       { share.optimizer_size() } -> std::same_as<std::size_t>;
-      share.load(folder, seed);
+      { share.resident() } -> std::same_as<train::resident_weights<Device>>;
       share.begin_update();
       share.count_passes(plan, counts, pass, idle);
       share.micro_batches(plan, gradient, flag, pass);
@@ -74,8 +79,6 @@ concept training_strategy =
       share.step(optimizer, lr, scale);
       share.release(gradient);
       share.gather_full_params();
-      share.save(folder, state);
-      { share.read(folder) } -> std::same_as<std::vector<float>>;
     };
 
 RLCORE_END

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
@@ -18,10 +17,8 @@
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/reduction/gradient_sums.hpp"
 #include "rlcore/parallel/world.hpp"
-#include "rlcore/train/files/model_files.hpp"
-#include "rlcore/train/files/save_checkpoint.hpp"
-#include "rlcore/train/files/saved_state.hpp"
 #include "rlcore/train/model/leaf_plan.hpp"
+#include "rlcore/train/model/owned_runs.hpp"
 #include "rlcore/train/model/sharded/expert_shards.hpp"
 #include "rlcore/train/model/sharded/gathered_layers.hpp"
 #include "rlcore/train/model/sharded/sharded_update.hpp"
@@ -84,10 +81,8 @@ class held_values {
   /// Connects passes with other ranks. `by_leaf`: see parallel::gradient_sums.
   virtual void join(nn::workspace<Device>& space, step_gradient<Device>& gradient, bool by_leaf) = 0;
 
-  /// The weights of a Hugging Face folder.
-  virtual void load(const std::filesystem::path& folder, std::uint64_t seed) = 0;
-  /// Values for weights(), from a checkpoint; `runs` are those of the optimizer.
-  virtual std::vector<float> read(const std::filesystem::path& folder, std::span<const owned_run> runs) = 0;
+  /// The weights of the model on this rank, with an adapter those of the base.
+  virtual resident_weights<Device> resident() = 0;
 
   /// Begins sums besides those of shared parameters; present[i]: has leaf i rows?
   virtual void begin(const std::vector<bool>& present) { static_cast<void>(present); }
@@ -123,15 +118,7 @@ class whole_values final : public held_values<Device> {
   void set_tensor_group(nn::tensor_group& group) override { model_->set_tensor_group(&group); }
   void join(nn::workspace<Device>&, step_gradient<Device>&, bool) override {}
 
-  void load(const std::filesystem::path& folder, std::uint64_t seed) override { load_model(*model_, folder, seed); }
-  std::vector<float> read(const std::filesystem::path& folder, std::span<const owned_run>) override {
-    std::vector<float> values(adapter_ ? adapter_->size() : model_->size());
-    if (adapter_)
-      read_adapter(folder, parameters(), values);
-    else
-      checkpoint::load_weights(folder / "huggingface", parameters(), values);
-    return values;
-  }
+  resident_weights<Device> resident() override { return {model_->weights(), model_->parameters()}; }
 
   void run(const leaf_round& round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums,
            const typename held_values<Device>::pass_function& f) override {
@@ -186,12 +173,7 @@ class sharded_values final : public held_values<Device> {
     if (world_->expert().size() > 1) experts_.emplace(*world_, *model_, space, gradient.of_weights(), false);
   }
 
-  void load(const std::filesystem::path& folder, std::uint64_t seed) override { layers_.load(folder, seed); }
-  std::vector<float> read(const std::filesystem::path& folder, std::span<const owned_run> runs) override {
-    std::vector<float> values(layers_.shard().size());
-    read_weights(folder, model_->parameters(), runs, values);
-    return values;
-  }
+  resident_weights<Device> resident() override { return layers_.resident(); }
 
   /// With at most one pass in the round, gradients are sent to their owners layer by layer, otherwise per completed
   /// leaf.
@@ -248,12 +230,7 @@ class expert_values final : public held_values<Device> {
     passes_.emplace(*world_, experts_.part, space, gradient.of_weights(), !by_leaf);
   }
 
-  void load(const std::filesystem::path& folder, std::uint64_t seed) override { experts_.load(folder, seed); }
-  std::vector<float> read(const std::filesystem::path& folder, std::span<const owned_run>) override {
-    std::vector<float> values(experts_.part.size());
-    read_weights(folder, model_->parameters(), experts_.runs(), values);
-    return values;
-  }
+  resident_weights<Device> resident() override { return experts_.resident(); }
 
   void begin(const std::vector<bool>& present) override { experts_.sums().begin(present); }
   /// Ranks with fewer passes still compute their experts for remote rows.
