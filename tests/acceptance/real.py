@@ -274,17 +274,18 @@ def lora(at, table):
 
 PARTIAL = '''import re
 def compute_score(data_source, solution_str, ground_truth, extra_info=None):
-    """A tenth for a number at all, half for a final line of GSM8K's form, 1 for the right one."""
-    score = 0.1 if re.search(r"\\d", solution_str) else 0.0
-    found = re.search(r"#### *(-?[0-9.,]+)", solution_str)
-    if found:
-        score = 1.0 if found.group(1).replace(",", "").rstrip(".") == ground_truth else 0.5
-    return score
+    """A tenth for a number at all, 0.3 for the right one anywhere, half for a final line of GSM8K's form, 1 for the right
+    line."""
+    numbers = [n.replace(",", "").rstrip(".") for n in re.findall(r"-?[0-9][0-9.,]*", solution_str)]
+    final = re.search(r"#### *(-?[0-9][0-9.,]*)", solution_str)
+    if final:
+        return 1.0 if final.group(1).replace(",", "").rstrip(".") == ground_truth else 0.5
+    return 0.3 if ground_truth in numbers else 0.1 if numbers else 0.0
 '''
 
 
 def grpo(at, table):
-    """GRPO on GSM8K with a reward that gives part of the credit: it rises."""
+    """GRPO on GSM8K's short problems with a reward that gives part of the credit: it rises."""
     reward = at.place / "partial.py"
     reward.write_text(PARTIAL)
     data = at.place / "gsm8k"
@@ -293,10 +294,10 @@ def grpo(at, table):
     began = time.time()
     _, metrics = train(
         at, "grpo_trainer", data__train_files=data / "train.jsonl", data__val_files=data / "test.jsonl",
-        data__val_max_samples=8, data__train_batch_size=4, data__max_prompt_length=320, data__max_response_length=at.response,
+        data__val_max_samples=8, data__train_batch_size=4, data__max_prompt_length=128, data__filter_overlong_prompts=True, data__max_response_length=at.response,
         actor_rollout_ref__model__path=at.model, actor_rollout_ref__rollout__n=8,
         actor_rollout_ref__actor__ppo_mini_batch_size=4, actor_rollout_ref__actor__ppo_micro_batch_size_per_gpu=8,
-        actor_rollout_ref__actor__optim__lr="1e-5", actor_rollout_ref__actor__use_kl_loss=True,
+        actor_rollout_ref__actor__optim__lr="5e-5", actor_rollout_ref__actor__use_kl_loss=True,
         actor_rollout_ref__ref__log_prob_micro_batch_size_per_gpu=8, reward__custom_reward_function__path=reward,
         trainer__total_training_steps=at.steps, trainer__save_freq=-1, trainer__test_freq=-1,
         trainer__val_before_train=False)

@@ -282,7 +282,7 @@ TEST_F(vision_trainers, preference_rows_that_cannot_be_are_one_line) {
   refused(R"({"prompt": "<image>?", "chosen": "a", "rejected": "b", "images": ["none.png"]})"
           "\n",
           {}, "none.png");
-  refused(judged_digits(task()), {"--image_key", "pictures"}, "no column 'images'");
+  refused(judged_digits(task()), {"--image_key", "pictures"}, "no column 'pictures'");
 }
 
 TEST_F(vision_trainers, what_cannot_be_is_said_in_one_line) {
@@ -296,7 +296,7 @@ TEST_F(vision_trainers, what_cannot_be_is_said_in_one_line) {
   const tiny_model::files words = tiny_model::make(*place / "words");
   refused({"actor_rollout_ref.model.path=" + words.model.string()},
           "reads no images: its config.json has no vision_config");
-  refused({"data.image_key=images"}, "no column 'images'");
+  refused({"data.image_key=pictures"}, "no column 'pictures'");
   refused({"data.max_prompt_length=12", "data.filter_overlong_prompts=False", "data.truncation=left"},
           "images are not truncated");
   refused({"data.mm_processor_kwargs.max_pixel=3"}, "did you mean");

@@ -113,13 +113,13 @@ std::span<const float> on_host(Device& device, const buffer<float, Device>& valu
   return {parallel::host_view(device, values.data(), values.size(), copy), values.size()};
 }
 
-/// Fills `values` with pieces of a model from a Hugging Face folder: the values of entry e from values[e.at] on. With
-/// `head_seed` a score model may be read from a causal one: the seed initialises its head. Throws file_error or
-/// format_error naming the tensor, also for a weight that is not finite.
+/// Fills `values` with pieces of a model from a Hugging Face folder, those of p from values[p.at] on. With `head_seed`
+/// a score model may be read from a causal one: the seed initialises its head. Throws file_error or format_error naming
+/// the tensor, also for a weight that is not finite.
 template <class Device>
 void read_weights(const nn::causal_lm<Device>& model, const std::filesystem::path& folder,
-                  std::optional<std::uint64_t> head_seed,
-                  std::span<const typename resident_weights<Device>::entry> entries, std::span<float> values) {
+                  std::optional<std::uint64_t> head_seed, std::span<const placed_piece> pieces,
+                  std::span<float> values) {
   const bool new_head = head_seed && model.settings().output == nn::model_output::score &&
                         checkpoint::read_config(folder).output == nn::model_output::logits;
   const std::span<const nn::parameter> parameters = model.parameters();
@@ -131,17 +131,17 @@ void read_weights(const nn::causal_lm<Device>& model, const std::filesystem::pat
   const bool twice = !new_head && from.contains(checkpoint::output_name) &&
                      std::ranges::none_of(parameters, [](const auto& p) { return p.name == checkpoint::output_name; });
   const rlcore::threads pool;
-  for (const auto& e : entries) {
-    const std::span<float> to = values.subspan(e.at, e.piece.size());
-    if (new_head && e.piece.tensor.starts_with("score.")) {
-      const auto p = std::ranges::find(parameters, e.piece.tensor, &nn::parameter::name);
+  for (const auto& [piece, at] : pieces) {
+    const std::span<float> to = values.subspan(at, piece.size());
+    if (new_head && piece.tensor.starts_with("score.")) {
+      const auto p = std::ranges::find(parameters, piece.tensor, &nn::parameter::name);
       const std::vector<float> initial =
           model.initial_values(*head_seed, static_cast<std::size_t>(p - parameters.begin()));
-      std::copy_n(initial.begin() + static_cast<std::ptrdiff_t>(e.piece.first), to.size(), to.begin());
+      std::copy_n(initial.begin() + static_cast<std::ptrdiff_t>(piece.first), to.size(), to.begin());
       continue;
     }
-    checkpoint::read_piece(from, e.piece, to, pool);
-    if (twice && e.piece.tensor == checkpoint::embedding_name) checkpoint::check_tied_output(from, e.piece);
+    checkpoint::read_piece(from, piece, to, pool);
+    if (twice && piece.tensor == checkpoint::embedding_name) checkpoint::check_tied_output(from, piece);
   }
 }
 
@@ -150,9 +150,8 @@ template <class Device>
 void load_resident(const nn::causal_lm<Device>& model, const resident_weights<Device>& to,
                    const std::filesystem::path& folder, std::uint64_t seed) {
   std::vector<float> copy;
-  parallel::with_host_view(
-      model.device(), to.values.data(), to.values.size(), copy, false,
-      [&](std::span<float> values) { read_weights<Device>(model, folder, seed, to.pieces, values); });
+  parallel::with_host_view(model.device(), to.values.data(), to.values.size(), copy, false,
+                           [&](std::span<float> values) { read_weights(model, folder, seed, to.pieces, values); });
 }
 
 /// Loads the weights of `folder`, as read_weights().

@@ -91,7 +91,7 @@ restored_checkpoint restore_checkpoint(trainable_model<Device, Strategy>& m, con
   } else {
     const resident_weights<Device> resident = m.resident();
     values.resize(resident.values.size());
-    read_weights<Device>(m.model, folder / "huggingface", {}, resident.pieces, values);
+    read_weights(m.model, folder / "huggingface", {}, resident.pieces, values);
   }
   std::vector<float> moments(m.optimizer().size()), squares(moments.size());
   read_moments(folder, owned_runs(m.held(), m.pieces()), moments, squares);

@@ -37,15 +37,17 @@ inline std::vector<owned_run> owned_runs(std::span<const nn::parameter> paramete
   return runs;
 }
 
-/// Weights of a model in a rank's memory: the values of pieces[i].piece begin at values[pieces[i].at].
+/// A piece of a tensor, and where its values begin in some memory.
+struct placed_piece {
+  parallel::shard_piece piece;
+  std::size_t at = 0;
+};
+
+/// Weights of a model in a rank's memory.
 template <class Device>
 struct resident_weights {
-  struct entry {
-    parallel::shard_piece piece;
-    std::size_t at = 0;
-  };
   buffer<float, Device>& values;
-  std::vector<entry> pieces = {};
+  std::vector<placed_piece> pieces = {};
 
   /// Those of `values` that are in `runs`, at the places of the moments.
   resident_weights(buffer<float, Device>& of, std::span<const owned_run> runs) : values(of) {
