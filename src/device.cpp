@@ -1,5 +1,9 @@
-// What rlcore/device/npu declares (the target rlcore::kernels).
+// What rlcore/device/npu and cuda declare (the target rlcore::kernels).
 #define RLCORE_SOURCE_DEVICE
+#include "rlcore/device/cuda.hpp"
+#include "rlcore/device/cuda/module_text.hpp"
+#include "rlcore/device/cuda/provider.hpp"
+#include "rlcore/device/cuda/queue.hpp"
 #include "rlcore/device/npu/allocator.hpp"
 #include "rlcore/device/npu/arguments.hpp"
 #include "rlcore/device/npu/call_log.hpp"

@@ -327,7 +327,7 @@ void check(std::shared_ptr<ascend::session> session, const request& f, findings&
   session.reset();  // the emulated machine is set up again
   device_settings settings;
   settings.kind = f.emulator ? device_kind::npu_emulator : device_kind::npu;
-  settings.npu = f.device;
+  settings.number = f.device;
   settings.emulator = f.machine;
   std::unique_ptr<any_device> npu;
   try {

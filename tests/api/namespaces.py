@@ -12,6 +12,7 @@ SHARED = {
     "detail": {"core", "objective"},
     "train": {"config", "telemetry", "planning", "train"},  # what a command line fills
     "ascend": {"device", "emulator"},  # one ABI, provided by CANN or by the emulator
+    "nvidia": {"device", "emulator"},  # likewise
     "strategy": {"parallel", "train"},  # a strategy and its trainable model
 }
 

@@ -42,6 +42,7 @@ std::vector<registry> programs() {
           gsm8k_solutions_registry(),
           model_merger_registry(),
           npu_doctor_registry(),
+          cuda_doctor_registry(),
           npu_golden_registry(),
           random_model_registry(),
           variants_registry()};

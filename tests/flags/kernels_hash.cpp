@@ -7,12 +7,12 @@
 #include <map>
 #include <string>
 
-#include "device/cpu/every_kernel.hpp"
+#include "rlcore/device/every_kernel.hpp"
 
 int main(int argc, char**) {
   for (const auto* set : rlcore::cpu_kernels::available()) {
     rlcore::cpu device(1, set->name);
-    const rlcore_test::every_kernel all(device);
+    const rlcore::every_kernel all(device);
     std::printf("%s %016llx\n", set->name, static_cast<unsigned long long>(all.hash()));
     if (argc < 2) continue;
     std::map<std::string, std::uint64_t> of;

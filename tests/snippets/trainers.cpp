@@ -33,6 +33,14 @@ void run() {
 }
 }  // namespace devices_chosen
 
+namespace cuda_device {
+extern const rlcore::nn::config config;
+template <class = void>
+void run() {
+  // <snippet: docs/cuda.md 1>
+}
+}  // namespace cuda_device
+
 namespace devices_losses {
 extern const rlcore::global_counts counts;
 template <class = void>

@@ -63,9 +63,9 @@ TEST(geo3k, says_why) {
 
 TEST(grade_answer, takes_any_bytes) {
   std::mt19937 random(10);
-  const std::vector<std::string> pieces{"\\frac",  "\\sqrt", "{",        "}",  "(", ")", "1", "x",
-                                        "^",       "/",      "+",        "-",  ",", ".", " ", "!",
-                                        "\\text{", "\\pi",   "\xce\xb8", "e5", "[", "]"};
+  const std::vector<std::string> pieces{"\\frac",  "\\sqrt", "{",        "}",  "(", ")", "1",     "x",
+                                        "^",       "/",      "+",        "-",  ",", ".", " ",     "!",
+                                        "\\text{", "\\pi",   "\xce\xb8", "e5", "[", "]", "\\hat{"};
   for (int round = 0; round < 4000; ++round) {
     std::string a, b;
     for (std::size_t length = random() % 12; length > 0; --length)
@@ -81,6 +81,16 @@ TEST(grade_answer, takes_any_bytes) {
     grade_answer(text, "1");
   }
   EXPECT_LT(cpu_seconds() - start, 20);
+}
+
+/// An accent goes on every letter and every accent of its argument, so 40 of them would make 2^40 characters.
+TEST(grade_answer, gives_up_on_accents_of_accents) {
+  std::string accents = "x";
+  for (int level = 0; level < 40; ++level) accents = "\\hat{" + accents + "}";
+  const double start = cpu_seconds();
+  EXPECT_EQ(grade_answer(accents, "1"), sameness::undecided);
+  EXPECT_LT(cpu_seconds() - start, 1);
+  EXPECT_EQ(grade_answer("\\hat{\\bar{x}}+1", "\\hat{\\bar{x}} + 1"), sameness::equal);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// Settings of a device: kind, compute type, threads, NPU options.
+// Settings of a device: kind, compute type, threads, options of NPUs and GPUs.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,8 +12,9 @@
 
 RLCORE_BEGIN
 
-/// The devices that open_device() creates: the CPU, an Ascend NPU, or an NPU emulated in the process.
-enum class device_kind : unsigned char { cpu, npu, npu_emulator };
+/// The devices that open_device() creates: the CPU, an Ascend NPU, an NVIDIA GPU, or one of them emulated in the
+/// process.
+enum class device_kind : unsigned char { cpu, npu, npu_emulator, cuda, cuda_emulator };
 
 /// What a kind of device can do; programs check their options by it before a device is open.
 struct device_abilities {
@@ -54,22 +56,44 @@ inline constexpr device_abilities device_kinds[] = {
      .own_keys = {"rlcore.npu.", "rlcore.npu_emulator."},
      .threads = true,
      .hf32 = true},
+    {.kind = device_kind::cuda,
+     .name = "cuda",
+     .unit = "GPU",
+     .number_key = "rlcore.cuda.device",
+     .own_keys = {"rlcore.cuda."},
+     .int8_weights = true,
+     .batch_invariant = true,
+     .partial_attention = true,
+     .log_prob_merge = true},
+    {.kind = device_kind::cuda_emulator,
+     .name = "cuda_emulator",
+     .unit = "GPU",
+     .number_key = "rlcore.cuda.device",
+     .own_keys = {"rlcore.cuda.", "rlcore.cuda_emulator."},
+     .int8_weights = true,
+     .batch_invariant = true,
+     .partial_attention = true,
+     .log_prob_merge = true},
 };
 
 /// Settings for open_device().
 struct device_settings {
   device_kind kind = device_kind::cpu;
-  /// Compute type of matrix products; by default float32 on the CPU, bfloat16 on the NPU.
+  /// Compute type of matrix products; by default bfloat16 on the NPU, else float32.
   std::optional<compute> type = {};
 
   int threads = 0;                   ///< cpu: worker threads; 0: one per core
   std::string instruction_set = {};  ///< cpu: see cpu; empty: the best available
 
-  int npu = 0;                       ///< number of the NPU
-  bool deterministic = true;         ///< npu: equal runs give equal bits
-  bool sync_each_operation = false;  ///< npu: wait after every operator, so that an error names the one that failed
+  int number = 0;             ///< of the NPU or GPU
+  bool deterministic = true;  ///< npu: equal runs give equal bits
+  bool sync_each_operation =
+      false;               ///< wait after every operation of the device, so that an error names the one that failed
   std::string trace = {};  ///< npu: file for every call of Ascend's functions; empty: $RLCORE_NPU_TRACE or none
   ascend::emulated::settings emulator = {};  ///< npu_emulator: the emulated machine
+  std::string kernel_cache = {};             ///< cuda: see cuda_settings::cache
+  int emulated_gpus = 1;                     ///< cuda_emulator: GPUs of the machine
+  std::uint64_t thread_order_seed = 0;       ///< cuda_emulator: see nvidia::emulator_settings::seed
 };
 
 RLCORE_END

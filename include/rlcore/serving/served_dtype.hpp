@@ -50,7 +50,10 @@ RLCORE_INLINE served_dtype automatic_dtype(const train::options& opt, const devi
   if (opt.find<std::string>("rlcore.compute")) return {};
   const std::filesystem::path folder = checkpoint::resolve_model(opt.get<std::string>("model"));
   if (checkpoint::stored_dtype(folder) != "bfloat16") return {};
-  if (device.kind != device_kind::cpu || opt.get<std::string>("rlcore-weights") == "int8") return {compute::bfloat16};
+  const bool npu = device.kind == device_kind::npu || device.kind == device_kind::npu_emulator;
+  if (npu || opt.get<std::string>("rlcore-weights") == "int8") return {compute::bfloat16};
+  if (device.kind != device_kind::cpu)
+    return {compute::float32, "products take the weights as float32: this device sums bfloat16 no faster"};
   return dtype_on_processor(cpu_kernels::choose(device.instruction_set).name);
 }
 

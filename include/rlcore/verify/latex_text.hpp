@@ -78,8 +78,12 @@ class latex_reader {
   std::optional<arguments> read_arguments(std::string_view kinds);
   /// A group, or one character or command without its arguments; nothing at the end of the text.
   std::optional<std::string> argument();
+  /// Its length counts as steps: an accent on every accent of its argument doubles the text at each level.
   std::string text_of(std::string_view name, const std::optional<arguments>& given) {
-    return latex_command_text(name, given ? &*given : nullptr, outcome_);
+    std::string text = latex_command_text(name, given ? &*given : nullptr, outcome_);
+    if (text.size() >= steps_) return stop(latex_outcome::unknown);
+    steps_ -= text.size();
+    return text;
   }
 
   std::string_view text_;

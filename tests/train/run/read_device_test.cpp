@@ -56,7 +56,12 @@ TEST(device_options, every_program_has_them) {
     EXPECT_EQ(plain.get<std::string>("trainer.device"), "cpu");
     EXPECT_EQ(plain.find<std::string>("rlcore.compute"), std::nullopt);
     EXPECT_EQ(parse(program, {"trainer.device=npu"}).notes(), plain.notes());
-    EXPECT_TRUE(has_note(parse(program, {"trainer.device=cuda"}), "no CUDA; the run uses the CPU"));
+    if (rlcore::nvidia::installed_devices() == 0) {
+      EXPECT_TRUE(has_note(parse(program, {"trainer.device=cuda"}), "; the run uses the CPU"));
+      EXPECT_NE(refusal(program, {"trainer.device=cuda", "rlcore.cuda.required=True"}).find("rlcore.cuda.required"),
+                std::string::npos);
+    }
+    EXPECT_TRUE(has_note(parse(program, {"trainer.device=cuda_emulator"}), "for tests; slow"));
     const options emulated = parse(program, {"trainer.device=npu_emulator", "rlcore.npu_emulator.soc=Ascend910B1",
                                              "rlcore.npu_emulator.cann_version=8.5", "rlcore.compute=hf32"});
     EXPECT_EQ(emulated.notes().size(), plain.notes().size() + 1);

@@ -13,7 +13,7 @@ namespace train {
 /// Key names; `*` at one end is a wildcard. docs/checkpoints.md lists them. All other keys change the numbers of a run.
 inline constexpr std::string_view free_settings[] = {
     // where it runs
-    "trainer.device", "rlcore.npu*", "trainer.nnodes", "trainer.n_gpus_per_node", "rlcore.threads",
+    "trainer.device", "rlcore.npu*", "rlcore.cuda*", "trainer.nnodes", "trainer.n_gpus_per_node", "rlcore.threads",
     "rlcore.instruction_set", "rlcore.deadline_s", "rlcore.compare_collectives", "rlcore.zero_stage", "*_parallel_size",
     "*.megatron.*", "*.fsdp_config.*", "*.strategy", "rlcore.context_kind", "rlcore.reduction",
     "rlcore.gradient_leaves", "rlcore.row_chunks", "rlcore.reduce_dtype", "zero_stage", "ring_attn_size", "zpg",

@@ -38,6 +38,8 @@ inline constexpr help_topic verl_topics[] = {
      "threads compute seed console report reward_command data_source chat_template verl zero_stage"},
     {"rlcore.npu", "Ascend NPUs", "device deterministic"},
     {"rlcore.npu_emulator", "Ascend NPUs modelled on the CPU", "soc cann_version"},
+    {"rlcore.cuda", "NVIDIA GPUs", "device required"},
+    {"rlcore.cuda_emulator", "kernels of NVIDIA GPUs on the CPU", "seed"},
     {"quickstart", "the task and the model that are made first", "task_only warm_start_steps"},
     {"evaluate", "stored responses, the rule of judgement, output", "", "responses rule rule_box output_dir"},
     {"openrlhf", "flags of OpenRLHF's train_ppo_ray, instead of the keys above", "",
@@ -71,6 +73,8 @@ inline constexpr help_topic openrlhf_topics[] = {
     {"rlcore", "what OpenRLHF does not have", "threads compute console logger report sft_loss show_mask eval_scores"},
     {"rlcore.npu", "Ascend NPUs", "device deterministic"},
     {"rlcore.npu_emulator", "Ascend NPUs modelled on the CPU", "soc cann_version"},
+    {"rlcore.cuda", "NVIDIA GPUs", "device required"},
+    {"rlcore.cuda_emulator", "kernels of NVIDIA GPUs on the CPU", "seed"},
 };
 
 /// plan.
@@ -96,9 +100,9 @@ inline constexpr key console = {
 
 inline constexpr key device[] = {
     {"trainer.device", text, "cpu", honoured,
-     "cpu; npu: Ascend, by CANN; npu_emulator: modelled on the CPU; cuda: runs on the CPU here (upstream default: "
-     "cuda)",
-     words("cpu|npu|npu_emulator|cuda")},
+     "cpu; npu: Ascend, by CANN; npu_emulator: modelled on the CPU; cuda: NVIDIA, or the CPU where there is none "
+     "(upstream default: cuda); cuda_emulator: its kernels on the CPU",
+     words("cpu|npu|npu_emulator|cuda|cuda_emulator")},
     {"rlcore.compute", text, "null", honoured,
      "what products read: float32, bfloat16 (masters float32), hf32 (NPU); null: float32, on the NPU bfloat16",
      words("float32|bfloat16|hf32")},
@@ -113,6 +117,15 @@ inline constexpr key device[] = {
     {"rlcore.npu.sync_each_operation", boolean, "False", honoured,
      "wait after every operator, so that an error names the one that failed; slow"},
     {"rlcore.npu.trace", text, "null", honoured, "file for every call of Ascend's functions, one per line"},
+    {"rlcore.cuda.device", integer, "0", honoured, "number of the GPU", between(0, 1023)},
+    {"rlcore.cuda.required", boolean, "False", honoured,
+     "refuse to run where no GPU can be used, instead of running on the CPU"},
+    {"rlcore.cuda.sync_each_operation", boolean, "False", honoured,
+     "wait after every kernel, so that an error names the one that failed; slow"},
+    {"rlcore.cuda.cache", text, "null", honoured,
+     "folder of compiled kernels; null: ~/.cache/rlcore/cuda; none: they are compiled at every start"},
+    {"rlcore.cuda_emulator.seed", integer, "0", honoured,
+     "of the order of a block's threads between barriers; no result depends on it; 0: by number", at_least(0)},
     {"rlcore.npu_emulator.soc", text, "Ascend910B3", honoured, "the chip that is played",
      words("Ascend910B1|Ascend910B2|Ascend910B2C|Ascend910B3|Ascend910B4|Ascend910B4-1|Ascend910_9391|Ascend910_9392|"
            "Ascend910_9381|Ascend910_9382|Ascend910_9372|Ascend910_9362")},

@@ -58,6 +58,9 @@ inline registry geo3k_preprocess_registry() {
 /// where it has no effect.
 registry npu_doctor_registry();
 
+/// The GPU to inspect, or the emulated one.
+registry cuda_doctor_registry();
+
 /// record or replay, the folder, and which provider runs the operators.
 registry npu_golden_registry();
 
@@ -137,6 +140,23 @@ Exit code: 0 if trainer.device=npu can work, otherwise 1.
     if (o.find<std::string>("report") && (o.get<bool>("timings") || o.find<std::string>("json")))
       throw config_error("--report has timings and the JSON in its archive: leave out --timings and --json");
   };
+  return r.add_as_flags(table);
+}
+
+RLCORE_INLINE registry cuda_doctor_registry() {
+  using namespace keys;
+  static constexpr key table[] = {
+      {"emulator", boolean, "False", honoured, "the kernels in the process, instead of a GPU"},
+      {"device", integer, "0", honoured, "number of the GPU to check", between(0, 1023)},
+  };
+  registry r;
+  r.program = "cuda_doctor";
+  r.summary = "what of NVIDIA's CUDA is on this machine, whether rlcore can use it, and if not, what to install";
+  r.details =
+      R"(  cuda_doctor              compares the results of every kernel with the processor's, to the bit
+  cuda_doctor --emulator   the same without a GPU
+Exit code: 0 if trainer.device=cuda can work, otherwise 1.
+)";
   return r.add_as_flags(table);
 }
 

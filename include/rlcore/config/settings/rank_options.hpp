@@ -11,6 +11,7 @@
 
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/device/cuda/provider.hpp"
 #include "rlcore/device/device_settings.hpp"
 #include "rlcore/parallel/environment.hpp"
 #include "rlcore/parallel/settings.hpp"
@@ -18,9 +19,11 @@
 RLCORE_BEGIN
 namespace train {
 
-/// What the device of trainer.device can do. `cuda` is the CPU, with a note.
+/// What the device of trainer.device can do. `cuda`, which published command lines name, is the CPU where no GPU can be
+/// used, with a note.
 inline const device_abilities& asked_device(const options& opt) {
   const std::string name = opt.get<std::string>("trainer.device");
+  if (name == "cuda" && !nvidia::why_not_installed().empty()) return device_kinds[0];
   for (const device_abilities& d : device_kinds)
     if (d.name == name) return d;
   return device_kinds[0];
@@ -328,7 +331,13 @@ RLCORE_INLINE void check_device_options(options& opt) {
   check_rank_options(opt, parallel::ranks_of_environment());
   const std::string device = opt.get<std::string>("trainer.device");
   const device_abilities& can = asked_device(opt);
-  if (device == "cuda") opt.note("trainer.device=cuda: this build has no CUDA; the run uses the CPU");
+  if (const std::string why = device == "cuda" ? nvidia::why_not_installed() : std::string(); !why.empty()) {
+    const std::string text = "trainer.device=" + why;  // "cuda: no NVIDIA driver ..."
+    if (opt.get<bool>("rlcore.cuda.required")) throw config_error(text + " (rlcore.cuda.required=True)");
+    opt.note(text + "; the run uses the CPU");
+  }
+  if (device == "cuda_emulator")
+    opt.note("trainer.device=cuda_emulator: the kernels of trainer.device=cuda run on the CPU, for tests; slow");
   if (device == "npu_emulator")
     opt.note(
         "trainer.device=npu_emulator: a model of the NPU's arithmetic on the CPU; its numbers are modelled, no "

@@ -20,7 +20,7 @@ namespace train {
 device_settings read_device(const options& opt);
 
 /// The device of one of several ranks of a machine: its share of the cores, unless rlcore.threads sets their number,
-/// and the NPU of its number.
+/// and the NPU or GPU of its number.
 device_settings place_device(device_settings s, local_place place);
 
 /// The device that `s` describes. Throws a one-line device_error if this machine has none; no fallback.
@@ -43,9 +43,10 @@ RLCORE_INLINE device_settings read_device(const options& opt) {
     s.type = *type == "bfloat16" ? compute::bfloat16 : *type == "hf32" ? compute::hf32 : compute::float32;
   s.threads = number("rlcore.threads");
   s.instruction_set = opt.find<std::string>("rlcore.instruction_set").value_or("");
-  s.npu = number("rlcore.npu.device");
+  const bool gpu = s.kind == device_kind::cuda || s.kind == device_kind::cuda_emulator;
+  s.number = number(gpu ? "rlcore.cuda.device" : "rlcore.npu.device");
   s.deterministic = opt.get<bool>("rlcore.npu.deterministic");
-  s.sync_each_operation = opt.get<bool>("rlcore.npu.sync_each_operation");
+  s.sync_each_operation = opt.get<bool>(gpu ? "rlcore.cuda.sync_each_operation" : "rlcore.npu.sync_each_operation");
   s.trace = opt.find<std::string>("rlcore.npu.trace").value_or("");
 
   const std::string emulator = "rlcore.npu_emulator.", soc = opt.get<std::string>(emulator + "soc");
@@ -57,7 +58,7 @@ RLCORE_INLINE device_settings read_device(const options& opt) {
   if (const auto memory = opt.find<std::int64_t>(emulator + "memory_gb"))
     s.emulator.memory_bytes = static_cast<std::size_t>(*memory) << 30;
   s.emulator.cann_version = ascend::emulated::cann_version_of(opt.get<std::string>(emulator + "cann_version"));
-  s.emulator.devices = s.npu + 1;
+  s.emulator.devices = s.emulated_gpus = s.number + 1;
   s.emulator.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>(emulator + "seed"));
   s.emulator.exp_ulp = static_cast<int>(opt.get<std::int64_t>(emulator + "exp_ulp"));
   const std::string ties = opt.get<std::string>(emulator + "hf32_ties");
@@ -69,13 +70,15 @@ RLCORE_INLINE device_settings read_device(const options& opt) {
   s.emulator.strict = opt.get<bool>(emulator + "strict");
   s.emulator.reference = opt.get<bool>(emulator + "reference");
   s.emulator.threads = s.threads;
+  s.kernel_cache = opt.find<std::string>("rlcore.cuda.cache").value_or("");
+  s.thread_order_seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.cuda_emulator.seed"));
   return s;
 }
 
 RLCORE_INLINE device_settings place_device(device_settings s, local_place place) {
   if (s.threads == 0) s.threads = s.emulator.threads = core_counts::here().share(place.size);
-  s.emulator.devices = s.npu + place.size;  // one machine for all ranks of a process
-  s.npu += place.rank;
+  s.emulator.devices = s.emulated_gpus = s.number + place.size;  // one machine for all ranks of a process
+  s.number += place.rank;
   return s;
 }
 
@@ -83,11 +86,13 @@ RLCORE_INLINE std::unique_ptr<any_device> open_device_or_explain(const device_se
   try {
     return rlcore::open_device(s);
   } catch (const device_error& e) {
-    if (s.kind != device_kind::npu) throw;
+    const bool npu = s.kind == device_kind::npu;
+    if (!npu && s.kind != device_kind::cuda) throw;
+    const std::string name = npu ? "npu" : "cuda";
     std::string why = e.what();
-    if (why.starts_with("npu: ")) why.erase(0, 5);
-    throw device_error("trainer.device=npu: " + why +
-                       "; trainer.device=cpu needs none, trainer.device=npu_emulator models its arithmetic on the CPU");
+    if (why.starts_with(name + ": ")) why.erase(0, name.size() + 2);
+    throw device_error("trainer.device=" + name + ": " + why + "; trainer.device=cpu needs none, trainer.device=" +
+                       name + "_emulator " + (npu ? "models its arithmetic" : "runs its kernels") + " on the CPU");
   }
 }
 

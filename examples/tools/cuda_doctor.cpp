@@ -1,0 +1,101 @@
+// GPU diagnosis: what of CUDA is on this machine, what is missing, and whether the kernels have the CPU's bits:
+//   build/bin/cuda_doctor               this machine; exit code 0 if trainer.device=cuda can train
+//   build/bin/cuda_doctor --device 1    checks this GPU instead of 0
+//   build/bin/cuda_doctor --emulator    the kernels in the process, without a GPU
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <string>
+
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/programs/tools.hpp"
+#include "rlcore/core/memory_text.hpp"
+#include "rlcore/device/cpu.hpp"
+#include "rlcore/device/cuda.hpp"
+#include "rlcore/device/every_kernel.hpp"
+#include "rlcore/emulator/emulated_cuda.hpp"
+
+namespace {
+
+using namespace rlcore;
+
+void row(const char* label, const std::string& value) {
+  std::printf("%-10s %s\n", label, value.c_str());
+  std::fflush(stdout);
+}
+
+/// Results of one kernel.
+struct tally {
+  std::size_t results = 0, equal = 0;
+};
+
+/// Compares every operation with the CPU's on odd sizes; true if all bits are the same.
+bool check_kernels(cuda& device) {
+  cpu host(1);
+  const every_kernel<cpu> expected(host);
+  const every_kernel<cuda> found(device);
+  std::map<std::string, tally> kernels;
+  auto next = found.results().begin();
+  for (const auto& want : expected.results()) {
+    if (next == found.results().end() || next->kernel != want.kernel) continue;  // of the CPU alone
+    tally& t = kernels[want.kernel];
+    ++t.results;
+    t.equal += next->bytes == want.bytes;
+    ++next;
+  }
+  std::size_t all = 0, equal = 0;
+  for (const auto& [name, t] : kernels) {
+    all += t.results, equal += t.equal;
+    if (t.equal != t.results)
+      std::printf("%-10s %s: %zu of %zu results differ from the CPU's\n", "WRONG", name.c_str(), t.results - t.equal,
+                  t.results);
+  }
+  const bool complete = next == found.results().end();
+  row("kernels", std::to_string(equal) + " of " + std::to_string(all) + " results of " +
+                     std::to_string(kernels.size()) + " operations have the bits of " + host.description() +
+                     (complete ? "" : "; some were not compared"));
+  return complete && equal == all;
+}
+
+int diagnose(bool emulated, int number) {
+  if (!emulated)
+    if (const std::string why = nvidia::why_not_installed(); !why.empty()) {
+      row("cuda", "cannot be used: " + why.substr(std::strlen("cuda: ")));
+      row("", "trainer.device=cuda runs on the CPU here; build/bin/cuda_doctor --emulator checks the kernels");
+      return 1;
+    }
+  const nvidia::provider functions = emulated ? nvidia::emulator() : nvidia::installed_provider();
+  row("functions", functions.name);
+  if (!emulated) row("GPUs", std::to_string(nvidia::installed_devices()));
+  const auto begin = std::chrono::steady_clock::now();
+  cuda device(functions, {.device = number});
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.1f s", took.count());
+  row("device", device.description() + ", opened with its kernels in " + seconds);
+  if (const auto bytes = device.available_bytes()) row("memory", memory_text(*bytes) + " available");
+  if (!check_kernels(device)) return 1;
+  row("cuda", emulated ? "the kernels are right; whether this machine has a GPU was not asked"
+                         : "trainer.device=cuda can train here");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const auto options = train::options::parse(argc, argv, train::cuda_doctor_registry());
+    if (options.answer()) {
+      std::fputs(options.answer()->c_str(), stdout);
+      return 0;
+    }
+    return diagnose(options.get<bool>("emulator"), static_cast<int>(options.get<std::int64_t>("device")));
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "cuda_doctor: %s\n", e.what());
+    return 1;
+  }
+}

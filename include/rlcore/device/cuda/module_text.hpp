@@ -1,0 +1,117 @@
+// The text of all CUDA kernels, which NVRTC compiles on the machine that runs them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/compiler.hpp"
+#include "rlcore/device/cuda/provider.hpp"
+
+RLCORE_BEGIN
+namespace nvidia {
+
+/// The text: no #include, every sum and product rounded as written if it is compiled with --fmad=false. With
+/// --device-int128, since doubles' exp, exp2 and log are integer arithmetic.
+std::string module_text();
+/// NVRTC's options for a compute capability: 90 for 9.0.
+std::vector<std::string> module_options(int capability);
+/// The binary that NVRTC makes of a text. Throws device_error with the first line of NVRTC's log.
+std::string compiled(const compiler_calls& compiler, const std::string& text, const std::vector<std::string>& options);
+
+}  // namespace nvidia
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+#include "rlcore/core/elementary.hpp"
+
+RLCORE_BEGIN
+namespace nvidia {
+namespace detail {
+
+/// "static __device__ const word name[2] = {1ull, 2ull};"
+template <class Values>
+std::string table_text(const std::string& type, const std::string& name, const Values& values) {
+  std::string text = "static __device__ const " + type + " " + name + "[" + std::to_string(values.size()) + "] = {";
+  for (const auto v : values) text += std::to_string(v) + "ull, ";
+  return text + "};\n";
+}
+inline std::string word_text(const std::string& name, elementary::constants::word value) {
+  return "static __device__ const word " + name + " = " + std::to_string(value) + "ull;\n";
+}
+
+}  // namespace detail
+
+RLCORE_INLINE std::string module_text() {
+  using namespace detail;
+  namespace c = elementary::constants;
+  using c::word;
+  std::array<word, 65> log_high{}, log_low{};
+  for (std::size_t i = 0; i < log_high.size(); ++i)
+    log_high[i] = c::log_reciprocals[i][0], log_low[i] = c::log_reciprocals[i][1];
+  std::string text =
+      "typedef unsigned long long word;\n"
+      "typedef unsigned __int128 wide;\n"
+      "typedef __int128 signed_wide;\n"
+      "#define RLCORE_CUDA_KERNEL(name) extern \"C\" __global__ void "
+      "__launch_bounds__(arguments::name::threads) name(const arguments::name o)\n";
+  text += table_text("word", "powers_of_two", c::powers_of_two);
+  text += table_text("word", "over_factorial", elementary::detail::over_factorial<63>);
+  text += table_text("word", "over", elementary::detail::over);
+  text += table_text("unsigned short", "reciprocals", c::reciprocals);
+  text += table_text("word", "log_reciprocals_high", log_high) + table_text("word", "log_reciprocals_low", log_low);
+  text += word_text("ln_2_word", c::ln_2_word);
+  text += word_text("ln_2_high", static_cast<word>(c::ln_2 >> 64)) + word_text("ln_2_low", static_cast<word>(c::ln_2));
+  text += word_text("log2_e_high", static_cast<word>(c::log2_e >> 64)) +
+          word_text("log2_e_low", static_cast<word>(c::log2_e));
+#define RLCORE_CUDA_TEXT(...) #__VA_ARGS__ "\n"
+  return text +
+#include "rlcore/device/cuda/text/arguments.inc"
+#include "rlcore/device/cuda/text/sums.inc"
+
+#include "rlcore/device/cuda/text/elementary.inc"
+#include "rlcore/device/cuda/text/products.inc"
+
+#include "rlcore/device/cuda/text/attention.inc"
+#include "rlcore/device/cuda/text/elements.inc"
+#include "rlcore/device/cuda/text/log_prob.inc"
+#include "rlcore/device/cuda/text/rows.inc"
+      ;
+#undef RLCORE_CUDA_TEXT
+}
+
+RLCORE_INLINE std::vector<std::string> module_options(int capability) {
+  return {"--gpu-architecture=sm_" + std::to_string(capability), "--std=c++17", "--fmad=false", "--device-int128"};
+}
+
+RLCORE_INLINE std::string compiled(const compiler_calls& compiler, const std::string& text,
+                                   const std::vector<std::string>& options) {
+  std::vector<const char*> words;
+  for (const std::string& o : options) words.push_back(o.c_str());
+  nvrtcProgram program = nullptr;
+  if (const int failed = compiler.nvrtcCreateProgram(&program, text.c_str(), "rlcore.cu", 0, nullptr, nullptr))
+    throw device_error("cuda: nvrtcCreateProgram: error " + std::to_string(failed));
+  const int failed = compiler.nvrtcCompileProgram(program, static_cast<int>(words.size()), words.data());
+  std::string result;
+  std::size_t bytes = 0;
+  if (failed == 0) {
+    compiler.nvrtcGetCUBINSize(program, &bytes);
+    result.resize(bytes);
+    compiler.nvrtcGetCUBIN(program, result.data());
+  } else {
+    compiler.nvrtcGetProgramLogSize(program, &bytes);
+    result.resize(bytes);
+    compiler.nvrtcGetProgramLog(program, result.data());
+  }
+  compiler.nvrtcDestroyProgram(&program);
+  if (failed != 0)
+    throw device_error("cuda: NVRTC does not compile the kernels with " + (options.empty() ? "" : options.front()) +
+                       " (error " + std::to_string(failed) + "): " + result.substr(0, result.find('\n')));
+  return result;
+}
+
+}  // namespace nvidia
+RLCORE_END
+#endif

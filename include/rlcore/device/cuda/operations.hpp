@@ -1,0 +1,346 @@
+// The launches of a cuda device for each operation.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/device/cpu.hpp"
+#include "rlcore/device/cuda.hpp"
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+
+RLCORE_BEGIN
+
+RLCORE_INLINE cuda::cuda(nvidia::provider functions, cuda_settings settings)
+    : settings_(std::move(settings)),
+      queue_(std::move(functions), {settings_.device, settings_.sync_each_operation, settings_.cache}) {
+  if (settings_.compute == compute::hf32)
+    throw device_error("rlcore: cuda: no compute type hf32; expected float32 or bfloat16");
+}
+
+namespace nvidia {
+
+inline arguments::norm_rows norm_of(const norm_arguments& n) { return {n.row, n.groups, n.width, n.weight, n.eps}; }
+inline arguments::heads_of_attention heads_of(const attention_shape& s) {
+  return {s.heads, s.kv_heads, s.head_dim, s.scale, s.causal};
+}
+
+}  // namespace nvidia
+
+RLCORE_INLINE void cuda::multiply(const nvidia::arguments::product& p) {
+  const extent_t columns = (p.columns + 63) / 64;
+  if (p.rows <= 16)
+    queue_.launch(nvidia::arguments::product_few{p}, columns, (p.rows + 15) / 16);
+  else
+    queue_.launch(p, columns, (p.rows + 63) / 64);
+}
+
+RLCORE_INLINE void cuda::run(const op::pack_weight& o) {
+  queue_.launch(nvidia::arguments::pack_weight{o.packed, static_cast<int>(o.format), o.weight, o.outputs, o.inputs},
+                o.outputs);
+}
+RLCORE_INLINE void cuda::run(const op::linear_forward& o) {
+  const bool int8 = o.format == weight_format::int8, round = o.format == weight_format::bfloat16;
+  const auto* scales = reinterpret_cast<const float*>(o.packed);
+  multiply({.c = o.y,
+            .c_row = o.outputs,
+            .a = o.x,
+            .a_row = o.inputs,
+            .a_step = 1,
+            .b = int8 ? static_cast<const void*>(scales + o.outputs) : o.packed,
+            .b_format = static_cast<int>(o.format),
+            .b_step = 1,
+            .b_column = o.inputs,
+            .scale = int8 ? scales : nullptr,
+            .bias = o.bias,
+            .accumulate = false,
+            .round_a = round,
+            .round_b = false,
+            .chain = false,
+            .rows = o.rows,
+            .columns = o.outputs,
+            .depth = o.inputs});
+}
+RLCORE_INLINE void cuda::run(const op::linear_backward_input& o) {
+  multiply({.c = o.dx,
+            .c_row = o.inputs,
+            .a = o.dy,
+            .a_row = o.outputs,
+            .a_step = 1,
+            .b = o.weight,
+            .b_format = static_cast<int>(weight_format::float32),
+            .b_step = o.inputs,
+            .b_column = 1,
+            .scale = nullptr,
+            .bias = nullptr,
+            .accumulate = o.accumulate,
+            .round_a = rounds(),
+            .round_b = rounds(),
+            .chain = true,
+            .rows = o.rows,
+            .columns = o.inputs,
+            .depth = o.outputs});
+}
+RLCORE_INLINE void cuda::run(const op::linear_backward_weight& o) {
+  multiply({.c = o.dweight,
+            .c_row = o.inputs,
+            .a = o.dy,
+            .a_row = 1,
+            .a_step = o.outputs,
+            .b = o.x,
+            .b_format = static_cast<int>(weight_format::float32),
+            .b_step = o.inputs,
+            .b_column = 1,
+            .scale = nullptr,
+            .bias = nullptr,
+            .accumulate = o.accumulate,
+            .round_a = rounds(),
+            .round_b = rounds(),
+            .chain = true,
+            .rows = o.outputs,
+            .columns = o.inputs,
+            .depth = o.rows});
+}
+RLCORE_INLINE void cuda::run(const op::sum_rows& o) {
+  queue_.launch(nvidia::arguments::sum_rows{o.total, o.x, o.rows, o.width}, (o.width + 63) / 64);
+}
+
+RLCORE_INLINE void cuda::run(const op::rms_norm_forward& o) {
+  queue_.launch(nvidia::arguments::rms_norm_forward{nvidia::norm_of(o.norm), o.y, o.y_row, o.x, o.rstd},
+                o.rows * o.norm.groups);
+}
+RLCORE_INLINE void cuda::run(const op::add_rms_norm_forward& o) {
+  queue_.launch(nvidia::arguments::add_rms_norm_forward{nvidia::norm_of(o.norm), o.total, o.a, o.b, o.y, o.rstd},
+                o.rows);
+}
+RLCORE_INLINE void cuda::run(const op::rms_norm_backward& o) {
+  queue_.launch(
+      nvidia::arguments::rms_norm_backward{nvidia::norm_of(o.norm), o.dx, o.dy, o.dy_row, o.x, o.rstd, o.accumulate},
+      o.rows * o.norm.groups);
+}
+RLCORE_INLINE void cuda::run(const op::rms_norm_backward_weight& o) {
+  queue_.launch(nvidia::arguments::rms_norm_backward_weight{nvidia::norm_of(o.norm), o.dweight, o.dy, o.dy_row, o.x,
+                                                            o.rstd, o.rows},
+                (o.norm.width + 63) / 64);
+}
+RLCORE_INLINE void cuda::run(const op::rope& o) {
+  queue_.launch_elements(
+      nvidia::arguments::rope{o.x, o.row, o.heads, o.head_dim, o.positions, o.cosine, o.sine, o.rows, o.inverse},
+      o.rows * o.heads * (o.head_dim / 2));
+}
+
+class cuda::segments_on_device {
+ public:
+  /// Without `parts`, all keys of each segment.
+  segments_on_device(nvidia::queue& q, std::span<const attention_segment> segments,
+                     std::span<const attention_segment_gradient> gradients, std::span<const attention_part> parts)
+      : count_(static_cast<extent_t>(segments.size())), memory_(q, bytes_of(segments)) {
+    constexpr attention_part all_keys;
+    std::vector<std::byte> host(bytes_of(segments));
+    auto* rows = reinterpret_cast<nvidia::arguments::segment*>(host.data());
+    auto* pages = reinterpret_cast<std::int32_t*>(rows + segments.size());
+    const auto* device_pages = reinterpret_cast<const std::int32_t*>(as() + segments.size());
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+      const attention_segment& s = segments[i];
+      const attention_part& part = parts.empty() ? all_keys : parts[i];
+      const extent_t n = pages_of(s);
+      most_rows_ = std::max(most_rows_, s.rows);
+      last_row_ = std::max(last_row_, s.first_row + s.rows);
+      const extent_t keys = s.first_position + s.rows;
+      most_keys_ = std::max(most_keys_, std::min(keys, part.end) - part.begin);
+      rows[i] = {s.keys,
+                 s.values,
+                 gradients.empty() ? nullptr : gradients[i].keys,
+                 gradients.empty() ? nullptr : gradients[i].values,
+                 s.pages != nullptr ? device_pages : nullptr,
+                 s.key_row,
+                 s.first_row,
+                 s.rows,
+                 s.first_position,
+                 part.begin,
+                 std::min<extent_t>(part.end, keys),
+                 part.resume,
+                 part.finish};
+      if (n > 0) std::copy_n(s.pages, n, pages);
+      pages += n, device_pages += n;
+    }
+    q.upload(memory_.as<void>(), host.data(), host.size());
+  }
+
+  const nvidia::arguments::segment* as() const noexcept { return memory_.as<nvidia::arguments::segment>(); }
+  extent_t count() const noexcept { return count_; }
+  /// The rows of the longest segment.
+  extent_t most_rows() const noexcept { return most_rows_; }
+  /// One more than the last row of the call.
+  extent_t last_row() const noexcept { return last_row_; }
+  extent_t most_keys() const noexcept { return most_keys_; }
+
+ private:
+  static extent_t pages_of(const attention_segment& s) {
+    return s.pages != nullptr ? kv_pages(s.first_position + s.rows) : 0;
+  }
+  static std::size_t bytes_of(std::span<const attention_segment> segments) {
+    std::size_t bytes = segments.size() * sizeof(nvidia::arguments::segment);
+    for (const attention_segment& s : segments) bytes += static_cast<std::size_t>(pages_of(s)) * sizeof(std::int32_t);
+    return bytes;
+  }
+
+  extent_t count_, most_rows_ = 0, last_row_ = 0, most_keys_ = 0;
+  scratch memory_;
+};
+
+RLCORE_INLINE void cuda::run(const op::store_keys_values& o) {
+  const segments_on_device segments(queue_, o.segments, {}, {});
+  queue_.launch(
+      nvidia::arguments::store_keys_values{nvidia::heads_of(o.shape), segments.as(), o.layer, o.keys, o.values, o.row},
+      segments.most_rows() * o.shape.kv_heads, segments.count());
+}
+RLCORE_INLINE void cuda::attend_forward(const op::attention_forward& o, std::span<const attention_part> parts) {
+  const segments_on_device segments(queue_, o.segments, {}, parts);
+  queue_.launch(nvidia::arguments::attention_forward{nvidia::heads_of(o.shape), segments.as(), o.q, o.q_row, o.out,
+                                                     o.out_row, o.statistics},
+                segments.most_rows() * o.shape.heads, segments.count());
+}
+RLCORE_INLINE void cuda::attend_backward(const op::attention_backward& o, std::span<const attention_part> parts) {
+  const segments_on_device segments(queue_, o.segments, o.gradients, parts);
+  const scratch means(queue_, static_cast<std::size_t>(segments.last_row() * o.shape.heads) * sizeof(float));
+  const auto shape = nvidia::heads_of(o.shape);
+  queue_.launch(nvidia::arguments::attention_backward_queries{shape, segments.as(), o.q, o.q_row, o.out, o.dout,
+                                                              o.out_row, o.statistics, o.dq, means.as<float>()},
+                segments.most_rows() * o.shape.heads, segments.count());
+  queue_.launch(nvidia::arguments::attention_backward_keys{shape, segments.as(), o.q, o.q_row, o.dout, o.out_row,
+                                                           o.statistics, means.as<float>()},
+                segments.most_keys(), o.shape.kv_heads, segments.count());
+}
+
+RLCORE_INLINE void cuda::run(const op::swiglu_forward& o) {
+  queue_.launch_elements(nvidia::arguments::swiglu_forward{o.y, o.gate_up, o.rows, o.width}, o.rows * o.width);
+}
+RLCORE_INLINE void cuda::run(const op::swiglu_backward& o) {
+  queue_.launch_elements(nvidia::arguments::swiglu_backward{o.dgate_up, o.dy, o.gate_up, o.rows, o.width},
+                         o.rows * o.width);
+}
+RLCORE_INLINE void cuda::run(const op::gelu_forward& o) {
+  queue_.launch_elements(nvidia::arguments::gelu_forward{o.y, o.x, o.n}, o.n);
+}
+RLCORE_INLINE void cuda::run(const op::gelu_backward& o) {
+  queue_.launch_elements(nvidia::arguments::gelu_backward{o.dx, o.dy, o.x, o.n}, o.n);
+}
+
+RLCORE_INLINE void cuda::run(const op::gather_rows& o) {
+  queue_.launch_elements(nvidia::arguments::gather_rows{o.y, o.x, o.ids, o.count, o.width}, o.count * o.width);
+}
+RLCORE_INLINE void cuda::run(const op::gather_packed_rows& o) {
+  queue_.launch_elements(
+      nvidia::arguments::gather_packed_rows{o.y, o.packed, static_cast<int>(o.format), o.ids, o.count, o.inputs},
+      o.count * o.inputs);
+}
+RLCORE_INLINE void cuda::run(const op::scatter_add_rows& o) {
+  queue_.launch(nvidia::arguments::scatter_add_rows{o.y, o.x, o.ids.data, o.count, o.width}, (o.width + 63) / 64);
+}
+RLCORE_INLINE void cuda::run(const op::copy_rows& o) {
+  queue_.launch_elements(nvidia::arguments::copy_rows{o.y, o.y_row, o.ids.data, o.x, o.x_row, o.count, o.width},
+                         o.ids.data != nullptr ? o.width : o.count * o.width);
+}
+RLCORE_INLINE void cuda::run(const op::scale_rows& o) {
+  queue_.launch_elements(nvidia::arguments::scale_rows{o.y, o.x, o.factor, o.rows, o.width}, o.rows * o.width);
+}
+RLCORE_INLINE void cuda::run(const op::dot_rows& o) {
+  queue_.launch(nvidia::arguments::dot_rows{o.y, o.a, o.b, o.width}, o.rows);
+}
+RLCORE_INLINE void cuda::run(const op::add& o) {
+  queue_.launch_elements(nvidia::arguments::add{o.y, o.a, o.b, o.n}, o.n);
+}
+RLCORE_INLINE void cuda::run(const op::scale& o) {
+  queue_.launch_elements(nvidia::arguments::scale{o.y, o.factor, o.n}, o.n);
+}
+RLCORE_INLINE void cuda::run(const op::fill& o) {
+  queue_.launch_elements(nvidia::arguments::fill{o.y, o.value, o.n}, o.n);
+}
+
+namespace nvidia {
+static_assert(sizeof(arguments::log_prob_state) == sizeof(log_prob_state));
+inline arguments::log_prob_state* states_of(const log_prob_state* states) {
+  return reinterpret_cast<arguments::log_prob_state*>(const_cast<log_prob_state*>(states));
+}
+}  // namespace nvidia
+
+RLCORE_INLINE void cuda::run(const op::log_prob_forward& o) {
+  queue_.launch(nvidia::arguments::log_prob_forward{o.logits, o.vocabulary, o.targets, o.temperature, o.logp, o.entropy,
+                                                    o.statistics},
+                o.rows);
+}
+RLCORE_INLINE void cuda::run(const op::log_prob_accumulate& o) {
+  queue_.launch(nvidia::arguments::log_prob_accumulate{nvidia::states_of(o.states), o.logits, o.width, o.first,
+                                                       o.targets, o.temperature},
+                o.rows);
+}
+RLCORE_INLINE void cuda::run(const op::log_prob_finish& o) {
+  queue_.launch(nvidia::arguments::log_prob_finish{nvidia::states_of(o.states), o.rows, o.temperature, o.logp,
+                                                   o.entropy, o.statistics},
+                (o.rows + 63) / 64);
+}
+RLCORE_INLINE void cuda::run(const op::log_prob_merge& o) {
+  queue_.launch(nvidia::arguments::log_prob_merge{nvidia::states_of(o.a), nvidia::states_of(o.b), o.rows},
+                (o.rows + 63) / 64);
+}
+RLCORE_INLINE void cuda::run(const op::log_prob_backward& o) {
+  queue_.launch(nvidia::arguments::log_prob_backward{o.logits, o.width, o.first, o.targets, o.temperature, o.dlogp,
+                                                     o.dentropy, o.entropy, o.statistics},
+                o.rows * ((o.width + 1023) / 1024));
+}
+
+RLCORE_INLINE void cuda::run(const op::sample& o) {
+  const sampling_arguments& s = o.settings;
+  const bool greedy = s.temperature == 0;
+  const auto rows = static_cast<std::size_t>(o.rows), logits = rows * static_cast<std::size_t>(o.vocabulary);
+  if (!greedy && ((s.top_k > 0 && s.top_k < o.vocabulary) || s.top_p < 1 || s.min_p > 0)) {
+    std::vector<float> on_host(logits);
+    std::vector<double> uniform(rows);
+    std::vector<std::int32_t> tokens(rows);
+    queue_.download(on_host.data(), o.logits, logits * sizeof(float));
+    queue_.download(uniform.data(), o.uniform, rows * sizeof(double));
+    cpu host(1);
+    host.run(op::sample{s, on_host.data(), o.rows, o.vocabulary, uniform.data(), tokens.data()});
+    return queue_.upload(o.tokens, tokens.data(), rows * sizeof(std::int32_t));
+  }
+  const extent_t blocks = (o.vocabulary + cpu_kernels::log_prob_block - 1) / cpu_kernels::log_prob_block;
+  const scratch sums(queue_, 2 * rows * static_cast<std::size_t>(blocks) * sizeof(float));
+  float* const top = sums.as<float>();
+  float* const mass = greedy ? nullptr : top + o.rows * blocks;
+  const auto factor = static_cast<float>(greedy ? 1 : 1.4426950408889634 / static_cast<double>(s.temperature));
+  queue_.launch(nvidia::arguments::sample_blocks{o.logits, o.vocabulary, blocks, factor, top, mass}, o.rows * blocks);
+  queue_.launch(
+      nvidia::arguments::sample_draw{o.logits, o.rows, o.vocabulary, blocks, factor, top, mass, o.uniform, o.tokens},
+      (o.rows + 63) / 64);
+}
+
+RLCORE_INLINE double cuda::run(const op::sum_of_squares& o) {
+  constexpr extent_t chunk = 16384;
+  std::vector<double> sums(static_cast<std::size_t>((o.n + chunk - 1) / chunk));
+  run(op::block_sums_of_squares{o.x, o.n, chunk, sums.data()});
+  double total = 0;
+  for (const double s : sums) total += s;
+  return total;
+}
+RLCORE_INLINE void cuda::run(const op::block_sums_of_squares& o) {
+  if (o.n <= 0) return;
+  const extent_t blocks = (o.n + o.block - 1) / o.block;
+  const scratch sums(queue_, static_cast<std::size_t>(blocks) * sizeof(double));
+  queue_.launch(nvidia::arguments::sums_of_squares{o.x, o.n, o.block, sums.as<double>()}, blocks);
+  queue_.download(o.sums, sums.as<double>(), static_cast<std::size_t>(blocks) * sizeof(double));
+}
+RLCORE_INLINE void cuda::run(const op::adamw& o) {
+  const cpu_kernels::adamw_arguments a = cpu_kernels::arguments_of(o.step);
+  queue_.launch_elements(
+      nvidia::arguments::adamw{o.weights, o.m, o.v, o.gradient, o.n, a.decay, a.one_minus_beta1, a.beta2,
+                               a.one_minus_beta2, a.root_correction2, a.eps, a.step_size, a.gradient_scale},
+      o.n);
+}
+
+RLCORE_END
+#endif

@@ -1,0 +1,141 @@
+// What a cuda device says of machines that lack something, and NVRTC's word on the text of the kernels.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "rlcore/device/cuda/module_text.hpp"
+#include "rlcore/emulator/emulated_cuda.hpp"
+
+namespace RLCORE_TEST_ID {
+namespace {
+
+using namespace rlcore;
+using testing::HasSubstr;
+
+template <class F>
+std::string refusal(F&& f) {
+  try {
+    f();
+  } catch (const error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(cuda_provider, a_missing_gpu_is_named) {
+  EXPECT_EQ(refusal([] { emulated_cuda({.device = 2}, {.devices = 2}); }),
+            "cuda: no GPU 2: this machine has 2, from 0 to 1");
+  EXPECT_THAT(refusal([] { emulated_cuda({.compute = compute::hf32}); }), HasSubstr("no compute type hf32"));
+  EXPECT_EQ(nvidia::emulated_bytes_in_use(), 0u);
+}
+
+TEST(cuda_provider, memory_that_runs_out_is_named_with_its_sizes) {
+  emulated_cuda device({}, {.memory_bytes = std::size_t{1} << 20});
+  void* half = device.allocate(std::size_t{1} << 19);
+  EXPECT_EQ(refusal([&] { device.allocate(std::size_t{1} << 20); }),
+            "cuda: out of memory on GPU 0: 1.00 MiB asked for, 512.00 KiB of 1.00 MiB are left; smaller micro-batches "
+            "need less");
+  EXPECT_EQ(device.available_bytes(), std::size_t{1} << 19);
+  device.release(half);
+  EXPECT_EQ(nvidia::emulated_bytes_in_use(), 0u);
+}
+
+TEST(cuda_provider, copies_of_other_memory_fail) {
+  emulated_cuda device;
+  std::vector<float> host(16);
+  EXPECT_THAT(refusal([&] { device.download(host.data(), host.data() + 8, 4); }),
+              HasSubstr("cuMemcpyDtoHAsync of 4 B: CUDA_ERROR_INVALID_VALUE (1)"));
+}
+
+/// A driver's word on a launch that goes wrong later names the kernels before it.
+TEST(cuda_provider, a_late_failure_names_the_latest_kernels) {
+  static nvidia::driver_calls driver;
+  nvidia::provider p = nvidia::emulator();
+  driver = *p.driver;
+  driver.cuStreamSynchronize = [](nvidia::CUstream) { return 700; };
+  p.driver = &driver;
+  cuda device(p);
+  auto* x = static_cast<float*>(device.allocate(64));
+  device.run(op::fill{.y = x, .value = 1, .n = 16});
+  device.run(op::scale{.y = x, .factor = 2, .n = 16});
+  EXPECT_EQ(refusal([&] { device.wait(); }),
+            "cuda: cuStreamSynchronize; the latest kernels: scale, fill: CUDA_ERROR_ILLEGAL_ADDRESS (700), by the "
+            "emulator");
+  device.release(x);
+  cuda careful(p, {.sync_each_operation = true});
+  auto* y = static_cast<float*>(careful.allocate(64));
+  EXPECT_THAT(refusal([&] { careful.run(op::fill{.y = y, .value = 1, .n = 16}); }), HasSubstr("kernels: fill: "));
+  careful.release(y);
+}
+
+/// Compiled once, read later; a damaged file is made anew, and a folder that cannot be written is no error.
+TEST(cuda_provider, compiled_kernels_are_kept) {
+  static nvidia::compiler_calls compiler;
+  static int compilations = 0;
+  static int (*compile)(nvidia::nvrtcProgram, int, const char* const*) = nullptr;
+  nvidia::provider p = nvidia::emulator();
+  p.keeps_binaries = true;
+  compiler = *p.compiler;
+  compile = compiler.nvrtcCompileProgram;
+  compiler.nvrtcCompileProgram = [](nvidia::nvrtcProgram program, int n, const char* const* options) {
+    ++compilations;
+    return compile(program, n, options);
+  };
+  p.compiler = &compiler;
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("rlcore_kernels_" + std::to_string(getpid()));
+  const auto open = [&] {
+    cuda device(p, {.cache = folder});
+    return compilations;
+  };
+  EXPECT_EQ(open(), 1);
+  EXPECT_EQ(open(), 1);
+  ASSERT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  const std::filesystem::path file = std::filesystem::directory_iterator(folder)->path();
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  EXPECT_EQ(open(), 2);
+  EXPECT_EQ(open(), 2);
+  std::filesystem::resize_file(file, 0);
+  EXPECT_EQ(open(), 3);
+  std::filesystem::remove_all(folder);
+  std::ofstream(folder) << "a file where the folder would be";
+  EXPECT_EQ(open(), 4);
+  EXPECT_EQ(open(), 5);
+  std::filesystem::remove(folder);
+}
+
+TEST(cuda_provider, without_a_driver_it_says_what_to_install) {
+  if (nvidia::installed_devices() > 0) GTEST_SKIP() << "this machine has a GPU";
+  EXPECT_THAT(nvidia::why_not_installed(), HasSubstr("cuda: "));
+  EXPECT_EQ(refusal([] { cuda device; }), nvidia::why_not_installed());
+}
+
+/// The kernels of a machine with a GPU are compiled there; here NVRTC only reads them.
+TEST(cuda_text, nvrtc_compiles_it) {
+  const nvidia::compiler_calls* compiler = nvidia::installed_compiler();
+  if (compiler == nullptr) GTEST_SKIP() << "libnvrtc is not found: pip install nvidia-cuda-nvrtc";
+  const std::string text = nvidia::module_text();
+  int compiled = 0;
+  for (const int capability : {90}) {
+    const std::string image = nvidia::compiled(*compiler, text, nvidia::module_options(capability));
+    ASSERT_GE(image.size(), 4u);
+    EXPECT_EQ(image.substr(1, 3), "ELF") << capability;
+    for (int k = 0; k < static_cast<int>(nvidia::kernel::count); ++k)
+      EXPECT_NE(image.find(nvidia::name_of(static_cast<nvidia::kernel>(k))), std::string::npos);
+    ++compiled;
+  }
+  EXPECT_EQ(compiled, 1);
+  EXPECT_THAT(refusal([&] { nvidia::compiled(*compiler, "nonsense", nvidia::module_options(90)); }),
+              HasSubstr("cuda: NVRTC does not compile the kernels with --gpu-architecture=sm_90 (error 6): rlcore.cu"));
+}
+
+}  // namespace
+}  // namespace RLCORE_TEST_ID
