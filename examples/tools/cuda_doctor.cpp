@@ -78,9 +78,12 @@ int diagnose(bool emulated, int number) {
   std::snprintf(seconds, sizeof seconds, "%.1f s", took.count());
   row("device", device.description() + ", opened with its kernels in " + seconds);
   if (const auto bytes = device.available_bytes()) row("memory", memory_text(*bytes) + " available");
-  if (!check_kernels(device)) return 1;
+  if (!check_kernels(device)) {
+    row("cuda", "trainer.device=cuda would give other bits than the CPU");
+    return 1;
+  }
   row("cuda", emulated ? "the kernels are right; whether this machine has a GPU was not asked"
-                         : "trainer.device=cuda can train here");
+                       : "trainer.device=cuda can train here");
   return 0;
 }
 

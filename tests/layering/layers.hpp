@@ -52,10 +52,11 @@ inline const std::map<std::string, strings>& third_parties() {
 /// Headers of the operating system and of the instruction set. The mathematics (left of device) is free of the former.
 inline bool is_system_header(std::string_view name) {
   static const std::set<std::string_view> known = {
-      "arpa/inet.h", "netdb.h",     "netinet/in.h", "netinet/tcp.h", "sys/eventfd.h",  "sys/socket.h", "sys/un.h",
-      "dlfcn.h",     "fcntl.h",     "poll.h",       "pthread.h",     "sched.h",        "signal.h",     "spawn.h",
-      "sys/file.h",  "sys/ioctl.h", "sys/mman.h",   "sys/prctl.h",   "sys/stat.h",     "sys/types.h",  "sys/wait.h",
-      "termios.h",   "time.h",      "unistd.h",     "sys/random.h",  "sys/resource.h", "sys/statvfs.h"};
+      "arpa/inet.h", "netdb.h",     "netinet/in.h", "netinet/tcp.h",  "sys/eventfd.h", "sys/socket.h",
+      "sys/un.h",    "dlfcn.h",     "glob.h",       "ucontext.h",     "fcntl.h",       "poll.h",
+      "pthread.h",   "sched.h",     "signal.h",     "spawn.h",        "sys/file.h",    "sys/ioctl.h",
+      "sys/mman.h",  "sys/prctl.h", "sys/stat.h",   "sys/types.h",    "sys/wait.h",    "termios.h",
+      "time.h",      "unistd.h",    "sys/random.h", "sys/resource.h", "sys/statvfs.h"};
   return known.contains(name);
 }
 inline bool is_intrinsics_header(std::string_view name) {

@@ -56,15 +56,22 @@ inline void run() {
 
 // <snippet: docs/objectives.md 5>
 
+namespace objectives_advantage {
+// <snippet: docs/objectives.md 6>
+static_assert(requires(const leave_one_out_median a, std::vector<double> rewards, std::vector<float> advantages) {
+  a(rewards, std::int64_t{8}, advantages);
+});
+}  // namespace objectives_advantage
+
 namespace objectives_slope {
 inline void run() {
-  // <snippet: docs/objectives.md 6>
+  // <snippet: docs/objectives.md 7>
 }
 }  // namespace objectives_slope
 
 namespace objectives_explain {
 inline void run() {
-  // <snippet: docs/objectives.md 7>
+  // <snippet: docs/objectives.md 8>
   (void)text;
 }
 }  // namespace objectives_explain

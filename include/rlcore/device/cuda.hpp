@@ -29,11 +29,11 @@ struct cuda_settings {
   std::string cache = {};            ///< folder of compiled kernels; empty: ~/.cache/rlcore/cuda; "none": none
 };
 
-/// Device policy of one NVIDIA GPU or of the emulator, depending on the provider. Kernels are asynchronous; download()
-/// and wait() block. One call at a time, from one thread at a time.
+/// Device policy of one NVIDIA GPU or of the emulator, depending on the provider. Copies wait, kernels do not. One call
+/// at a time, from one thread at a time.
 ///
 /// Every sum has the order of rlcore::cpu, so results have its bits, and laws 1, 2 and 3 hold. With bfloat16, products
-/// round their inputs and sum as float32 does.
+/// round their inputs and sum as float32 does (the CPU's set avx512_bf16 takes subnormal numbers for 0).
 class cuda {
  public:
   static constexpr bool host_readable = false;
@@ -65,12 +65,12 @@ class cuda {
   void wait() { queue_.wait(); }
 
   weight_format compute_format() const noexcept { return rounds() ? weight_format::bfloat16 : weight_format::float32; }
-  /// Rows as they are; int8 with the scales of all rows before them.
+  /// Rows as they are; int8 in panels of 32 rows, which begin with their scales.
   std::size_t packed_bytes(weight_format format, extent_t o, extent_t i) const noexcept {
     const auto values = static_cast<std::size_t>(o * i);
     return format == weight_format::float32 ? 4 * values
            : is_bfloat16(format)            ? 2 * values
-                                            : values + 4 * static_cast<std::size_t>(o);
+                                            : static_cast<std::size_t>((o + 31) / 32 * (128 + 32 * i));
   }
   /// What fits the cache of a large GPU.
   logit_limits logit_tile() const noexcept { return {std::size_t{32} << 20, 1024}; }
@@ -143,7 +143,7 @@ class cuda {
     nvidia::queue& queue_;
     void* memory_;
   };
-  /// Segments in device memory, with their pages.
+  /// Segments in device memory.
   class segments_on_device;
 
   cuda_settings settings_;

@@ -34,6 +34,7 @@ std::uint64_t emulated_launches();
 /// A cuda device on the emulator.
 class emulated_cuda : public cuda {
  public:
+  /// Throws device_error if the machine has not the device.
   explicit emulated_cuda(cuda_settings settings = {}, nvidia::emulator_settings machine = {})
       : cuda(nvidia::emulator(machine), std::move(settings)) {}
 };
@@ -64,7 +65,6 @@ enum result : int {
   success = 0,
   invalid_value = 1,
   out_of_memory = 2,
-  not_initialized = 3,
   invalid_device = 101,
   invalid_image = 200,
   invalid_context = 201,
@@ -79,11 +79,15 @@ struct machine {
   std::map<CUdeviceptr, std::size_t> memory;
   std::size_t in_use = 0;
   std::atomic<std::uint64_t> launches = 0;
-  std::string program;  ///< text of the last nvrtcCreateProgram
 
   static machine& here() {
     static machine m;
     return m;
+  }
+  /// The settings now.
+  emulator_settings current() {
+    const std::lock_guard hold(lock);
+    return settings;
   }
   /// Whether [p, p + bytes) is allocated.
   bool holds(CUdeviceptr p, std::size_t bytes) {
@@ -97,6 +101,7 @@ struct machine {
 
 inline thread_local int contexts = 0;  // pushed in this thread
 
+/// The driver's functions on the emulated machine.
 inline driver_calls driver_of_emulator() {
   driver_calls d;
   d.cuInit = [](unsigned flags) -> int { return flags == 0 ? success : invalid_value; };
@@ -111,9 +116,9 @@ inline driver_calls driver_of_emulator() {
     return success;
   };
   d.cuGetErrorString = [](int, const char** text) -> int { return *text = "by the emulator", success; };
-  d.cuDeviceGetCount = [](int* count) -> int { return *count = machine::here().settings.devices, success; };
+  d.cuDeviceGetCount = [](int* count) -> int { return *count = machine::here().current().devices, success; };
   d.cuDeviceGet = [](int* device, int ordinal) -> int {
-    if (ordinal < 0 || ordinal >= machine::here().settings.devices) return invalid_device;
+    if (ordinal < 0 || ordinal >= machine::here().current().devices) return invalid_device;
     return *device = ordinal, success;
   };
   d.cuDeviceGetName = [](char* name, int bytes, int) -> int {
@@ -224,7 +229,7 @@ inline driver_calls driver_of_emulator() {
         block_x > 1024 || block_y != 1 || block_z != 1)
       return invalid_value;
     machine& m = machine::here();
-    const std::uint64_t number = ++m.launches, seed = m.settings.seed;
+    const std::uint64_t number = ++m.launches, seed = m.current().seed;
     running_block::here().run({grid_x, grid_y, grid_z}, block_x, seed == 0 ? 0 : seed * 1000003 + number,
                               reinterpret_cast<host_kernel>(function), parameters[0]);
     return success;
@@ -232,6 +237,7 @@ inline driver_calls driver_of_emulator() {
   return d;
 }
 
+/// NVRTC's functions: they take the text of our kernels alone.
 inline compiler_calls compiler_of_emulator() {
   compiler_calls c;
   c.nvrtcVersion = [](int* first, int* second) -> int { return *first = 13, *second = 0, 0; };

@@ -1,6 +1,7 @@
 // The kernels of a cuda device have the bits of cpu, whatever the order in which a block's threads run.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -113,6 +114,30 @@ TEST(cuda_kernels, read_rows_of_packed_weights) {
   };
   for (const weight_format f : {weight_format::float32, weight_format::bfloat16, weight_format::bfloat16_exact})
     EXPECT_EQ(rows(device, f), rows(host, f));
+}
+
+/// Large weights are packed in strips of a multiple of 32 rows, and read from the first of them.
+TEST(cuda_kernels, read_weights_that_were_packed_in_strips) {
+  constexpr extent_t outputs = 70, inputs = 33, rows = 3;
+  cpu host(1);
+  emulated_cuda device;
+  const auto product = [&](auto& d, weight_format format) {
+    auto w = to_device(d, plain_values(outputs * inputs, 1));
+    auto x = to_device(d, plain_values(rows * inputs, 2));
+    auto packed = to_device(d, std::vector<std::uint8_t>(d.packed_bytes(format, outputs, inputs)));
+    auto y = to_device(d, std::vector<float>(rows * outputs));
+    auto* bytes = reinterpret_cast<std::byte*>(packed.data());
+    for (extent_t first = 0; first < outputs; first += 32)
+      d.run(op::pack_weight{bytes + d.packed_bytes(format, first, inputs), format, w.data() + first * inputs,
+                            std::min<extent_t>(32, outputs - first), inputs});
+    d.run(op::linear_forward{y.data(), x.data(), bytes, format, nullptr, rows, outputs, inputs});
+    std::vector<float> found(rows * outputs);
+    y.memory().download(std::span<float>(found));
+    return found;
+  };
+  for (const weight_format f :
+       {weight_format::float32, weight_format::bfloat16, weight_format::int8, weight_format::bfloat16_exact})
+    EXPECT_EQ(product(device, f), product(host, f)) << static_cast<int>(f);
 }
 
 /// Calls without rows, and products of nothing.

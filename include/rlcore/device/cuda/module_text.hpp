@@ -96,19 +96,26 @@ RLCORE_INLINE std::string compiled(const compiler_calls& compiler, const std::st
   const int failed = compiler.nvrtcCompileProgram(program, static_cast<int>(words.size()), words.data());
   std::string result;
   std::size_t bytes = 0;
+  bool complete = true;
   if (failed == 0) {
-    compiler.nvrtcGetCUBINSize(program, &bytes);
+    complete = compiler.nvrtcGetCUBINSize(program, &bytes) == 0 && bytes > 0;
     result.resize(bytes);
-    compiler.nvrtcGetCUBIN(program, result.data());
-  } else {
-    compiler.nvrtcGetProgramLogSize(program, &bytes);
+    complete = complete && compiler.nvrtcGetCUBIN(program, result.data()) == 0;
+  } else if (compiler.nvrtcGetProgramLogSize(program, &bytes) == 0 && bytes > 0) {
     result.resize(bytes);
-    compiler.nvrtcGetProgramLog(program, result.data());
+    if (compiler.nvrtcGetProgramLog(program, result.data()) != 0) result.clear();
   }
   compiler.nvrtcDestroyProgram(&program);
-  if (failed != 0)
-    throw device_error("cuda: NVRTC does not compile the kernels with " + (options.empty() ? "" : options.front()) +
-                       " (error " + std::to_string(failed) + "): " + result.substr(0, result.find('\n')));
+  if (!complete) throw device_error("cuda: NVRTC gives no binary of the kernels it compiled");
+  if (failed != 0) {
+    const std::size_t at = result.find("error"), line = at == result.npos ? 0 : result.rfind('\n', at) + 1;
+    std::string why = result.substr(line, result.find('\n', line) - line);
+    while (!why.empty() && why.back() == 0) why.pop_back();
+    throw device_error(
+        "cuda: NVRTC does not compile the kernels with " + (options.empty() ? "" : options.front()) + " (error " +
+        std::to_string(failed) + "): " + why +
+        (failed == 5 ? "; this NVRTC may not know the GPU: pip install --upgrade nvidia-cuda-nvrtc" : ""));
+  }
   return result;
 }
 

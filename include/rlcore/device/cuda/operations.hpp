@@ -16,15 +16,16 @@
 RLCORE_BEGIN
 
 RLCORE_INLINE cuda::cuda(nvidia::provider functions, cuda_settings settings)
-    : settings_(std::move(settings)),
-      queue_(std::move(functions), {settings_.device, settings_.sync_each_operation, settings_.cache}) {
-  if (settings_.compute == compute::hf32)
-    throw device_error("rlcore: cuda: no compute type hf32; expected float32 or bfloat16");
-}
+    : settings_(settings.compute != compute::hf32
+                    ? std::move(settings)
+                    : throw device_error("rlcore: cuda: no compute type hf32; expected float32 or bfloat16")),
+      queue_(std::move(functions), {settings_.device, settings_.sync_each_operation, settings_.cache}) {}
 
 namespace nvidia {
 
+/// A kernel's argument.
 inline arguments::norm_rows norm_of(const norm_arguments& n) { return {n.row, n.groups, n.width, n.weight, n.eps}; }
+/// A kernel's argument.
 inline arguments::heads_of_attention heads_of(const attention_shape& s) {
   return {s.heads, s.kv_heads, s.head_dim, s.scale, s.causal};
 }
@@ -44,21 +45,18 @@ RLCORE_INLINE void cuda::run(const op::pack_weight& o) {
                 o.outputs);
 }
 RLCORE_INLINE void cuda::run(const op::linear_forward& o) {
-  const bool int8 = o.format == weight_format::int8, round = o.format == weight_format::bfloat16;
-  const auto* scales = reinterpret_cast<const float*>(o.packed);
   multiply({.c = o.y,
             .c_row = o.outputs,
             .a = o.x,
             .a_row = o.inputs,
             .a_step = 1,
-            .b = int8 ? static_cast<const void*>(scales + o.outputs) : o.packed,
+            .b = o.packed,
             .b_format = static_cast<int>(o.format),
             .b_step = 1,
             .b_column = o.inputs,
-            .scale = int8 ? scales : nullptr,
             .bias = o.bias,
             .accumulate = false,
-            .round_a = round,
+            .round_a = o.format == weight_format::bfloat16,
             .round_b = false,
             .chain = false,
             .rows = o.rows,
@@ -75,7 +73,6 @@ RLCORE_INLINE void cuda::run(const op::linear_backward_input& o) {
             .b_format = static_cast<int>(weight_format::float32),
             .b_step = o.inputs,
             .b_column = 1,
-            .scale = nullptr,
             .bias = nullptr,
             .accumulate = o.accumulate,
             .round_a = rounds(),
@@ -95,7 +92,6 @@ RLCORE_INLINE void cuda::run(const op::linear_backward_weight& o) {
             .b_format = static_cast<int>(weight_format::float32),
             .b_step = o.inputs,
             .b_column = 1,
-            .scale = nullptr,
             .bias = nullptr,
             .accumulate = o.accumulate,
             .round_a = rounds(),
@@ -133,21 +129,19 @@ RLCORE_INLINE void cuda::run(const op::rope& o) {
       o.rows * o.heads * (o.head_dim / 2));
 }
 
+/// Segments in device memory.
 class cuda::segments_on_device {
  public:
   /// Without `parts`, all keys of each segment.
   segments_on_device(nvidia::queue& q, std::span<const attention_segment> segments,
                      std::span<const attention_segment_gradient> gradients, std::span<const attention_part> parts)
-      : count_(static_cast<extent_t>(segments.size())), memory_(q, bytes_of(segments)) {
+      : count_(static_cast<extent_t>(segments.size())),
+        memory_(q, segments.size() * sizeof(nvidia::arguments::segment)) {
     constexpr attention_part all_keys;
-    std::vector<std::byte> host(bytes_of(segments));
-    auto* rows = reinterpret_cast<nvidia::arguments::segment*>(host.data());
-    auto* pages = reinterpret_cast<std::int32_t*>(rows + segments.size());
-    const auto* device_pages = reinterpret_cast<const std::int32_t*>(as() + segments.size());
+    std::vector<nvidia::arguments::segment> rows(segments.size());
     for (std::size_t i = 0; i < segments.size(); ++i) {
       const attention_segment& s = segments[i];
       const attention_part& part = parts.empty() ? all_keys : parts[i];
-      const extent_t n = pages_of(s);
       most_rows_ = std::max(most_rows_, s.rows);
       last_row_ = std::max(last_row_, s.first_row + s.rows);
       const extent_t keys = s.first_position + s.rows;
@@ -156,7 +150,7 @@ class cuda::segments_on_device {
                  s.values,
                  gradients.empty() ? nullptr : gradients[i].keys,
                  gradients.empty() ? nullptr : gradients[i].values,
-                 s.pages != nullptr ? device_pages : nullptr,
+                 s.pages,
                  s.key_row,
                  s.first_row,
                  s.rows,
@@ -165,10 +159,8 @@ class cuda::segments_on_device {
                  std::min<extent_t>(part.end, keys),
                  part.resume,
                  part.finish};
-      if (n > 0) std::copy_n(s.pages, n, pages);
-      pages += n, device_pages += n;
     }
-    q.upload(memory_.as<void>(), host.data(), host.size());
+    q.upload(memory_.as<void>(), rows.data(), rows.size() * sizeof(rows[0]));
   }
 
   const nvidia::arguments::segment* as() const noexcept { return memory_.as<nvidia::arguments::segment>(); }
@@ -180,15 +172,6 @@ class cuda::segments_on_device {
   extent_t most_keys() const noexcept { return most_keys_; }
 
  private:
-  static extent_t pages_of(const attention_segment& s) {
-    return s.pages != nullptr ? kv_pages(s.first_position + s.rows) : 0;
-  }
-  static std::size_t bytes_of(std::span<const attention_segment> segments) {
-    std::size_t bytes = segments.size() * sizeof(nvidia::arguments::segment);
-    for (const attention_segment& s : segments) bytes += static_cast<std::size_t>(pages_of(s)) * sizeof(std::int32_t);
-    return bytes;
-  }
-
   extent_t count_, most_rows_ = 0, last_row_ = 0, most_keys_ = 0;
   scratch memory_;
 };
@@ -264,6 +247,7 @@ RLCORE_INLINE void cuda::run(const op::fill& o) {
 
 namespace nvidia {
 static_assert(sizeof(arguments::log_prob_state) == sizeof(log_prob_state));
+/// States as kernels know them.
 inline arguments::log_prob_state* states_of(const log_prob_state* states) {
   return reinterpret_cast<arguments::log_prob_state*>(const_cast<log_prob_state*>(states));
 }

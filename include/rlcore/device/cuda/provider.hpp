@@ -13,13 +13,13 @@
 RLCORE_BEGIN
 namespace nvidia {
 
-using CUdeviceptr = unsigned long long;
-using CUcontext = struct CUctx_st*;
-using CUstream = struct CUstream_st*;
-using CUmodule = struct CUmod_st*;
-using CUfunction = struct CUfunc_st*;
-using CUmemoryPool = struct CUmemPoolHandle_st*;
-using nvrtcProgram = struct nvrtcProgram_st*;
+using CUdeviceptr = unsigned long long;           ///< an address of device memory
+using CUcontext = struct CUctx_st*;               ///< a GPU of this process
+using CUstream = struct CUstream_st*;             ///< runs work in order
+using CUmodule = struct CUmod_st*;                ///< loaded kernels
+using CUfunction = struct CUfunc_st*;             ///< a kernel
+using CUmemoryPool = struct CUmemPoolHandle_st*;  ///< memory of a GPU, in stream order
+using nvrtcProgram = struct nvrtcProgram_st*;     ///< a text to compile
 
 /// The driver's functions; null where it has none of the name.
 struct driver_calls {
@@ -64,6 +64,7 @@ int installed_devices() noexcept;
 /// A call of CUDA that failed.
 struct cuda_error : device_error {
   int code;
+  /// The message, and the driver's number.
   cuda_error(const std::string& text, int failed_with) : device_error(text), code(failed_with) {}
 };
 /// Throws cuda_error, which names the call, unless the driver returned 0. `what` is put behind the call's name.
@@ -104,17 +105,20 @@ inline void* open_first(const std::vector<std::string>& names) {
   return nullptr;
 }
 
-/// Where NVRTC may be: RLCORE_CUDA_LIB_DIR alone if it is set, else the linker's path, the toolkit, the active Python.
-RLCORE_INLINE std::vector<std::string> compiler_paths() {
+/// Where NVRTC may be, version 13 before 12, none above `newest`: RLCORE_CUDA_LIB_DIR alone if it is set, else the
+/// linker's path, the toolkit, the active Python.
+RLCORE_INLINE std::vector<std::string> compiler_paths(int newest) {
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);
     return std::string(value != nullptr ? value : "");
   };
-  std::vector<std::string> paths;
+  std::vector<std::string> names, paths;
+  for (int version = newest < 13 ? newest : 13; version >= 12; --version)
+    names.push_back("libnvrtc.so." + std::to_string(version));
   const auto add = [&](const std::string& folder) {
-    for (const char* name : {"/libnvrtc.so.13", "/libnvrtc.so.12"}) {
+    for (const std::string& name : names) {
       glob_t found = {};
-      if (glob((folder + name).c_str(), 0, nullptr, &found) == 0)
+      if (glob((folder + "/" + name).c_str(), 0, nullptr, &found) == 0)
         for (std::size_t i = 0; i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
       globfree(&found);
     }
@@ -123,7 +127,7 @@ RLCORE_INLINE std::vector<std::string> compiler_paths() {
     add(chosen);
     return paths;
   }
-  paths = {"libnvrtc.so.13", "libnvrtc.so.12"};
+  paths = names;
   for (const char* home : {"CUDA_HOME", "CUDA_PATH"})
     if (!variable(home).empty()) add(variable(home) + "/lib64");
   add("/usr/local/cuda*/lib64");
@@ -142,10 +146,11 @@ void find(Function*& function, void* library, const char* name, std::string& mis
   if (function == nullptr && missing.empty()) missing = name;
 }
 
-RLCORE_INLINE const compiler_found& found_compiler() {
-  static const compiler_found here = [] {
+/// The NVRTC that a driver for CUDA `newest` can run, found at the first call.
+RLCORE_INLINE const compiler_found& found_compiler(int newest) {
+  static const compiler_found here = [newest] {
     compiler_found c;
-    void* library = open_first(compiler_paths());
+    void* library = open_first(compiler_paths(newest));
     c.there = library != nullptr;
     if (!c.there) return c;
 #define RLCORE_CUDA_CALL(name, parameters) find(c.calls.name, library, #name, c.missing);
@@ -177,17 +182,16 @@ RLCORE_INLINE std::string load(installation& here) {
   if (here.driver.cuDeviceGetCount(&here.devices) != 0 || here.devices == 0)
     return "the NVIDIA driver has no GPU; see nvidia-smi and CUDA_VISIBLE_DEVICES";
   const int driver_major = here.driver_version / 1000;
+  if (driver_major < 12)
+    return "the NVIDIA driver is for CUDA " + std::to_string(driver_major) + "." +
+           std::to_string(here.driver_version % 1000 / 10) + "; install one for CUDA 12 (525) or later";
   const std::string wheel = driver_major >= 13 ? "nvidia-cuda-nvrtc" : "nvidia-cuda-nvrtc-cu12";
-  here.compiler = &found_compiler();
+  here.compiler = &found_compiler(driver_major);
   if (!here.compiler->there)
     return "NVRTC, which compiles the kernels, is not found: pip install " + wheel +
            ", or set RLCORE_CUDA_LIB_DIR to the folder of libnvrtc.so";
   if (!here.compiler->missing.empty())
     return "NVRTC is too old: it has no " + here.compiler->missing + "; pip install " + wheel;
-  if (here.compiler->version > driver_major)
-    return "NVRTC " + std::to_string(here.compiler->version) + " needs a driver for CUDA " +
-           std::to_string(here.compiler->version) + ", this one is for " + std::to_string(driver_major) + "." +
-           std::to_string(here.driver_version % 1000 / 10) + ": pip install " + wheel + ", or install a newer driver";
   return {};
 }
 
@@ -207,7 +211,8 @@ RLCORE_INLINE std::string why_not_installed() {
   return problem.empty() ? problem : "cuda: " + problem;
 }
 RLCORE_INLINE const compiler_calls* installed_compiler() {
-  const detail::compiler_found& here = detail::found_compiler();
+  const int driver = detail::installed().driver_version / 1000;
+  const detail::compiler_found& here = detail::found_compiler(driver > 0 ? driver : 13);
   return here.there && here.missing.empty() ? &here.calls : nullptr;
 }
 RLCORE_INLINE int installed_devices() noexcept { return detail::installed().devices; }

@@ -27,7 +27,7 @@ struct queue_settings {
 };
 
 /// Runs kernels of one GPU in order, on a stream of its own. Memory is that of the driver's pool of the GPU, in stream
-/// order. Calls are asynchronous except download and wait.
+/// order. Kernels are asynchronous, copies wait.
 class queue {
  public:
   /// Opens the GPU and loads the kernels: compiled by NVRTC on first use, later from the cache. Throws device_error.
@@ -116,7 +116,9 @@ RLCORE_END
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <thread>
 
 #include "rlcore/core/memory_text.hpp"
 #include "rlcore/device/cuda/module_text.hpp"
@@ -228,7 +230,8 @@ RLCORE_INLINE void queue::load_kernels() {
     if (!file.empty()) {  // a folder that cannot be written costs time at the next start, nothing else
       std::error_code ignored;
       std::filesystem::create_directories(file.parent_path(), ignored);
-      const std::filesystem::path draft = file.string() + "." + std::to_string(getpid());
+      const std::filesystem::path draft = file.string() + "." + std::to_string(getpid()) + "." +
+                                          std::to_string(std::hash<std::thread::id>{}(std::this_thread::get_id()));
       const std::string content = detail::hash_text(image) + image;
       if (std::ofstream out(draft, std::ios::binary); out && out.write(content.data(), std::ssize(content)).flush())
         std::filesystem::rename(draft, file, ignored);
@@ -264,7 +267,7 @@ RLCORE_INLINE void* queue::allocate(std::size_t bytes) {
     std::size_t left = 0, total = 0;
     driver.cuMemGetInfo_v2(&left, &total);
     throw cuda_error("cuda: out of memory on GPU " + std::to_string(settings_.device) + ": " + memory_text(bytes) +
-                         " asked for, " + memory_text(left) + " of " + memory_text(total) +
+                         " asked for, " + memory_text(available_bytes().value_or(left)) + " of " + memory_text(total) +
                          " are left; smaller micro-batches need less",
                      result);
   }

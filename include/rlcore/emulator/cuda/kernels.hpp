@@ -40,13 +40,14 @@ inline int __clzll(long long x) { return std::countl_zero(static_cast<unsigned l
 inline void __syncthreads() { running_block::here().barrier(); }
 
 namespace text {
-using word = unsigned long long;
+using word = unsigned long long;  ///< half of a number of the tables
 using elementary::constants::signed_wide;
 using elementary::constants::wide;
 inline word __umul64hi(word a, word b) { return static_cast<word>((static_cast<wide>(a) * b) >> 64); }
 
 inline constexpr auto& powers_of_two = elementary::constants::powers_of_two;
 inline constexpr auto& reciprocals = elementary::constants::reciprocals;
+/// The numbers as words.
 template <class Word, std::size_t n>
 constexpr std::array<word, n> words_of(const std::array<Word, n>& numbers) {
   std::array<word, n> words{};
@@ -73,6 +74,14 @@ inline constexpr word ln_2_word = elementary::constants::ln_2_word,
                       log2_e_high = static_cast<word>(elementary::constants::log2_e >> 64),
                       log2_e_low = static_cast<word>(elementary::constants::log2_e);
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma push_macro("__device__")
+#pragma push_macro("__forceinline__")
+#pragma push_macro("__shared__")
+#undef __device__
+#undef __forceinline__
+#undef __shared__
 #define RLCORE_CUDA_TEXT(...) __VA_ARGS__
 #define RLCORE_CUDA_KERNEL(name) inline void name(const arguments::name& o)
 #define __device__
@@ -89,9 +98,10 @@ inline constexpr word ln_2_word = elementary::constants::ln_2_word,
 #include "rlcore/device/cuda/text/rows.inc"
 #undef RLCORE_CUDA_TEXT
 #undef RLCORE_CUDA_KERNEL
-#undef __device__
-#undef __forceinline__
-#undef __shared__
+#pragma pop_macro("__device__")
+#pragma pop_macro("__forceinline__")
+#pragma pop_macro("__shared__")
+#pragma GCC diagnostic pop
 }  // namespace text
 
 RLCORE_INLINE host_kernel host_kernel_of(kernel k) {

@@ -73,11 +73,11 @@ class stop_signals {
   stop_signals() {
     const std::lock_guard lock(mutex());
     if (living()++ > 0) return;
-    struct sigaction ask {};
+    struct sigaction ask{};
     ask.sa_handler = &detail::rlcore_ask_to_stop;
     sigemptyset(&ask.sa_mask);
     ask.sa_flags = SA_RESTART;
-    struct sigaction ignore {};
+    struct sigaction ignore{};
     ignore.sa_handler = SIG_IGN;
     for (std::size_t i = 0; i < signals.size(); ++i) {
       sigaction(signals[i], nullptr, &before()[i]);
