@@ -1,19 +1,15 @@
 // NVIDIA GPU device: own kernels, compiled on the machine by NVRTC, with the bits of rlcore::cpu.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "rlcore/device/compute.hpp"
 #include "rlcore/device/cpu/arguments.hpp"
-#include "rlcore/device/cpu/log_prob_merge.hpp"
 #include "rlcore/device/cuda/arguments.hpp"
 #include "rlcore/device/cuda/provider.hpp"
 #include "rlcore/device/cuda/queue.hpp"
@@ -26,7 +22,7 @@ struct cuda_settings {
   int device = 0;  ///< number of the GPU
   rlcore::compute compute = rlcore::compute::float32;
   bool sync_each_operation = false;  ///< waits after every kernel, so that an error names the one that failed
-  std::string cache = {};            ///< folder of compiled kernels; empty: ~/.cache/rlcore/cuda; "none": none
+  std::string cache = {};            ///< folder of compiled kernels; empty: as docs/cuda.md says; "none": none
 };
 
 /// Device policy of one NVIDIA GPU or of the emulator, depending on the provider. Copies wait, kernels do not. One call
@@ -124,6 +120,8 @@ class cuda {
  private:
   bool rounds() const noexcept { return settings_.compute == compute::bfloat16; }
   void multiply(const nvidia::arguments::product& p);
+  /// The same of two arrays of floats, b [depth, columns], from the value in memory on if it accumulates.
+  void multiply_in_one_chain(nvidia::arguments::product p);
   void attend_forward(const op::attention_forward& o, std::span<const attention_part> parts);
   void attend_backward(const op::attention_backward& o, std::span<const attention_part> parts);
 

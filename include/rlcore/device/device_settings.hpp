@@ -22,7 +22,7 @@ struct device_abilities {
   std::string_view name = {};         ///< in trainer.device
   std::string_view unit = {};         ///< in messages: "NPU"
   std::string_view number_key = {};   ///< the option that names one device of several; empty: a machine has one
-  std::string_view own_keys[2] = {};  ///< prefixes of the options that concern devices of this kind only
+  std::string_view own_keys[3] = {};  ///< prefixes of the options that concern devices of this kind only
   bool threads = false;               ///< computes on the host's cores
   bool instruction_sets = false;
   bool hf32 = false;  ///< has this compute type
@@ -69,7 +69,7 @@ inline constexpr device_abilities device_kinds[] = {
      .name = "cuda_emulator",
      .unit = "GPU",
      .number_key = "rlcore.cuda.device",
-     .own_keys = {"rlcore.cuda.", "rlcore.cuda_emulator."},
+     .own_keys = {"rlcore.cuda.device", "rlcore.cuda.sync_each_operation", "rlcore.cuda_emulator."},
      .int8_weights = true,
      .batch_invariant = true,
      .partial_attention = true,

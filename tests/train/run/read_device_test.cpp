@@ -115,6 +115,8 @@ TEST(device_options, says_what_has_no_effect) {
                        "rlcore.npu.deterministic has no effect with trainer.device=cpu"));
   EXPECT_TRUE(has_note(parse(program, {"trainer.device=npu", "rlcore.npu_emulator.seed=3"}),
                        "rlcore.npu_emulator.seed has no effect with trainer.device=npu"));
+  EXPECT_TRUE(has_note(parse(program, {"trainer.device=cuda_emulator", "rlcore.cuda.cache=x"}),
+                       "rlcore.cuda.cache has no effect with trainer.device=cuda_emulator"));
   EXPECT_TRUE(has_note(parse(program, {"trainer.device=npu", "rlcore.threads=2"}),
                        "rlcore.threads has no effect with trainer.device=npu"));
   EXPECT_TRUE(has_note(parse(program, {"trainer.device=npu", "rlcore.instruction_set=avx2"}),

@@ -123,7 +123,8 @@ inline constexpr key device[] = {
     {"rlcore.cuda.sync_each_operation", boolean, "False", honoured,
      "wait after every kernel, so that an error names the one that failed; slow"},
     {"rlcore.cuda.cache", text, "null", honoured,
-     "folder of compiled kernels; null: ~/.cache/rlcore/cuda; none: they are compiled at every start"},
+     "folder of compiled kernels; null: rlcore/cuda in $XDG_CACHE_HOME or ~/.cache; none: they are compiled at every "
+     "start"},
     {"rlcore.cuda_emulator.seed", integer, "0", honoured,
      "of the order of a block's threads between barriers; no result depends on it; 0: by number", at_least(0)},
     {"rlcore.npu_emulator.soc", text, "Ascend910B3", honoured, "the chip that is played",

@@ -63,43 +63,29 @@ RLCORE_INLINE void cuda::run(const op::linear_forward& o) {
             .columns = o.outputs,
             .depth = o.inputs});
 }
+RLCORE_INLINE void cuda::multiply_in_one_chain(nvidia::arguments::product p) {
+  p.b_format = static_cast<int>(weight_format::float32);
+  p.b_step = p.columns, p.b_column = 1;
+  p.c_row = p.columns;
+  p.round_a = p.round_b = rounds();
+  p.chain = true;
+  multiply(p);
+}
 RLCORE_INLINE void cuda::run(const op::linear_backward_input& o) {
-  multiply({.c = o.dx,
-            .c_row = o.inputs,
-            .a = o.dy,
-            .a_row = o.outputs,
-            .a_step = 1,
-            .b = o.weight,
-            .b_format = static_cast<int>(weight_format::float32),
-            .b_step = o.inputs,
-            .b_column = 1,
-            .bias = nullptr,
-            .accumulate = o.accumulate,
-            .round_a = rounds(),
-            .round_b = rounds(),
-            .chain = true,
-            .rows = o.rows,
-            .columns = o.inputs,
-            .depth = o.outputs});
+  nvidia::arguments::product p{};
+  p.c = o.dx, p.accumulate = o.accumulate;
+  p.a = o.dy, p.a_row = o.outputs, p.a_step = 1;
+  p.b = o.weight;
+  p.rows = o.rows, p.columns = o.inputs, p.depth = o.outputs;
+  multiply_in_one_chain(p);
 }
 RLCORE_INLINE void cuda::run(const op::linear_backward_weight& o) {
-  multiply({.c = o.dweight,
-            .c_row = o.inputs,
-            .a = o.dy,
-            .a_row = 1,
-            .a_step = o.outputs,
-            .b = o.x,
-            .b_format = static_cast<int>(weight_format::float32),
-            .b_step = o.inputs,
-            .b_column = 1,
-            .bias = nullptr,
-            .accumulate = o.accumulate,
-            .round_a = rounds(),
-            .round_b = rounds(),
-            .chain = true,
-            .rows = o.outputs,
-            .columns = o.inputs,
-            .depth = o.rows});
+  nvidia::arguments::product p{};
+  p.c = o.dweight, p.accumulate = o.accumulate;
+  p.a = o.dy, p.a_row = 1, p.a_step = o.outputs;
+  p.b = o.x;
+  p.rows = o.outputs, p.columns = o.inputs, p.depth = o.rows;
+  multiply_in_one_chain(p);
 }
 RLCORE_INLINE void cuda::run(const op::sum_rows& o) {
   queue_.launch(nvidia::arguments::sum_rows{o.total, o.x, o.rows, o.width}, (o.width + 63) / 64);
