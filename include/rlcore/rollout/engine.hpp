@@ -22,6 +22,7 @@
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/rollout/session.hpp"
 #include "rlcore/rollout/session_memory.hpp"
+#include "rlcore/rollout/turns.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
@@ -45,31 +46,41 @@ template <rlcore::device Device>
 class engine {
  public:
   /// Returns one response per request. `key` addresses this call (seed and step). Calls progress(done) whenever
-  /// sequences finish. Temperature 0 records log-probs at temperature 1. Throws config_error if a sequence does not fit
-  /// into max_cache_bytes, std::invalid_argument for images that do not match the model or the image tokens,
-  /// not_finite_error if logits are not finite, and error if the logit rules exclude every token of a request.
+  /// sequences finish. With `turns`, responses have several turns, max_new_tokens long together with what `turns`
+  /// appends, and the logit rules count each turn as a new text. Temperature 0 records log-probs at temperature 1.
+  /// Throws config_error if a sequence does not fit into max_cache_bytes, std::invalid_argument for images that do not
+  /// match the model or the image tokens, not_finite_error if logits are not finite, and error if the logit rules
+  /// exclude every token of a request.
   template <class Progress = no_progress>
   std::vector<response> generate(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                                  std::span<const request> requests, const generation& settings, random_key key,
-                                 Progress&& progress = {}) {
+                                 Progress&& progress = {}, turn_source* turns = nullptr) {
     check(model.settings(), requests, settings);
     std::vector<response> responses(requests.size());
     if (requests.empty()) return responses;
-    session<Device> open(model, space, prepare(model, space, requests, settings), settings.share_prompts,
-                         settings.weights, memory_);
+    schedule_limits limits = prepare(model, space, requests, settings);
+    limits.share_prefixes = turns != nullptr && settings.share_prompts;  // a next turn finds the pages of the last
+    session<Device> open(model, space, limits, settings.share_prompts, settings.weights, memory_);
     const std::shared_ptr<const logit_rules> rules = settings.rules.neutral() && settings.rules.min_tokens == 0
                                                          ? nullptr
                                                          : std::make_shared<const logit_rules>(settings.rules);
     for (std::size_t i = 0; i < requests.size(); ++i) {
       try {
-        open.submit(job_of(requests[i], settings, rules, key));
+        job asked = job_of(requests[i], settings, rules, key);
+        asked.keep_open = turns != nullptr;
+        open.submit(std::move(asked));
       } catch (const config_error& e) {
         throw std::invalid_argument(std::string(e.what()) + " (generate: request " + std::to_string(i) + ")");
       }
     }
     recorder record{{}, responses, static_cast<std::size_t>(std::min<std::int64_t>(settings.max_new_tokens, 1024))};
-    for (std::size_t before = 0; open.step(record); before = record.ended)
-      if (record.ended != before) progress(record.ended);
+    if (turns == nullptr) {
+      for (std::size_t before = 0; open.step(record); before = record.ended.size())
+        if (record.ended.size() != before) progress(record.ended.size());
+    } else {
+      turns->begin(requests);
+      take_turns(open, record, *turns, settings.max_new_tokens, progress);
+    }
     const session_statistics done = open.statistics();
     usage_ = {done.passes, done.tokens_fed, done.preemptions, memory_.pool.most_used(), done.pictures_read};
     return responses;
@@ -88,7 +99,8 @@ class engine {
   /// Records the events of a session; tickets count from 1.
   struct recorder : session_listener {
     std::span<response> responses;
-    std::size_t most = 0, ended = 0;  ///< tokens to reserve memory for; finished responses
+    std::size_t most = 0;                 ///< tokens to reserve memory for
+    std::vector<std::size_t> ended = {};  ///< responses with an ended turn
 
     void on_token(const drawn_token& drawn) {
       response& text = responses[drawn.of - 1];
@@ -104,9 +116,35 @@ class engine {
     }
     void on_end(ticket number, finish reason) {
       responses[number - 1].reason = reason;
-      ++ended;
+      ended.push_back(number - 1);
     }
   };
+
+  /// Steps `open` until `turns` has completed every response.
+  template <class Progress>
+  static void take_turns(session<Device>& open, recorder& record, turn_source& turns, std::int64_t max_new_tokens,
+                         Progress& progress) {
+    std::vector<std::size_t> turn(record.responses.size());  // where the current turn of each response begins
+    for (std::size_t done = 0; done < turn.size();) {
+      const bool drew = open.step(record);
+      for (const std::size_t i : std::exchange(record.ended, {})) turns.end_turn(i, record.responses[i], turn[i]);
+      bool wait = !drew;
+      while (auto next = turns.next(wait)) {
+        wait = false;
+        response& r = record.responses[next->request];
+        if (next->context.empty()) {
+          progress(++done);
+          continue;
+        }
+        const auto begin = static_cast<std::int32_t>(r.tokens.size()),
+                   count = static_cast<std::int32_t>(next->context.size());
+        r.context.push_back({begin, count});
+        r.tokens.insert(r.tokens.end(), next->context.begin(), next->context.end());
+        turn[next->request] = r.tokens.size();
+        open.extend(next->request + 1, next->context, max_new_tokens - std::ssize(r.tokens));
+      }
+    }
+  }
 
   static void check(const nn::config& c, std::span<const request> requests, const generation& settings) {
     settings.sampling.validate();

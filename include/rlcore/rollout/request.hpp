@@ -45,12 +45,19 @@ struct not_finite_error : error {
 /// excluded every token or because its logits were not finite.
 enum class finish { eos, length, cancelled, failed };
 
+/// Tokens [begin, begin + count) of a response that the policy did not write, such as the reply of a tool.
+struct context_run {
+  std::int32_t begin = 0, count = 0;
+  bool operator==(const context_run&) const = default;
+};
+
 /// The generated tokens, including a drawn EOS. Log-prob and entropy come from the *untruncated* tempered distribution
 /// without rules: bit-identical to what training computes for the same tokens.
 struct response {
   std::vector<std::int32_t> tokens;
-  std::vector<float> logp, entropy;
+  std::vector<float> logp, entropy;  ///< of the drawn tokens
   finish reason = finish::length;
+  std::vector<context_run> context = {};  ///< tokens that a turn_source appended, ascending; the others were drawn
 };
 
 /// Generation settings. No result depends on the settings between eos_ids and weights.
