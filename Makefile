@@ -12,11 +12,12 @@ CTEST = @ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure --prog
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train train_vision programs variants policy_trainers npu_comparison parallel_table test check fuzz sanitize check_all bench speed package api format clean
+.PHONY: help train train_vision train_tools programs variants policy_trainers npu_comparison parallel_table test check fuzz sanitize check_all bench speed package api format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
 	@echo 'make train_vision  the same with pictures: a small Qwen2.5-VL learns to read digits by GRPO'
+	@echo 'make train_tools   the same with a tool: a small model learns to call a calculator'
 	@echo 'make programs build every program into $(BUILD)/bin, with Parquet and MPI where they can be had'
 	@echo 'make variants compare algorithms on the same small task: one table, one report (ARGS="--list")'
 	@echo 'make policy_trainers  every policy trainer on the same small task, three seeds (TRAINERS="ppo" SEEDS="1")'
@@ -52,6 +53,12 @@ programs:
 	$(CONFIGURE)
 	$(COMPILE) --target programs
 	@ls $(BUILD)/bin
+
+train_tools:
+	@cmake/setup.sh train
+	$(CONFIGURE)
+	$(COMPILE) --target quickstart
+	@$(BUILD)/bin/quickstart --tools $(ARGS)
 
 variants:
 	@cmake/setup.sh train

@@ -48,7 +48,7 @@ set(CPACK_DEBIAN_DEV_PACKAGE_ARCHITECTURE all)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 string(CONCAT CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS
   "g++ (>= 4:12), cmake (>= 3.22), nlohmann-json3-dev, libpcre2-dev, libutf8proc-dev, libfmt-dev, libpng-dev, libjpeg-dev, "
-  "libwebp-dev, libdeflate-dev")
+  "libwebp-dev, libdeflate-dev, libyaml-cpp-dev")
 set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "libeigen3-dev, libxtensor-dev, libopenmpi-dev, rlcore-tools")
 set(CPACK_COMPONENT_DEV_DESCRIPTION "Losses and trainers of LLM post-training as a header-only C++20 library
  Tensor type, device and parallel strategy are compile-time policies; every

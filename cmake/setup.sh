@@ -42,6 +42,8 @@ else
   want_header jpeglib.h libjpeg-dev
   want_header webp/decode.h libwebp-dev
   want_header libdeflate.h libdeflate-dev
+  # Files that name tools.
+  want_header yaml-cpp/yaml.h libyaml-cpp-dev
   # openai_server.
   want_header httplib.h libcpp-httplib-dev
 fi

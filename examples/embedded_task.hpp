@@ -29,4 +29,12 @@ std::vector<std::string> picture_settings(const std::filesystem::path& folder);
 void make_pictures(rlcore::any_device& device, const std::filesystem::path& folder, std::uint64_t seed,
                    std::uint32_t most_steps = 1500);
 
+/// The same for the task with a calculator: it is called, or the answer is guessed.
+std::vector<std::string> tool_settings(const std::filesystem::path& folder);
+
+/// Makes the task with a calculator: products, data/tools.json, and model/ after a warm start that calls it one time in
+/// four.
+void make_tools(rlcore::any_device& device, const std::filesystem::path& folder, std::uint64_t seed,
+                std::uint32_t steps = 400);
+
 }  // namespace embedded_task

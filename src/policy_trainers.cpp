@@ -14,7 +14,8 @@ template std::optional<double> train_policy(any_device&, const options&, paralle
 template void evaluate(any_device*, const options&, parallel::any_communicator*);
 
 // train/policy/parts.hpp
-template std::shared_ptr<policy_inputs> open_policy_inputs(any_device&, const options&, const team&, reward_source*);
+template std::shared_ptr<policy_inputs> open_policy_inputs(any_device&, const options&, const team&, reward_source*,
+                                                           agent::tools);
 template std::shared_ptr<policy_models<any_device>> open_policy_models(any_device&, const options&,
                                                                        const policy_inputs&, const any_algorithm&,
                                                                        const team&);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
@@ -25,14 +26,23 @@ struct lesson {
   rlcore::nn::targets targets;          ///< the tokens of the answers, and the end after each
 
   void add(std::span<const std::int32_t> prompt, std::span<const std::int32_t> answer, std::int32_t end) {
-    std::vector<std::int32_t> row(prompt.begin(), prompt.end());
-    row.insert(row.end(), answer.begin(), answer.end());
+    add({{{prompt.begin(), prompt.end()}, {answer.begin(), answer.end()}}}, end);
+  }
+  /// What is read, and what is answered to it, turn by turn; `end` ends each answer.
+  void add(const std::vector<std::pair<std::vector<std::int32_t>, std::vector<std::int32_t>>>& turns,
+           std::int32_t end) {
+    std::vector<std::int32_t> row;
     const std::size_t start = tokens.size();
-    tokens.push_back(row);
-    for (std::size_t t = prompt.size(); t <= row.size(); ++t) {
-      targets.row.push_back(static_cast<std::int32_t>(start + t - 1));
-      targets.token.push_back(t < row.size() ? row[t] : end);
+    for (const auto& [read, answer] : turns) {
+      row.insert(row.end(), read.begin(), read.end());
+      for (std::size_t t = 0; t <= answer.size(); ++t) {
+        targets.row.push_back(static_cast<std::int32_t>(start + row.size() - 1));
+        targets.token.push_back(t < answer.size() ? answer[t] : end);
+        row.push_back(targets.token.back());
+      }
     }
+    row.pop_back();  // the last end predicts nothing
+    tokens.push_back(row);
   }
 };
 

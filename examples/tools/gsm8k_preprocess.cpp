@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/agent/gsm8k_tool.hpp"
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"
@@ -22,6 +23,7 @@ using rlcore::data::row;
 
 struct settings {
   std::string input, output, format;
+  bool tools = false;
 };
 
 settings read_settings(const rlcore::train::options& o) {
@@ -34,14 +36,21 @@ settings read_settings(const rlcore::train::options& o) {
   if (!std::filesystem::is_directory(rlcore::checkpoint::expand_home(*input)))
     throw config_error("--input_dir " + *input + ": no such folder" + source);
   const char* usual = rlcore::data::has_parquet ? "parquet" : "jsonl";
-  return {*input, o.get<std::string>("local_save_dir"), o.find<std::string>("format").value_or(usual)};
+  return {*input, o.get<std::string>("local_save_dir"), o.find<std::string>("format").value_or(usual),
+          o.get<bool>("tools")};
 }
 
 struct output {
   std::filesystem::path path;
-  std::vector<row> rows;
+  std::vector<row> rows;  ///< of tools.json: one, the file
 
   void write(const std::filesystem::path& temporary) const {
+    if (path.extension() == ".json") {
+      rlcore::data::output_file file(temporary);
+      file.write(rows[0].dump(2) + "\n");
+      file.close();
+      return;
+    }
     if (path.extension() == ".parquet") {
 #ifdef RLCORE_HAS_PARQUET
       rlcore::data::write_parquet(temporary, rows);
@@ -54,13 +63,13 @@ struct output {
   }
 };
 
-std::vector<row> convert(const std::filesystem::path& file, const std::string& split) {
+std::vector<row> convert(const std::filesystem::path& file, const std::string& split, bool tools) {
+  const auto row_of = tools ? rlcore::verify::gsm8k_tool_row : rlcore::verify::gsm8k_row;
   std::vector<row> rows;
   for (const row& raw : rlcore::data::read_jsonl(file)) {
     const std::string where = rlcore::data::row_text(file.string(), rows.size());
-    rows.push_back(rlcore::verify::gsm8k_row(rlcore::data::string_column(raw, "question", where),
-                                             rlcore::data::string_column(raw, "answer", where), split, rows.size(),
-                                             where));
+    rows.push_back(row_of(rlcore::data::string_column(raw, "question", where),
+                          rlcore::data::string_column(raw, "answer", where), split, rows.size(), where));
   }
   if (rows.empty()) throw data_error(file.string() + ": no rows");
   return rows;
@@ -85,9 +94,16 @@ void run(const settings& s) {
         "--format jsonl");
   std::vector<output> outputs;
   for (const std::string split : {"train", "test"}) {
-    const std::vector<row> rows = convert(input / (split + ".jsonl"), split);
+    const std::vector<row> rows = convert(input / (split + ".jsonl"), split, s.tools);
     for (const std::string format : {"parquet", "jsonl"})
       if (s.format == format || s.format == "both") outputs.push_back({folder / (split + "." + format), rows});
+  }
+  if (s.tools) {
+    row file;
+    file["tools"] = row::array({{{"class_name", "verl.tools.gsm8k_tool.Gsm8kTool"},
+                                 {"config", {{"type", "native"}}},
+                                 {"tool_schema", rlcore::agent::gsm8k_tool::default_schema()}}});
+    outputs.push_back({folder / "tools.json", std::vector<row>(1, file)});
   }
   std::error_code code;
   std::filesystem::create_directories(folder, code);
@@ -96,7 +112,9 @@ void run(const settings& s) {
     if (std::filesystem::equivalent(folder, input, code) && o.path.extension() == ".jsonl")
       throw config_error(o.path.string() + " would overwrite the raw file; choose another --local_save_dir");
   write_all(outputs);
-  for (const output& o : outputs) std::printf("%s: %zu rows\n", o.path.c_str(), o.rows.size());
+  for (const output& o : outputs)
+    o.path.extension() == ".json" ? std::printf("%s\n", o.path.c_str())
+                                  : std::printf("%s: %zu rows\n", o.path.c_str(), o.rows.size());
 }
 
 }  // namespace

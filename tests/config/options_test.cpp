@@ -366,6 +366,21 @@ TEST(options, answers_help_and_config) {
   EXPECT_NE(parse({"--version"}).answer()->find("grpo_trainer 0."), std::string::npos);
 }
 
+TEST(options, config_names_of_conversations_are_defaults_below_the_command_line) {
+  const std::string turns = "actor_rollout_ref.rollout.multi_turn.";
+  const options opt = parse({"data.train_batch_size=8", "--config-name", "gsm8k_multiturn_grpo"});
+  EXPECT_EQ(opt.get<std::int64_t>("data.train_batch_size"), 8);
+  EXPECT_EQ(opt.get<std::int64_t>("data.max_response_length"), 1024);
+  EXPECT_TRUE(opt.get<bool>(turns + "enable"));
+  EXPECT_EQ(opt.find<std::int64_t>(turns + "max_assistant_turns"), 5);
+  EXPECT_FALSE(opt.is_set(turns + "enable"));
+  const options retool = parse({"--config-name=retool_multiturn_grpo", turns + "tool_config_path=t.yaml"});
+  EXPECT_EQ(retool.get<std::string>("actor_rollout_ref.rollout.mode"), "async");
+  EXPECT_EQ(retool.find<std::string>(turns + "tool_config_path"), "t.yaml");
+  EXPECT_EQ(parse({"--config-name=gsm8k_multiturn_megatron_grpo"}).get<std::string>("actor_rollout_ref.actor.strategy"),
+            "megatron");
+}
+
 TEST(options, config_name_of_megatron) {
   const options opt = parse({"--config-path", "./config", "--config-name", "ppo_megatron_trainer.yaml"});
   EXPECT_EQ(opt.get<std::string>("actor_rollout_ref.actor.strategy"), "megatron");

@@ -47,6 +47,9 @@ for source in "$here"/*_fuzzer.cpp; do
       continue
     fi
   fi
+  if [ "$name" = tool_file ] && printf '#include <yaml-cpp/yaml.h>\n' | $CXX -fsyntax-only -x c++ - 2>/dev/null; then
+    more=(-DRLCORE_HAS_YAML=1 -lyaml-cpp)
+  fi
   fuzzer=$OUT/${name}_fuzzer
   if [ ! -e "$fuzzer" ] || [ -n "$(find "$top/include" "$here" -name '*.[chi]*' -newer "$fuzzer" -print -quit)" ]; then
     echo "fuzz: building $name"

@@ -18,9 +18,10 @@ using strings = std::vector<std::string>;
 
 /// A folder may include itself and the folders before it.
 inline const strings& layers() {
-  static const strings order = {"core",       "tensor",  "simd",   "exec",      "objective", "device",  "emulator",
-                                "parallel",   "nn",      "optim",  "image",     "text",      "data",    "verify",
-                                "checkpoint", "rollout", "config", "telemetry", "train",     "serving", "planning"};
+  static const strings order = {"core",      "tensor",   "simd",       "exec",    "objective", "device",
+                                "emulator",  "parallel", "nn",         "optim",   "image",     "text",
+                                "data",      "verify",   "checkpoint", "rollout", "agent",     "config",
+                                "telemetry", "train",    "serving",    "planning"};
   return order;
 }
 
@@ -28,8 +29,9 @@ inline const strings& layers() {
 inline const std::map<std::string, strings>& third_parties() {
   static const std::map<std::string, strings> allowed = {
       {"nlohmann/",
-       {"text/", "data/", "verify/", "checkpoint/", "config/", "telemetry/", "train/evaluation/", "train/files/",
-        "train/policy/", "train/preference/", "train/run/", "train/supervised/", "serving/", "planning/"}},
+       {"text/", "data/", "verify/", "checkpoint/", "config/", "agent/", "telemetry/", "train/evaluation/",
+        "train/files/", "train/policy/", "train/preference/", "train/run/", "train/supervised/", "serving/",
+        "planning/"}},
       {"png.h", {"image/decode_png", "image/encode"}},
       {"jpeglib.h", {"image/decode_jpeg"}},
       {"webp/decode.h", {"image/decode_webp"}},
@@ -43,6 +45,7 @@ inline const std::map<std::string, strings>& third_parties() {
       {"Eigen/", {"tensor/eigen"}},
       {"xtensor/", {"tensor/xtensor"}},
       {"xtl/", {"tensor/xtensor"}},
+      {"yaml-cpp/", {"agent/"}},
       {"httplib.h", {"serving/"}},
       {"mpi.h", {"parallel/communicator/mpi"}},
   };
@@ -52,11 +55,13 @@ inline const std::map<std::string, strings>& third_parties() {
 /// Headers of the operating system and of the instruction set. The mathematics (left of device) is free of the former.
 inline bool is_system_header(std::string_view name) {
   static const std::set<std::string_view> known = {
-      "arpa/inet.h", "netdb.h",     "netinet/in.h", "netinet/tcp.h",  "sys/eventfd.h", "sys/socket.h",
-      "sys/un.h",    "dlfcn.h",     "glob.h",       "ucontext.h",     "fcntl.h",       "poll.h",
-      "pthread.h",   "sched.h",     "signal.h",     "spawn.h",        "sys/file.h",    "sys/ioctl.h",
-      "sys/mman.h",  "sys/prctl.h", "sys/stat.h",   "sys/types.h",    "sys/wait.h",    "termios.h",
-      "time.h",      "unistd.h",    "sys/random.h", "sys/resource.h", "sys/statvfs.h"};
+      "arpa/inet.h",  "netdb.h",       "netinet/in.h",  "netinet/tcp.h",  "sys/eventfd.h",   "sys/socket.h",
+      "sys/un.h",     "dirent.h",      "linux/audit.h", "linux/filter.h", "linux/seccomp.h", "stdlib.h",
+      "sys/mount.h",  "sys/syscall.h", "sys/utsname.h", "dlfcn.h",        "glob.h",          "ucontext.h",
+      "fcntl.h",      "poll.h",        "pthread.h",     "sched.h",        "signal.h",        "spawn.h",
+      "sys/file.h",   "sys/ioctl.h",   "sys/mman.h",    "sys/prctl.h",    "sys/stat.h",      "sys/types.h",
+      "sys/wait.h",   "termios.h",     "time.h",        "unistd.h",       "sys/random.h",    "sys/resource.h",
+      "sys/statvfs.h"};
   return known.contains(name);
 }
 inline bool is_intrinsics_header(std::string_view name) {

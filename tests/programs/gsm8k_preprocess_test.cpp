@@ -59,6 +59,27 @@ TEST_F(gsm8k_preprocess, writes_both_splits) {
   EXPECT_EQ(rlcore::data::read_table(saved / "train.parquet").rows, rows);
 }
 
+TEST_F(gsm8k_preprocess, writes_rows_that_call_verls_tool) {
+  const result r = run("--input_dir '" + raw.string() + "'" + to + "--format=jsonl --tools");
+  EXPECT_EQ(r.code, 0) << r.err;
+  const auto rows = rlcore::data::read_jsonl(saved / "train.jsonl");
+  ASSERT_EQ(rows.size(), 2u);
+  const auto& row = rows[1];
+  std::vector<std::string> columns;
+  for (const auto& [name, x] : row.items()) columns.push_back(name);
+  EXPECT_EQ(columns,
+            (std::vector<std::string>{"data_source", "agent_name", "prompt", "ability", "reward_model", "extra_info"}));
+  EXPECT_EQ(row["agent_name"], "tool_agent");
+  EXPECT_EQ(row["prompt"][0]["role"], "system");
+  EXPECT_EQ(row["prompt"][1]["content"], "Cost? Let's think step by step and output the final answer after `####`.");
+  EXPECT_EQ(row["extra_info"]["tools_kwargs"]["calc_gsm8k_reward"]["create_kwargs"]["ground_truth"], "1200");
+  EXPECT_EQ(row["extra_info"]["interaction_kwargs"]["query"], row["prompt"][1]["content"]);
+  EXPECT_NE(scratch::read(saved / "tools.json").find("verl.tools.gsm8k_tool.Gsm8kTool"), std::string::npos);
+  if (!rlcore::data::has_parquet) return;
+  EXPECT_EQ(run("'" + raw.string() + "' --tools" + to).code, 0);
+  EXPECT_EQ(rlcore::data::read_table(saved / "train.parquet").rows, rows);
+}
+
 TEST_F(gsm8k_preprocess, refuses_bad_input_in_one_line) {
   const std::string from = "'" + raw.string() + "'";
   refused("", "--input_dir is needed: a folder with train.jsonl and test.jsonl; `git clone https://github.com/openai/");

@@ -98,6 +98,10 @@ template <class = void>
 // <snippet: docs/rewards.md 1>
 }  // namespace rewards_function
 
+namespace tools_function {
+// <snippet: docs/tools.md 1>
+}  // namespace tools_function
+
 namespace rollout_engine {
 extern rlcore::nn::causal_lm<rlcore::cpu> model;
 extern rlcore::nn::workspace<rlcore::cpu> space;

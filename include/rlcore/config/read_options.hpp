@@ -17,6 +17,7 @@
 #include "rlcore/config/grammar/override.hpp"
 #include "rlcore/config/help.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/programs/multi_turn_presets.hpp"
 #include "rlcore/config/registry.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
@@ -174,6 +175,11 @@ class options_reader {
         if (name.find("megatron") != name.npos)
           for (const char* k : {"actor_rollout_ref.actor.strategy", "critic.strategy", "reward_model.strategy"})
             if (options_.known_.find(k) != nullptr) assign(options_.root_, k, value("megatron"), true);
+        for (const config_preset& preset : config_presets)
+          for (const std::string_view setting : preset.name == name ? preset.settings : preset.settings.first(0)) {
+            const override_setting s = parse_override(setting);
+            assign(options_.root_, s.key, s.item, true);
+          }
         return;
       }
     std::string list;

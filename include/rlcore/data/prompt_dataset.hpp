@@ -30,6 +30,7 @@ struct prompt {
   std::vector<text::message> messages;
   std::vector<std::int32_t> ids;                   ///< with the generation prompt at the end
   std::string data_source, ground_truth, ability;  ///< ability is empty when the column is absent
+  std::string agent;                               ///< agent_name; empty when the column is absent
   row extra;                                       ///< extra_info, or null
   std::vector<image_pointer> images{};             ///< image k belongs to the k-th run of image tokens
   std::size_t row_number = 0;                      ///< over all files, before filtering
@@ -83,14 +84,15 @@ bool resolve_length(prompt& p, const prompt_settings& settings, image_counts& co
 
 /// The text of a prompt with the assistant's turn opened. Throws data_error if the chat template drops what the model
 /// has to read: contents of other roles than the assistant's. What else it drops is added to `dropped`.
+/// `tools` are schemas that the prompt shows.
 std::string prompt_text(const text::chat_template& chat, const std::vector<text::message>& messages,
-                        std::optional<bool> enable_thinking, std::vector<text::dropped_part>& dropped);
+                        std::optional<bool> enable_thinking, std::vector<text::dropped_part>& dropped,
+                        std::vector<nlohmann::ordered_json> tools = {});
 
-/// Reads all rows of all tables in order. `encode` turns std::vector<text::message> into token ids (chat template with
-/// generation prompt, then tokenizer), with one image token for each image, and may take a
-/// second argument, to which it adds what the template drops; `check_source` throws data_error for a
-/// data_source without a reward function, so that it fails now and not at a later step. Throws data_error naming file,
-/// row and column.
+/// Reads all rows of all tables in order. `encode` turns a prompt or its std::vector<text::message> into token ids
+/// (chat template with generation prompt, then tokenizer), with one image token for each image, and may take a second
+/// argument, to which it adds what the template drops; `check_source` throws data_error for a data_source without a
+/// reward function, so that it fails now and not at a later step. Throws data_error naming file, row and column.
 template <class Encode, class CheckSource>
 prompt_dataset make_prompts(std::span<const table> tables, const prompt_settings& settings, Encode&& encode,
                             CheckSource&& check_source) {
@@ -108,7 +110,10 @@ prompt_dataset make_prompts(std::span<const table> tables, const prompt_settings
       try {
         if (p.data_source != last_source || i == 0) check_source(p.data_source);
         std::vector<text::dropped_part> dropped;
-        if constexpr (std::is_invocable_v<Encode&, const std::vector<text::message>&, std::vector<text::dropped_part>&>)
+        if constexpr (std::is_invocable_v<Encode&, const prompt&, std::vector<text::dropped_part>&>)
+          p.ids = encode(std::as_const(p), dropped);
+        else if constexpr (std::is_invocable_v<Encode&, const std::vector<text::message>&,
+                                               std::vector<text::dropped_part>&>)
           p.ids = encode(p.messages, dropped);
         else
           p.ids = encode(p.messages);
@@ -137,10 +142,12 @@ RLCORE_BEGIN
 namespace data {
 
 RLCORE_INLINE std::string prompt_text(const text::chat_template& chat, const std::vector<text::message>& messages,
-                                      std::optional<bool> enable_thinking, std::vector<text::dropped_part>& dropped) {
+                                      std::optional<bool> enable_thinking, std::vector<text::dropped_part>& dropped,
+                                      std::vector<nlohmann::ordered_json> tools) {
   const std::vector<text::message> accepted = chat.accepted(messages);
-  std::string text =
-      chat.render(accepted, {.add_generation_prompt = true, .enable_thinking = enable_thinking}, &dropped);
+  std::string text = chat.render(
+      accepted, {.add_generation_prompt = true, .enable_thinking = enable_thinking, .tools = std::move(tools)},
+      &dropped);
   for (const text::dropped_part& part : dropped)
     if (text::is_needed(part, accepted)) throw data_error(chat.text_of(part));
   return text;
@@ -196,6 +203,7 @@ RLCORE_INLINE prompt read_prompt(const row& from, const prompt_settings& setting
                                        : string_column(reward, "ground_truth", where + ": column 'reward_model'");
   }
   if (from.contains("ability") && from["ability"].is_string()) p.ability = from["ability"].get<std::string>();
+  if (from.contains("agent_name") && !from["agent_name"].is_null()) p.agent = string_column(from, "agent_name", where);
   if (from.contains("extra_info")) p.extra = from["extra_info"];
   return p;
 }

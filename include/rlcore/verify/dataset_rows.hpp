@@ -37,6 +37,30 @@ inline data::row gsm8k_row(const std::string& question, const std::string& answe
       {"extra_info", {{"split", split}, {"index", index}, {"answer", answer}, {"question", question}}}};
 }
 
+/// The prompt of the system and the instruction of rows that call verl's GSM8K tool, identical to verl's.
+inline constexpr std::string_view gsm8k_tool_system =
+    "You are a math expert. You are given a question and you need to solve it step by step. Reasoning step by step "
+    "before any tool call. You should use the `calc_gsm8k_reward` tool after step by step solving the question, before "
+    "generate final answer at least once and refine your answer if necessary. Put your final answer in the format of "
+    "`#### <answer>`.";
+inline constexpr std::string_view gsm8k_tool_instruction =
+    "Let's think step by step and output the final answer after `####`.";
+
+/// gsm8k_row() with agent_name, the system's prompt, and tools_kwargs and interaction_kwargs in extra_info, as verl's
+/// gsm8k_tool_agent_loop writes them.
+inline data::row gsm8k_tool_row(const std::string& question, const std::string& answer, const std::string& split,
+                                std::size_t index, const std::string& where) {
+  data::row row{{"data_source", nullptr}, {"agent_name", "tool_agent"}};
+  row.update(gsm8k_row(question, answer, split, index, where));
+  const std::string asked = question + " " + std::string(gsm8k_tool_instruction);
+  const data::row truth = row["reward_model"]["ground_truth"];
+  row["prompt"] = {{{"role", "system"}, {"content", gsm8k_tool_system}}, {{"role", "user"}, {"content", asked}}};
+  row["extra_info"]["need_tools_kwargs"] = true;
+  row["extra_info"]["tools_kwargs"] = {{"calc_gsm8k_reward", {{"create_kwargs", {{"ground_truth", truth}}}}}};
+  row["extra_info"]["interaction_kwargs"] = {{"query", asked}, {"ground_truth", truth}};
+  return row;
+}
+
 /// The instruction after the problem, identical to verl's.
 inline constexpr std::string_view geo3k_instruction =
     R"(You FIRST think about the reasoning process as an internal monologue and then provide the final answer. )"

@@ -69,6 +69,20 @@ TEST(sample_answers, are_in_the_report_of_their_folder_and_escaped) {
   EXPECT_EQ(text.find("best of 7"), std::string::npos);
 }
 
+TEST(sample_answers, show_what_tools_wrote_apart) {
+  const scratch::folder place;
+  keep_sample_answers(place.path(), {{0, 1, "q", "I call.\xC3\xA4<7>I know.", "7", {}, {7, 4, 8}}});
+  const std::vector<sample_answer> kept = read_sample_answers(place.path());
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept[0].runs, (std::vector<std::uint64_t>{7, 4, 8}));
+  EXPECT_NE(html::answer_cards(kept).find("<pre>I call.<span class=\"tool\">\xC3\xA4&lt;7</span>&gt;I know.</pre>"),
+            std::string::npos);
+  // Runs of somebody else's file neither split characters nor lose text.
+  const std::vector<sample_answer> odd{{0, 1, "q", "\xC3\xA4x", "", {}, {1}}, {0, 1, "q", "ab", "", {}, {0, 99, 1}}};
+  EXPECT_NE(html::answer_cards(odd).find("<pre>\xC3\xA4x</pre>"), std::string::npos);
+  EXPECT_NE(html::answer_cards(odd).find("<pre><span class=\"tool\">ab</span></pre>"), std::string::npos);
+}
+
 TEST(sample_answers, show_pictures_and_nothing_else_in_their_place) {
   const scratch::folder place;
   const std::string picture = "data:image/png;base64,iVBORw0KGgo=";

@@ -218,6 +218,11 @@ RLCORE_INLINE void map_openrlhf_objective(openrlhf_mapping& map) {
 
 RLCORE_INLINE void map_openrlhf_run(openrlhf_mapping& map) {
   options& opt = map.opt;
+  if (opt.get<bool>("async_train")) {
+    if (const auto queue = opt.get<std::int64_t>("async_queue_size"); queue != 1)
+      throw config_error("--async_queue_size " + std::to_string(queue) + ": expected 1: sampling is one step ahead");
+    map.set("rlcore.async_depth", value(std::int64_t{1}), "async_train");
+  }
   map.copy("trainer.total_epochs", "num_episodes");
   const std::int64_t frozen = opt.get<std::int64_t>("freezing_actor_steps"), save = opt.get<std::int64_t>("save_steps");
   map.set("trainer.critic_warmup", value(frozen < 0 ? std::int64_t{0} : frozen + 1), "freezing_actor_steps");

@@ -15,6 +15,7 @@
 #include "rlcore/config/keys/verl/rollout_keys.hpp"
 #include "rlcore/config/keys/verl/trainer_keys.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/programs/multi_turn_presets.hpp"
 #include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN
@@ -72,6 +73,7 @@ RLCORE_INLINE registry main_ppo_registry() {
   known.summary = "group relative policy optimization of a language model on rewards";
   known.config_name = "ppo_trainer";
   known.config_names = {"ppo_trainer", "ppo_megatron_trainer"};
+  for (const config_preset& preset : config_presets) known.config_names.emplace_back(preset.name);
   known.later_config_names = {"dapo_trainer", "dapo_megatron_trainer", "sft_trainer"};
   known.spellings = keys::spellings;
   known.topics = keys::verl_topics;

@@ -18,6 +18,8 @@ inline registry gsm8k_preprocess_registry() {
       {"local_save_dir", text, "'~/data/gsm8k'", honoured, "where train and test are written", not_empty},
       {"format", text, "null", honoured, "null: parquet where this build has it, otherwise jsonl",
        words("parquet|jsonl|both")},
+      {"tools", boolean, "False", honoured,
+       "rows that call verl's GSM8K tool, and tools.json for rollout.multi_turn.tool_config_path"},
       {"hdfs_dir", text, "null", honoured, "refused: copy the files after the conversion"},
   };
   static constexpr flag other_names[] = {{"local_dataset_path", "input_dir"}, {"local_dir", "local_save_dir"}};
@@ -26,7 +28,8 @@ inline registry gsm8k_preprocess_registry() {
   r.summary = "raw GSM8K (train.jsonl and test.jsonl of openai/grade-school-math) to the trainers' files";
   r.details =
       "Converts INPUT_DIR/train.jsonl and INPUT_DIR/test.jsonl (lines {\"question\", \"answer\"}) to verl's columns.\n"
-      "  gsm8k_preprocess --input_dir grade_school_math/data --local_save_dir ~/data/gsm8k\n";
+      "  gsm8k_preprocess --input_dir grade_school_math/data --local_save_dir ~/data/gsm8k\n"
+      "With --tools the rows are those of verl's gsm8k_tool_agent_loop.\n";
   return r.add_as_flags(table).add_flags(other_names).add_positional({"input_dir", 0});
 }
 

@@ -114,6 +114,7 @@ td a { color: inherit; text-decoration-color: var(--base); } tr:target td { back
 .answers { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(440px, 100%), 1fr)); gap: 14px; }
 .answers pre { margin: 6px 0; white-space: pre-wrap; overflow-wrap: anywhere; max-height: 15em; overflow-y: auto;
   font: 13px/1.4 ui-monospace, "DejaVu Sans Mono", monospace; } .answers pre.asked { color: var(--soft); }
+.answers .tool { background: var(--grid); color: var(--soft); }
 .answers img { max-width: 100%; margin: 8px 8px 0 0; border: 1px solid var(--grid); border-radius: 4px; }
 @media (max-width: 560px) { body { padding: 18px 12px 36px; } h1 { font-size: 21px; } .tick { font-size: 16px; } .card { padding: 10px 10px 4px; }
   .charts, .answers { gap: 10px; } }

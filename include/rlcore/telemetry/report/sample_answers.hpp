@@ -29,6 +29,8 @@ struct sample_answer {
   double score = 0;
   std::string prompt, answer, ground_truth;
   std::vector<std::string> pictures = {};  ///< of the prompt: PNG files in data URIs
+  /// Bytes of the answer that the policy wrote, that tools wrote, and so on in turn; empty: all are the policy's.
+  std::vector<std::uint64_t> runs = {};
 };
 
 /// Bytes that are kept of a text at most.
@@ -94,7 +96,9 @@ RLCORE_INLINE std::vector<sample_answer> read_sample_answers(const std::filesyst
       const auto j = text::try_parse_json(line);
       out.push_back({text::get_exactly<std::int64_t>(j.at("step")), j.at("score").get<double>(),
                      j.at("prompt").get<std::string>(), j.at("answer").get<std::string>(),
-                     j.at("ground_truth").get<std::string>(), j.value("pictures", std::vector<std::string>())});
+                     j.at("ground_truth").get<std::string>(), j.value("pictures", std::vector<std::string>()),
+                     j.contains("runs") ? text::get_exactly<std::vector<std::uint64_t>>(j["runs"])
+                                        : std::vector<std::uint64_t>()});
       std::erase_if(out.back().pictures, [](const std::string& p) { return !is_png_uri(p); });
     } catch (const nlohmann::json::exception&) {
       continue;
@@ -120,6 +124,7 @@ RLCORE_INLINE void keep_sample_answers(const std::filesystem::path& root, std::v
                                 {"answer", beginning_of(a.answer)},
                                 {"ground_truth", beginning_of(a.ground_truth)}};
     if (!a.pictures.empty()) line["pictures"] = a.pictures;
+    if (!a.runs.empty()) line["runs"] = a.runs;
     lines += text::json_text(line) + "\n";
   }
   std::filesystem::create_directories(root);
@@ -153,11 +158,24 @@ RLCORE_INLINE std::string answer_cards(const std::vector<sample_answer>& answers
     for (const std::string& p : a.pictures) images += "<img alt=\"an image of the prompt\" src=\"" + p + "\">\n";
     return images;
   };
+  const auto answer = [](const sample_answer& a) {
+    if (a.runs.empty()) return escape(a.answer);
+    std::string all;
+    std::string_view rest = a.answer;
+    for (std::size_t i = 0; i < a.runs.size() && !rest.empty(); ++i) {
+      std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(a.runs[i], rest.size()));
+      while (count < rest.size() && (static_cast<unsigned char>(rest[count]) & 0xC0) == 0x80) ++count;
+      const std::string part = escape(rest.substr(0, count));
+      all += i % 2 == 0 ? part : "<span class=\"tool\">" + part + "</span>";
+      rest.remove_prefix(count);
+    }
+    return all + escape(rest);
+  };
   std::string out;
   for (const sample_answer& a : answers)
     out += "<div class=\"card\"><h3>step " + std::to_string(a.step) + "<small>reward " + escape(brief(a.score)) +
-           "</small></h3>\n" + shown(a) + "<pre class=\"asked\">" + escape(a.prompt) + "</pre>\n<pre>" +
-           escape(a.answer) + "</pre>\n" +
+           "</small></h3>\n" + shown(a) + "<pre class=\"asked\">" + escape(a.prompt) + "</pre>\n<pre>" + answer(a) +
+           "</pre>\n" +
            (a.ground_truth.empty() ? "" : "<p class=\"about\">right answer: " + escape(a.ground_truth) + "</p>\n") +
            "</div>\n";
   return out.empty() ? out : "<div class=\"answers\">\n" + out + "</div>\n";

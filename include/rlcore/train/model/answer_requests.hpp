@@ -43,13 +43,15 @@ template <class Device, class Progress>
 std::vector<rollout::response> answer_requests(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model,
                                                nn::workspace<Device>& space, std::vector<rollout::request> requests,
                                                const data::prompt_dataset& prompts, const rollout::generation& settings,
-                                               random_key key, Progress&& progress) {
+                                               random_key key, Progress&& progress,
+                                               rollout::turn_source* turns = nullptr) {
   std::vector<rollout::response> all;
   for (std::size_t first = 0; first < requests.size();) {
     shown_pictures pictures;
     const std::size_t count = show_pictures(std::span(requests).subspan(first), prompts, pictures);
-    auto answers = engine.generate(model, space, std::span<const rollout::request>(requests).subspan(first, count),
-                                   settings, key, [&](std::size_t done) { progress(first + done); });
+    auto answers = engine.generate(
+        model, space, std::span<const rollout::request>(requests).subspan(first, count), settings, key,
+        [&](std::size_t done) { progress(first + done); }, turns);
     if (count == requests.size()) return answers;
     std::move(answers.begin(), answers.end(), std::back_inserter(all));
     first += count;

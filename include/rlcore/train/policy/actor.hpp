@@ -48,7 +48,7 @@ struct actor : trainable_model<Device> {
 template <class Device>
 void score_trajectories(nn::causal_lm<Device>& model, nn::workspace<Device>& space, std::span<trajectory> rows,
                         float temperature, std::int64_t max_rows, std::int64_t max_tokens,
-                        std::vector<float> trajectory::* field, std::vector<float> trajectory::* entropy = nullptr,
+                        std::vector<float> trajectory::*field, std::vector<float> trajectory::*entropy = nullptr,
                         const data::prompt_dataset* prompts = nullptr) {
   packed_trajectories packed;
   std::vector<float> logp, entropies;
@@ -76,7 +76,7 @@ template <class Device>
 void keep_reference(actor<Device>& a, nn::causal_lm<Device>& model, std::span<trajectory> rows, float temperature,
                     std::int64_t max_rows, std::int64_t max_tokens) {
   std::int64_t total = 0;
-  for (trajectory& t : rows) t.ref_logp.clear(), t.kept_ref = total, total += t.response_length();
+  for (trajectory& t : rows) t.ref_logp.clear(), t.kept_ref = total, total += t.policy_length();
   if (std::ssize(a.kept_ref) < total) a.kept_ref = {model.device(), static_cast<std::size_t>(total)};
   packed_trajectories packed;
   for_each_scored_group(

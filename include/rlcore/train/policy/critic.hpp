@@ -172,7 +172,7 @@ struct critic : trainable_model<Device> {
   /// The gradient of the loss over `mini`; its denominators are counted before the first micro-batch.
   sums accumulate(std::span<const trajectory* const> mini) {
     global_counts counts;
-    for (const trajectory* t : mini) counts.add_row(t->response_length());
+    for (const trajectory* t : mini) counts.add_row(t->policy_length());
     sums total = loss_stays_on_device(*this) ? sums_on_device(mini, counts) : sums_on_host(mini, counts);
     if (this->world()) parallel::sum_over_ranks(*this->world(), total);
     return total;

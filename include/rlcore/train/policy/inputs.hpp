@@ -24,6 +24,7 @@
 #include "rlcore/train/policy/open.hpp"
 #include "rlcore/train/policy/prompts.hpp"
 #include "rlcore/train/policy/reward/open_rewards.hpp"
+#include "rlcore/train/policy/tools.hpp"
 #include "rlcore/train/ranks/team.hpp"
 
 RLCORE_BEGIN
@@ -37,6 +38,7 @@ struct policy_inputs {
   text::tokenizer tokenizer;
   std::vector<std::int32_t> eos_ids;  ///< a response ends at any of them
   opened_rewards rewards;
+  std::unique_ptr<policy_tools> tools;  ///< null: no row may call any
   data::prompt_dataset train, val;
   batch_plan plan;
 
@@ -70,7 +72,8 @@ nn::config policy_config(const std::filesystem::path& folder, const policy_setti
 
 template <class Device>
 std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options& opt, const team& ranks,
-                                                  reward_source* custom_rewards) {
+                                                  reward_source* custom_rewards,
+                                                  std::vector<std::shared_ptr<agent::tool>> custom_tools) {
   policy_settings s = read_settings(opt);
   for (const std::string& note : opt.notes()) say("note: %s\n", note.c_str());
   detail::find_policy_files(opt, s);
@@ -87,11 +90,16 @@ std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options&
   opened_rewards rewards(device, s.reward, folder, s.logits_bytes, custom_rewards);
   const data::image_settings images = model_images(s.images, config, folder);
   if (images.processor) say("%s\n", image_text(images).c_str());
-  data::prompt_dataset train =
-      open_prompts(s.train_files, s, tokenizer, chat, *rewards, "train", false, s.train_rows, images);
-  data::prompt_dataset val;
+  std::unique_ptr<policy_tools> tools = open_policy_tools(s.tools, std::move(custom_tools), chat, tokenizer, eos);
+  if (tools) say("%s\n", tools->text().c_str());
+  if (!tools && opt.get<bool>("actor_rollout_ref.rollout.multi_turn.enable"))
+    say("note: no tools are given (rollout.multi_turn.tool_config_path): every response has one turn\n");
+  const auto open = [&](const std::vector<std::string>& files, const char* name, std::int64_t most) {
+    return open_prompts(files, s, tokenizer, chat, *rewards, name, false, most, images, tools.get());
+  };
+  data::prompt_dataset train = open(s.train_files, "train", s.train_rows), val;
   if (!s.val_files.empty())
-    val = open_prompts(s.val_files, s, tokenizer, chat, *rewards, "val", false, s.val_rows, images);
+    val = open(s.val_files, "val", s.val_rows);
   else
     say("val    none: data.val_files is empty, so that nothing is validated\n");
   if (train.images.rows + val.images.rows > 0 && !rewards->reads_truth())
@@ -110,6 +118,7 @@ std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options&
                                                        std::move(tokenizer),
                                                        std::move(eos),
                                                        std::move(rewards),
+                                                       std::move(tools),
                                                        std::move(train),
                                                        std::move(val),
                                                        std::move(plan)});

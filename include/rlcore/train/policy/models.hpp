@@ -148,7 +148,7 @@ class policy_models {
                                  static_cast<double>(policy.trained_size()) * 1e-6, lora->rank, lora->alpha);
     device_description = rlcore::describe(device) + ranks.describe();
     say("model  %s\ndevice %s\n\n%s\n", description.c_str(), device_description.c_str(), in.plan.table().c_str());
-    if (rollout)
+    if (rollout && !in.settings.samples_ahead)
       say("%s\n",
           fmt::format("rollout {} groups of {} ranks: {:.3g} M parameters each while sampling, {:.3g} M of them from "
                       "others",
@@ -175,6 +175,14 @@ policy_models<Device>::policy_models(Device& device, const options& opt, const p
   if (const auto group = rollout_ranks(opt, ranks.size()))
     open_rollout(rollout, policy, *group,
                  opt.get<std::int64_t>("actor_rollout_ref.rollout.update_weights_bucket_megabytes"));
+  if (s.samples_ahead) {
+    if (ranks.size() > 1) throw config_error("rlcore.async_depth=1: sampling ahead of training takes one rank, so far");
+    if (s.dynamic_sampling.enabled)
+      throw config_error("rlcore.async_depth=1: dynamic sampling (algorithm.filter_groups) samples in each step");
+    if (device.name() != "cpu")
+      throw config_error("rlcore.async_depth=1: sampling ahead of training runs on the CPU, so far");
+    rollout.emplace(policy, 1);
+  }
   describe(device, in, ranks);
   if (needs_reference_ && !s.lora) frozen.emplace(device, in.config, &ranks.world(), true);
   if (const auto value = read_critic_settings(opt, in.plan, contains(algorithm.inputs(), advantage_input::values))) {

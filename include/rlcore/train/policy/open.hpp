@@ -3,11 +3,16 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "rlcore/config/algorithm/policy_losses.hpp"
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+namespace agent {
+class tool;
+}  // namespace agent
+
 namespace train {
 
 class any_algorithm;
@@ -34,11 +39,13 @@ struct recipe_words {
 /// actor_rollout_ref.actor.policy_loss.loss_mode. Throws config_error. algorithm/named_algorithm.hpp defines it.
 void replace_named_parts(any_algorithm& recipe, const options& opt, const recipe_words& own);
 
-/// Opens everything, prints a summary, and plans the batches. `custom_rewards` replaces the rewards set by `opt`.
+/// Opens everything, prints a summary, and plans the batches. `custom_rewards` replaces the rewards set by `opt`;
+/// `custom_tools` are offered beside those of `opt`.
 /// Throws rlcore::error for every error detectable now. inputs.hpp defines it.
 template <class Device>
 std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options& opt, const team& ranks,
-                                                  reward_source* custom_rewards = nullptr);
+                                                  reward_source* custom_rewards = nullptr,
+                                                  std::vector<std::shared_ptr<agent::tool>> custom_tools = {});
 
 /// The models that `algorithm` needs, without their weights: a reference where its loss reads ref_logp, a critic where
 /// its advantages read values. Says what was

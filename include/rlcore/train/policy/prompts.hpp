@@ -17,16 +17,19 @@
 #include "rlcore/train/model/images.hpp"
 #include "rlcore/train/policy/reward/reward_source.hpp"
 #include "rlcore/train/policy/settings.hpp"
+#include "rlcore/train/policy/tools.hpp"
 
 RLCORE_BEGIN
 namespace train {
 
 /// Reads the prompts of all files, or of their first `most` rows; unless `quiet`, prints their number and the number
-/// left out as too long. `images` sets how images are read: by default rows with images are rejected.
+/// left out as too long. `images` sets how images are read: by default rows with images are rejected. `tools` are those
+/// that prompts may show; null: none.
 data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
                                   const text::tokenizer& tokenizer, const text::chat_template& chat,
                                   const reward_source& rewards, const char* name, bool quiet = false,
-                                  std::int64_t most = -1, const data::image_settings& images = {});
+                                  std::int64_t most = -1, const data::image_settings& images = {},
+                                  const policy_tools* tools = nullptr);
 
 /// The same for rows that rules score.
 inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
@@ -52,7 +55,8 @@ namespace train {
 RLCORE_INLINE data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
                                                 const text::tokenizer& tokenizer, const text::chat_template& chat,
                                                 const reward_source& rewards, const char* name, bool quiet,
-                                                std::int64_t most, const data::image_settings& images) {
+                                                std::int64_t most, const data::image_settings& images,
+                                                const policy_tools* tools) {
   std::vector<data::table> tables;
   for (const std::string& file : files) {
     tables.push_back(data::read_table(checkpoint::expand_home(file)));
@@ -74,8 +78,9 @@ RLCORE_INLINE data::prompt_dataset open_prompts(const std::vector<std::string>& 
                                        .images = images};
   data::prompt_dataset prompts = data::make_prompts(
       tables, settings,
-      [&](const std::vector<text::message>& m, std::vector<text::dropped_part>& dropped) {
-        return tokenizer.encode(data::prompt_text(chat, m, s.enable_thinking, dropped));
+      [&](const data::prompt& p, std::vector<text::dropped_part>& dropped) {
+        return tokenizer.encode(data::prompt_text(chat, p.messages, s.enable_thinking, dropped,
+                                                  tools != nullptr ? tools->schemas_of(p) : json_list()));
       },
       [&](const std::string& source) { rewards.check(source); });
   if (quiet) return prompts;

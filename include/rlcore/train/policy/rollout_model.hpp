@@ -46,6 +46,7 @@ class rollout_model {
   /// The transfers of fill().
   const parallel::reshard_plan& plan() const noexcept { return weight_sync_.plan(); }
   /// The group's communicator, with the traffic of sampling.
+  parallel::any_communicator& ranks() noexcept { return *ranks_; }
   const parallel::any_communicator& ranks() const noexcept { return *ranks_; }
 
   /// fill() copies the current training weights; drop() frees them. All ranks of the world call fill() together.

@@ -102,7 +102,22 @@ class policy_run_impl final : public policy_run {
            std::to_string(seen.all_right) + " all right, " + std::to_string(seen.all_wrong) + " all wrong)";
   }
 
+  /// The round that was begun ahead of this step, or the first one; then the next one begins.
+  std::vector<trajectory> round_ahead() {
+    std::vector<trajectory> round;
+    if (!state_.surplus.empty())
+      round = std::exchange(state_.surplus, {});  // of a checkpoint
+    else
+      round =
+          sampler_.has_ahead() ? sampler_.take_ahead(time) : sampler_.sample_round(state_.step, state_.rounds, time);
+    numbers.set("async/staleness", state_.step - round.front().sampled_step);
+    const bool more = in_.plan.total_rounds == 0 || state_.rounds < in_.plan.total_rounds;
+    if (state_.step < in_.plan.total_steps && more) sampler_.begin_ahead(state_.step, state_.rounds + 1, time);
+    return round;
+  }
+
   void save() {
+    if (sampler_.has_ahead()) state_.surplus = sampler_.take_ahead(time);
     save_state(settings().root, models_.policy, critic_or_null(), in_.model, state_, settings().keep, &ranks_.world());
   }
 
@@ -205,8 +220,11 @@ bool policy_run_impl<Device>::needs_groups() {
 template <class Device>
 std::vector<trajectory> policy_run_impl<Device>::sample_round() {
   try {
-    std::vector<trajectory> round =
-        from_finite_logits([&] { return sampler_.sample_round(state_.step, ++state_.rounds, time); });
+    std::vector<trajectory> round = from_finite_logits([&] {
+      ++state_.rounds;
+      return settings().samples_ahead && !stored_ ? round_ahead()
+                                                  : sampler_.sample_round(state_.step, state_.rounds, time);
+    });
     // Sampling has recorded the old log-probs with the same kernels and bits: a second pass runs only on request.
     if (models_.recompute_old_log_prob || stored_) {
       if (!stored_)
@@ -272,8 +290,11 @@ void policy_run_impl<Device>::provide(advantage_input inputs) {
   if (contains(inputs, advantage_input::greedy_scores))
     from_finite_logits([&] { sampler_.score_greedy_answers(batch, state_.step, time); });
   if (contains(inputs, advantage_input::sum_squared_probs)) scorer_.score_squared_probs(batch, time);
+  sampler_.pause();
   scorer_.score_reference(batch, time);
+  sampler_.pause();
   scorer_.score_values(batch, time);
+  sampler_.pause();
 }
 
 template <class Device>
@@ -294,7 +315,7 @@ void policy_run_impl<Device>::update_critic() {
     critic<Device>& c = *models_.value_model;
     frame_.bar.phase("update of the critic", 0, 0);
     for (trajectory& t : batch)  // an estimator of one advantage per response: the critic learns that
-      if (t.token_return.empty()) t.token_return.assign(static_cast<std::size_t>(t.response_length()), t.advantage);
+      if (t.token_return.empty()) t.token_return.assign(static_cast<std::size_t>(t.policy_length()), t.advantage);
     c.update(batch,
              update_rates(c.settings.lr, c.settings.schedule, state_.step, c.settings.updates(std::ssize(batch)),
                           settings().lr_per_update),
@@ -318,7 +339,8 @@ void policy_run_impl<Device>::update_actor(const any_algorithm& algorithm) {
         .shuffle = s.shuffle_mini_batches,
         .temperature = s.sampling.temperature,
         .lr = update_rates(s.lr, s.schedule, state_.step, in_.plan.updates_per_step, s.lr_per_update),
-        .grad_clip = s.grad_clip};
+        .grad_clip = s.grad_clip,
+        .pause = [this] { sampler_.pause(); }};
     const std::int64_t skipped =
         train::update_actor(models_.policy, algorithm, batch, plan, key(stream::mini_batches), numbers);
     if (skipped > 0 && state_.skipped_updates == 0)

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,6 +17,7 @@
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/telemetry/stages.hpp"
+#include "rlcore/train/policy/ahead.hpp"
 #include "rlcore/train/policy/collect.hpp"
 #include "rlcore/train/policy/inputs.hpp"
 #include "rlcore/train/policy/models.hpp"
@@ -34,7 +37,12 @@ class response_sampler {
   /// All arguments must outlive this object. `stored` responses replace sampling.
   response_sampler(policy_inputs& in, policy_models<Device>& models, const team& ranks, progress& bar,
                    const replay* stored = nullptr)
-      : in_(in), models_(models), ranks_(ranks.world()), bar_(bar), stored_(stored) {}
+      : in_(in),
+        models_(models),
+        ranks_(ranks.world()),
+        bar_(bar),
+        stored_(stored),
+        ahead_space_(models.policy.model.device(), in.settings.logits_bytes) {}
   response_sampler(const response_sampler&) = delete;
   response_sampler& operator=(const response_sampler&) = delete;
 
@@ -49,13 +57,48 @@ class response_sampler {
       if (stored_ != nullptr) return own_part((*stored_)(step));
       return sample_part(in_.train, rows, s.samples, settings, key_of(s.seed, stream::rollout, number), "rollout");
     });
-    time("reward", [&] {
-      bar_.phase("reward", 0, 0);
-      in_.rewards->score(round, in_.train, in_.tokenizer);
-      round = gather_trajectories(workers(), std::move(round));
-      pool_counts();
-    });
+    score(round, time);
     for (trajectory& t : round) t.sampled_step = step;
+    return round;
+  }
+
+  /// Begins to draw the round of this number from the current weights, beside training, in step `step`.
+  void begin_ahead(std::int64_t step, std::int64_t number, stages& time) {
+    const policy_settings& s = in_.settings;
+    rollout::generation settings = generation(s.sampling);
+    settings.weights = s.rollout_weights;
+    time("sync_rollout_weights", [&] { models_.rollout->fill(); });
+    ahead_step_ = step;
+    time("gen", [&] {
+      ahead_.emplace([this, settings, number, seed = s.seed](device_turns& device) {
+        const std::vector<std::uint32_t> rows =
+            data::rows_of_batch(in_.train.size(), in_.plan.prompts_per_round, number, seed, in_.settings.shuffle);
+        const std::unique_ptr<agent::conversations> talks = open_conversations(in_.train);
+        std::optional<patient_turns> patient;
+        if (talks) patient.emplace(*talks, device);
+        return sample(
+            ahead_engine_, models_.rollout->model(), ahead_space_, in_.train, rows, in_.settings.samples, settings,
+            key_of(seed, stream::rollout, number), [&](std::size_t) { device.check(); }, {}, talks.get(),
+            patient ? &*patient : nullptr);
+      });
+    });
+  }
+  /// Whether a round has been begun and not been taken.
+  bool has_ahead() const noexcept { return ahead_.has_value(); }
+  /// Lets the drawing of the next round go on.
+  void pause() {
+    if (ahead_) ahead_->pause();
+  }
+  /// That round, complete and scored.
+  std::vector<trajectory> take_ahead(stages& time) {
+    std::vector<trajectory> round = time("wait_prev_gen", [&] {
+      bar_.phase("rollout", 0, 0);
+      join_ahead();
+      return ahead_->take();
+    });
+    ahead_.reset();
+    score(round, time);
+    for (trajectory& t : round) t.sampled_step = ahead_step_;
     return round;
   }
 
@@ -126,6 +169,7 @@ class response_sampler {
   std::vector<trajectory> sample_part(const data::prompt_dataset& prompts, std::span<const std::uint32_t> rows,
                                       std::int64_t samples, const rollout::generation& settings, random_key key,
                                       const char* phase) {
+    join_ahead();
     struct cache_guard {
       rollout::engine<Device>& engine;
       bool frees;
@@ -134,6 +178,7 @@ class response_sampler {
       }
     } const guard{models_.policy.engine, in_.settings.free_cache};
     const auto answers = [&](const nn::causal_lm<Device>& model, const row_range& shard) {
+      const std::unique_ptr<agent::conversations> talks = open_conversations(prompts);
       return sample(
           models_.policy.engine, model, models_.policy.space, prompts, rows, samples, settings, key,
           [&](std::size_t done) {
@@ -142,7 +187,7 @@ class response_sampler {
             if (asked_to_stop() != 0 && ranks_.all().size() == 1 && &prompts == &in_.train)
               throw sampling_interrupted();
           },
-          shard);
+          shard, talks.get());
     };
     if (!models_.rollout) {
       [[maybe_unused]] const auto whole = models_.policy.gather_full_params();
@@ -158,6 +203,14 @@ class response_sampler {
     const row_range shard = even_share(answered.size(), number(group.size()), number(group.rank()));
     return part_of(std::move(answered), shard);
   }
+  /// The tool calls of one sampling; null without tools. Ranks that draw together hear the same replies.
+  std::unique_ptr<agent::conversations> open_conversations(const data::prompt_dataset& prompts) {
+    if (!in_.tools) return nullptr;
+    return std::make_unique<agent::conversations>(
+        in_.tokenizer, in_.tools->replies(), in_.tools->settings().limits,
+        [this, &prompts](std::uint32_t row) { return in_.tools->of(prompts[row]); },
+        models_.rollout ? &models_.rollout->ranks() : nullptr);
+  }
   static std::vector<trajectory> part_of(std::vector<trajectory> rows, const row_range& shard) {
     const auto at = [&](std::size_t i) {
       return std::make_move_iterator(rows.begin() + static_cast<std::ptrdiff_t>(i));
@@ -169,6 +222,22 @@ class response_sampler {
     const row_range shard =
         rows.size() % group == 0 ? own_share(rows.size() / group, in_.settings.samples) : own_share(rows.size(), 1);
     return part_of(std::move(rows), shard);
+  }
+
+  void score(std::vector<trajectory>& round, stages& time) {
+    time("reward", [&] {
+      bar_.phase("reward", 0, 0);
+      in_.rewards->score(round, in_.train, in_.tokenizer);
+      round = gather_trajectories(workers(), std::move(round));
+      pool_counts();
+    });
+  }
+  /// Before anything else samples: the weights of the round ahead are needed no more.
+  void join_ahead() {
+    if (!ahead_) return;
+    ahead_->join();
+    models_.rollout->drop();
+    if (in_.settings.free_cache) ahead_engine_.release();
   }
 
   /// Gathers the counts that the ranks' reward sources made while they scored a round.
@@ -191,6 +260,10 @@ class response_sampler {
   progress& bar_;
   const replay* stored_;
   std::vector<std::vector<double>> counts_;
+  rollout::engine<Device> ahead_engine_;
+  nn::workspace<Device> ahead_space_;
+  std::int64_t ahead_step_ = 0;
+  std::optional<ahead_round> ahead_;  ///< last: its thread uses the others
 };
 
 }  // namespace train

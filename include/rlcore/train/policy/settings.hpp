@@ -27,6 +27,7 @@
 #include "rlcore/train/policy/dynamic_sampling.hpp"
 #include "rlcore/train/policy/open.hpp"
 #include "rlcore/train/policy/reward/reward_settings.hpp"
+#include "rlcore/train/policy/tools.hpp"
 #include "rlcore/train/run/open_log.hpp"
 
 RLCORE_BEGIN
@@ -62,6 +63,8 @@ struct policy_settings {
   std::int64_t samples = 1, max_sequences = 64, max_batched_tokens = 2048;
   rollout::sampling sampling, val_sampling;
   rollout::logit_rules rules;  ///< of both
+  tool_settings tools;
+  bool samples_ahead = false;  ///< rlcore.async_depth=1
   std::int64_t val_samples = 1;
   double cache_share = 0.5;  ///< of the memory that is available at the start
   bool share_prompts = true, chunk_prompts = true, recompute_old_log_prob = false;
@@ -275,6 +278,8 @@ RLCORE_INLINE void read_rollout_settings(policy_settings& s, const options& opt)
                 static_cast<float>(opt.get<double>(rollout + "top_p")),
                 static_cast<float>(opt.get<double>(rollout + "min_p"))};
   s.rules = read_penalties(opt, rollout);
+  s.tools = read_tool_settings(opt);
+  s.samples_ahead = opt.get<std::int64_t>("rlcore.async_depth") > 0;
   const std::string val = rollout + "val_kwargs.";
   s.val_sampling = {static_cast<float>(opt.get<double>(val + "temperature")), opt.get<std::int64_t>(val + "top_k"),
                     static_cast<float>(opt.get<double>(val + "top_p")), s.sampling.min_p};

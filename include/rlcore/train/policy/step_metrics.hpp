@@ -41,7 +41,8 @@ void compare_rollout(std::span<const trajectory> batch, metrics& out);
 /// 1 - var(returns - values) / (var(returns) + 1e-5) over the response tokens; variances with n - 1.
 double explained_variance(std::span<const trajectory> batch);
 
-/// critic/*, response_length/*, prompt_length/* of the step's trajectories.
+/// critic/*, response_length/*, prompt_length/* of the step's trajectories; in runs with tools also num_turns/*,
+/// tool_call_counts/*, tool/*, tool_reward/mean and response_length_policy/*.
 void batch_metrics(std::span<const trajectory> batch, std::int64_t max_prompt, std::int64_t max_response, metrics& out);
 
 /// actor/entropy: the sampling policy's entropy, averaged as `aggregation` says (verl: by actor.loss_agg_mode).
@@ -134,6 +135,24 @@ RLCORE_INLINE double explained_variance(std::span<const trajectory> batch) {
   return 1 - rest / (total + 1e-5);
 }
 
+/// Of runs with tools.
+RLCORE_INLINE void tool_metrics(std::span<const trajectory> batch, metrics& out) {
+  spread turns, calls, policy, seconds;
+  double failures = 0, unread = 0, reward = 0, all = 0;
+  for (const trajectory& t : batch) {
+    turns.add(t.talk.turns), calls.add(t.talk.calls), seconds.add(t.talk.seconds);
+    policy.add(static_cast<double>(t.policy_length()));
+    failures += t.talk.failures, unread += t.talk.unread, reward += t.talk.reward, all += t.talk.calls;
+  }
+  turns.write(out, "num_turns");
+  calls.write(out, "tool_call_counts");
+  seconds.write(out, "timing_s/agent_loop/tool_calls");
+  policy.write(out, "response_length_policy");
+  out.set("tool/errors", failures);
+  out.set("tool/parse_failures", unread);
+  out.set("tool_reward/mean", all > 0 ? reward / all : 0.0);
+}
+
 RLCORE_INLINE void batch_metrics(std::span<const trajectory> batch, std::int64_t max_prompt, std::int64_t max_response,
                                  metrics& out) {
   spread score, reward, advantage, returns, value, prompt, response;
@@ -143,7 +162,7 @@ RLCORE_INLINE void batch_metrics(std::span<const trajectory> batch, std::int64_t
     const auto length = static_cast<double>(t.response_length());
     score.add(t.score());
     reward.add(t.reward);
-    if (t.token_advantage.empty()) advantage.add(t.advantage, length);
+    if (t.token_advantage.empty()) advantage.add(t.advantage, static_cast<double>(t.policy_length()));
     for (const float x : t.token_advantage) advantage.add(x);
     for (const float x : t.token_return) returns.add(x);
     for (const float x : t.value) value.add(x);
@@ -162,6 +181,7 @@ RLCORE_INLINE void batch_metrics(std::span<const trajectory> batch, std::int64_t
   if (!batch.front().value.empty()) out.set("critic/vf_explained_var", explained_variance(batch));
   response.write(out, "response_length");
   out.set("response_length/clip_ratio", response_clipped / static_cast<double>(batch.size()));
+  if (batch.front().talk.turns > 0) tool_metrics(batch, out);
   prompt.write(out, "prompt_length");
   out.set("prompt_length/clip_ratio", prompt_clipped / static_cast<double>(batch.size()));
   if (explained == 0) return;  // a function of the user's, or a model, says nothing of answers
@@ -172,26 +192,26 @@ RLCORE_INLINE void batch_metrics(std::span<const trajectory> batch, std::int64_t
 
 RLCORE_INLINE double rollout_entropy(std::span<const trajectory> batch, const any_aggregation& aggregation) {
   global_counts counts;
-  for (const trajectory& t : batch) counts.add_row(t.response_length());
+  for (const trajectory& t : batch) counts.add_row(t.policy_length());
   double total = 0;
   for (const trajectory& t : batch) {
     if (t.entropy.empty()) continue;
     double row = 0;
     for (const float h : t.entropy) row += static_cast<double>(h);
-    total += row * aggregation.weight({t.response_length()}, counts);
+    total += row * aggregation.weight({t.policy_length()}, counts);
   }
   return total;
 }
 
 RLCORE_INLINE void timing_metrics(std::span<const trajectory> batch, const stages& time, metrics& out, int ranks) {
-  double tokens = 0, response_tokens = 0;
+  double tokens = 0, drawn_tokens = 0;
   for (const trajectory& t : batch) {
     tokens += static_cast<double>(t.tokens.size());
-    response_tokens += static_cast<double>(t.response_length());
+    drawn_tokens += static_cast<double>(t.policy_length());
   }
   for (const auto& [name, seconds] : time.entries()) out.set("timing_s/" + name, seconds);
   for (const auto& [name, seconds] : time.entries()) {
-    if (name == "gen") out.set("timing_per_token_ms/gen", 1000 * seconds / response_tokens);
+    if (name == "gen") out.set("timing_per_token_ms/gen", 1000 * seconds / drawn_tokens);
     if (name == "ref" || name == "values" || name == "adv" || name == "update_critic" || name == "update_actor")
       out.set("timing_per_token_ms/" + name, 1000 * seconds / tokens);
   }

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,6 +35,7 @@ struct update_plan {
   float temperature = 1;
   std::vector<double> lr = {0};  ///< of each update; the last of them goes on
   double grad_clip = 0;
+  std::function<void()> pause = {};  ///< called before each micro-batch; no result depends on it
 
   /// The learning rate of update number `update` of the step.
   double rate(std::size_t update) const { return lr[std::min(update, lr.size() - 1)]; }
@@ -83,7 +85,7 @@ template <class Device>
 policy_report accumulate_gradient(actor<Device>& a, const any_algorithm& algorithm,
                                   std::span<const trajectory* const> mini, const update_plan& plan) {
   global_counts counts;
-  for (const trajectory* t : mini) counts.add_row(t->response_length());
+  for (const trajectory* t : mini) counts.add_row(t->policy_length());
   const bool with_entropy = contains(algorithm.reads(), field::entropy);  // else it is neither read nor reported
   std::unique_ptr<loss_on_device> on_device;                              // null: on the host
   if constexpr (std::derived_from<Device, any_device>)
@@ -92,6 +94,7 @@ policy_report accumulate_gradient(actor<Device>& a, const any_algorithm& algorit
   policy_report report;
   const auto tokens_of = [&](std::uint32_t i) { return std::ssize(mini[i]->tokens); };
   const auto add = [&](std::span<const std::uint32_t> mine) {
+    if (plan.pause) plan.pause();
     fields.assign(mini, mine, a.prompts, a.kept_ref.data());
     if (!on_device) fields.fetch_kept(a.model.device());
     const packed_trajectories& packed = fields.packed;
@@ -203,7 +206,7 @@ RLCORE_INLINE void micro_fields::assign(std::span<const trajectory* const> mini,
     const trajectory& t = *mini[i];
     packed.push_back(t, prompts);
     append(old_logp_, t.old_logp), append(ref_logp_, t.ref_logp);
-    if (t.kept_ref >= 0) append_run({kept_ref + t.kept_ref, t.response_length()});
+    if (t.kept_ref >= 0) append_run({kept_ref + t.kept_ref, t.policy_length()});
     advantage_.push_back(t.advantage);
     append(token_advantage_, t.token_advantage), append(selected_, t.selected);
   }

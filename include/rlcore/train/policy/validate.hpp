@@ -16,6 +16,7 @@
 #include "rlcore/train/evaluation/validation_metrics.hpp"
 #include "rlcore/train/policy/collect.hpp"
 #include "rlcore/train/policy/reward/reward_source.hpp"
+#include "rlcore/train/policy/step_metrics.hpp"
 #include "rlcore/train/policy/trajectory/trajectory_bytes.hpp"
 
 RLCORE_BEGIN
@@ -37,7 +38,8 @@ std::vector<sample_answer> best_and_worst(const std::vector<trajectory>& batch, 
 
 /// Scores answers to `prompts` with `rewards` and adds val-core/* and val-aux/* per data source and problem
 /// (problems_of). Returns the mean score over all answers. With `ranks` each rank brings a part of the answers, and all
-/// return the same. `shown` receives the best and the worst of them, with step number `step`.
+/// return the same. `shown` receives the best and the worst of them, with step number `step`. In runs with tools also
+/// val-aux/num_turns/*.
 double score_validation(std::vector<trajectory> batch, const text::tokenizer& tokenizer,
                         const data::prompt_dataset& prompts, reward_source& rewards, metrics& out,
                         parallel::any_communicator* ranks = nullptr, std::int64_t step = 0,
@@ -78,9 +80,20 @@ RLCORE_INLINE std::vector<sample_answer> best_and_worst(const std::vector<trajec
   });
   if (order.size() > 2 * each) order.erase(order.begin() + each, order.end() - each);
   std::vector<sample_answer> out;
-  for (const trajectory* t : order)
+  for (const trajectory* t : order) {
     out.push_back({step, t->score(), shown_prompt(prompts[t->row].messages), tokenizer.decode(t->response(), true),
                    prompts[t->row].ground_truth});
+    if (t->context.empty()) continue;
+    std::string whole;
+    std::span<const std::int32_t> rest = t->response();
+    for (const std::int32_t count : mask_runs(t->context, t->response_length())) {
+      const std::string part = tokenizer.decode(rest.first(static_cast<std::size_t>(count)), true);
+      out.back().runs.push_back(part.size());
+      whole += part;
+      rest = rest.subspan(static_cast<std::size_t>(count));
+    }
+    out.back().answer = std::move(whole);
+  }
   for (std::size_t i = 0; i < out.size(); ++i)
     for (const data::image_pointer& p : prompts[order[i]->row].images)
       out[i].pictures.push_back(data::image_uri(*p, prompts.cache->processor().settings().decode));
@@ -104,6 +117,11 @@ RLCORE_INLINE double score_validation(std::vector<trajectory> batch, const text:
     sum += t.score();
   }
   scores.write(out);
+  if (!batch.empty() && batch.front().talk.turns > 0) {
+    spread turns;
+    for (const trajectory& t : batch) turns.add(t.talk.turns);
+    turns.write(out, "val-aux/num_turns");
+  }
   if (shown != nullptr) *shown = best_and_worst(batch, step, tokenizer, prompts);
   return sum / static_cast<double>(batch.size());
 }

@@ -203,7 +203,7 @@ TEST_F(command_rewards, no_process_outlives_a_killed_run) {
   const std::string pid = (place / "pid").string();
   const pid_t run = ::fork();
   if (run == 0) {
-    train::line_process program({"/bin/sh", "-c", "sleep 300 & echo $! > " + pid + "; echo ready; wait"});
+    agent::line_process program({"/bin/sh", "-c", "sleep 300 & echo $! > " + pid + "; echo ready; wait"});
     std::string line;
     program.read_line(line, 20);
     ::kill(::getpid(), SIGKILL);

@@ -107,8 +107,8 @@ inline constexpr key rollout[] = {
     {"actor_rollout_ref.rollout.response_length", integer, "${data.max_response_length}", accepted,
      "follows data.max_response_length"},
     {"actor_rollout_ref.rollout.ignore_eos", boolean, "False", fixed, "go on after the end token"},
-    {"actor_rollout_ref.rollout.mode", text, "sync", accepted, "engine inside or beside the trainer",
-     words("sync|async")},
+    {"actor_rollout_ref.rollout.mode", text, "sync", honoured,
+     "async: rows whose agent_name is tool_agent call the tools of multi_turn.tool_config_path", words("sync|async")},
     {"actor_rollout_ref.rollout.dtype", text, "bfloat16", accepted,
      "type of the engine's weights; the trainer's own here"},
     {"actor_rollout_ref.rollout.tensor_model_parallel_size", integer, "2", honoured,
@@ -133,7 +133,8 @@ inline constexpr key rollout[] = {
     {"actor_rollout_ref.rollout.rollout_world_size", integer, "null", accepted, "ranks of the engine"},
     {"actor_rollout_ref.rollout.skip_rollout", boolean, "False", fixed, "replay stored responses"},
     {"actor_rollout_ref.rollout.skip_dump_dir", text, "/tmp/rollout_dump", unused, "replay stored responses"},
-    {"actor_rollout_ref.rollout.multi_turn.enable", boolean, "False", fixed, "conversations with tools"},
+    {"actor_rollout_ref.rollout.multi_turn.enable", boolean, "False", honoured,
+     "all rows call the tools, unless their agent_name is single_turn_agent"},
 };
 
 inline constexpr key critic[] = {

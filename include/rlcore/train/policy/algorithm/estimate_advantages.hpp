@@ -35,12 +35,12 @@ class token_table {
   std::vector<float> matrix() const { return std::vector<float>(rows_ * columns_); }
 
   /// A field of the trajectories as a matrix, 0 where a row has ended.
-  std::vector<float> gather(std::span<const trajectory> batch, const std::vector<float> trajectory::* field) const;
+  std::vector<float> gather(std::span<const trajectory> batch, const std::vector<float> trajectory::*field) const;
   /// The token rewards: those of the trajectory if it has any, else its reward at its last token.
   std::vector<float> rewards(std::span<const trajectory> batch) const;
   /// Back into a field of the trajectories.
   void scatter(const std::vector<float>& matrix, std::span<trajectory> batch,
-               std::vector<float> trajectory::* field) const;
+               std::vector<float> trajectory::*field) const;
 
  private:
   std::size_t rows_, columns_ = 0;
@@ -54,7 +54,7 @@ template <class Estimator>
 void estimate_by_response(const Estimator& estimator, std::span<trajectory> batch, std::int64_t samples) {
   std::vector<float> reward, advantage(batch.size());
   std::vector<std::int64_t> length;
-  for (const trajectory& t : batch) reward.push_back(t.reward), length.push_back(t.response_length());
+  for (const trajectory& t : batch) reward.push_back(t.reward), length.push_back(t.policy_length());
   if constexpr (requires { estimator(reward, samples, length, advantage); })
     estimator(reward, samples, length, advantage);
   else
@@ -175,7 +175,7 @@ struct openrlhf_advantage {
       const trajectory& t = batch[i];
       float* row = reward.data() + i * columns;
       std::copy(t.token_reward.begin(), t.token_reward.end(), row);
-      const auto length = static_cast<std::size_t>(t.response_length());
+      const auto length = static_cast<std::size_t>(t.policy_length());
       if (length == 0) continue;
       float& last = row[length - 1];
       last = t.token_reward.empty()
@@ -198,15 +198,15 @@ namespace train {
 
 RLCORE_INLINE token_table::token_table(std::span<const trajectory> batch) : rows_(batch.size()) {
   std::int64_t width = 0;
-  for (const trajectory& t : batch) width = std::max(width, t.response_length());
+  for (const trajectory& t : batch) width = std::max(width, t.policy_length());
   columns_ = static_cast<std::size_t>(width);
   live_.resize(rows_ * columns_);
   for (std::size_t i = 0; i < rows_; ++i)
-    std::fill_n(live_.data() + i * columns_, static_cast<std::size_t>(batch[i].response_length()), std::uint8_t{1});
+    std::fill_n(live_.data() + i * columns_, static_cast<std::size_t>(batch[i].policy_length()), std::uint8_t{1});
 }
 
 RLCORE_INLINE std::vector<float> token_table::gather(std::span<const trajectory> batch,
-                                                     const std::vector<float> trajectory::* field) const {
+                                                     const std::vector<float> trajectory::*field) const {
   std::vector<float> out = matrix();
   for (std::size_t i = 0; i < rows_; ++i)
     std::copy((batch[i].*field).begin(), (batch[i].*field).end(), out.data() + i * columns_);
@@ -216,17 +216,17 @@ RLCORE_INLINE std::vector<float> token_table::gather(std::span<const trajectory>
 RLCORE_INLINE std::vector<float> token_table::rewards(std::span<const trajectory> batch) const {
   std::vector<float> out = gather(batch, &trajectory::token_reward);
   for (std::size_t i = 0; i < rows_; ++i)
-    if (const auto length = static_cast<std::size_t>(batch[i].response_length());
+    if (const auto length = static_cast<std::size_t>(batch[i].policy_length());
         batch[i].token_reward.empty() && length > 0)
       out[i * columns_ + length - 1] = batch[i].reward;
   return out;
 }
 
 RLCORE_INLINE void token_table::scatter(const std::vector<float>& matrix, std::span<trajectory> batch,
-                                        std::vector<float> trajectory::* field) const {
+                                        std::vector<float> trajectory::*field) const {
   for (std::size_t i = 0; i < rows_; ++i) {
     const float* row = matrix.data() + i * columns_;
-    (batch[i].*field).assign(row, row + batch[i].response_length());
+    (batch[i].*field).assign(row, row + batch[i].policy_length());
   }
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/agent/line_process.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/check_value.hpp"
 #include "rlcore/core/abi.hpp"
@@ -19,7 +20,6 @@
 #include "rlcore/data/file.hpp"
 #include "rlcore/text/big_integer.hpp"
 #include "rlcore/text/parse_json.hpp"
-#include "rlcore/train/policy/reward/line_process.hpp"
 #include "rlcore/train/policy/reward/reward_settings.hpp"
 #include "rlcore/train/policy/reward/reward_source.hpp"
 
@@ -155,7 +155,7 @@ class command_rewards final : public text_rewards {
     if (!settings_.zero_on_failure) throw data_error(name_ + " " + why);
   }
 
-  std::string how_it_failed(line_process::status status);
+  std::string how_it_failed(agent::line_process::status status);
 
   void ask(std::span<const answer> answers, std::size_t first);
 
@@ -171,7 +171,7 @@ class command_rewards final : public text_rewards {
   external_reward settings_;
   bool python_ = false, indexed_ = false;  ///< indexed_: the last answer had an index
   std::string name_;
-  std::unique_ptr<line_process> process_;
+  std::unique_ptr<agent::line_process> process_;
   std::int64_t asked_ = 0, failed_ = 0;
 };
 
@@ -267,11 +267,11 @@ RLCORE_INLINE std::string command_rewards::end_of_batch() {
   if (indexed_) return process_->has_output() ? more : "";
   process_->close_input();
   std::string line;
-  const line_process::status status = process_->read_line(line, settings_.timeout);
-  if (status == line_process::status::end) return process_.reset(), "";
-  return status == line_process::status::timeout ? "did not end within " + real_text(settings_.timeout) +
-                                                       " s (rlcore.reward_timeout) of the end of its input"
-                                                 : more;
+  const agent::line_process::status status = process_->read_line(line, settings_.timeout);
+  if (status == agent::line_process::status::end) return process_.reset(), "";
+  return status == agent::line_process::status::timeout ? "did not end within " + real_text(settings_.timeout) +
+                                                              " s (rlcore.reward_timeout) of the end of its input"
+                                                        : more;
 }
 
 RLCORE_INLINE void command_rewards::judge(std::span<const answer> answers, std::span<judgement> judgements) {
@@ -289,8 +289,8 @@ RLCORE_INLINE void command_rewards::judge(std::span<const answer> answers, std::
     ask(answers.subspan(next), next);
     while (next < answers.size()) {
       std::string line;
-      const line_process::status status = process_->read_line(line, settings_.timeout);
-      const bool answered = status == line_process::status::line;
+      const agent::line_process::status status = process_->read_line(line, settings_.timeout);
+      const bool answered = status == agent::line_process::status::line;
       if (answered && read_answer(line, next, where(), judgements[next])) {
         ++next, failures_in_a_row = 0;
         continue;
@@ -315,21 +315,23 @@ RLCORE_INLINE void command_rewards::judge(std::span<const answer> answers, std::
   for (; first < next; ++first) judgements[first] = judged(0.0), ++failed_;
 }
 
-RLCORE_INLINE std::string command_rewards::how_it_failed(line_process::status status) {
-  if (status == line_process::status::timeout)
+RLCORE_INLINE std::string command_rewards::how_it_failed(agent::line_process::status status) {
+  if (status == agent::line_process::status::timeout)
     return "gave no answer within " + real_text(settings_.timeout) + " s (rlcore.reward_timeout)";
-  if (status == line_process::status::too_long)
-    return "answered more than " + std::to_string(line_process::longest_line) + " bytes without a line end";
+  if (status == agent::line_process::status::too_long)
+    return "answered more than " + std::to_string(process_->longest_line()) + " bytes without a line end";
   return "ended (" + process_->ending() + ") before it answered";
 }
 
 RLCORE_INLINE void command_rewards::ask(std::span<const answer> answers, std::size_t first) {
   if (settings_.whole_batch) process_->write("{\"count\":" + std::to_string(answers.size()) + "}\n");
   for (const answer& a : answers) {
+    data::row extra = a.extra_info.is_null() ? data::row::object() : a.extra_info;
+    if (a.num_turns > 0 && extra.is_object()) extra["num_turns"] = a.num_turns;
     const nlohmann::ordered_json request{{"data_source", a.data_source},
                                          {"solution_str", a.solution_str},
                                          {"ground_truth", a.ground_truth},
-                                         {"extra_info", a.extra_info.is_null() ? data::row::object() : a.extra_info},
+                                         {"extra_info", std::move(extra)},
                                          {"index", first++}};
     process_->write(text::exact_dump(request) + "\n");
   }
@@ -337,7 +339,7 @@ RLCORE_INLINE void command_rewards::ask(std::span<const answer> answers, std::si
 
 RLCORE_INLINE void command_rewards::start() {
   if (!settings_.command.empty()) {
-    process_ = std::make_unique<line_process>(std::vector<std::string>{"/bin/sh", "-c", settings_.command});
+    process_ = std::make_unique<agent::line_process>(std::vector<std::string>{"/bin/sh", "-c", settings_.command});
     return;
   }
   std::filesystem::path path = checkpoint::expand_home(settings_.path);
@@ -348,7 +350,7 @@ RLCORE_INLINE void command_rewards::start() {
                          ": not executable (chmod +x); expected a program that answers JSON lines, or a .py "
                          "file with a function");
     if (!path.has_parent_path()) path = "." / path;
-    process_ = std::make_unique<line_process>(std::vector<std::string>{path.string()});
+    process_ = std::make_unique<agent::line_process>(std::vector<std::string>{path.string()});
     return;
   }
   std::string further;
@@ -357,12 +359,12 @@ RLCORE_INLINE void command_rewards::start() {
   } catch (const nlohmann::json::exception&) {
     throw config_error(name_ + ": the arguments of reward_kwargs hold a text that is not valid UTF-8");
   }
-  process_ = std::make_unique<line_process>(
+  process_ = std::make_unique<agent::line_process>(
       std::vector<std::string>{"python3", "-c", python_reward, path.string(), settings_.function,
                                further == "null" ? "{}" : further, settings_.whole_batch ? "1" : "0"});
   std::string line;
-  const line_process::status status = process_->read_line(line, settings_.timeout);
-  if (status != line_process::status::line) throw config_error(name_ + " " + how_it_failed(status));
+  const agent::line_process::status status = process_->read_line(line, settings_.timeout);
+  if (status != agent::line_process::status::line) throw config_error(name_ + " " + how_it_failed(status));
   try {
     read_judgement(line);
   } catch (const data_error& e) {

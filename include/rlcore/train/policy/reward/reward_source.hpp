@@ -49,6 +49,7 @@ class reward_source {
 struct answer {
   std::string_view data_source, solution_str, ground_truth;
   const data::row& extra_info;
+  std::int32_t num_turns = 0;  ///< of runs with tools: extra_info.num_turns in verl
 };
 
 /// Its result.
@@ -189,7 +190,7 @@ RLCORE_INLINE void text_rewards::score(std::span<trajectory> batch, const data::
   for (const trajectory& t : batch) texts.push_back(response_text(t, tokenizer, strip_end_));
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const data::prompt& p = prompts[batch[i].row];
-    answers.push_back({p.data_source, texts[i], p.ground_truth, p.extra});
+    answers.push_back({p.data_source, texts[i], p.ground_truth, p.extra, batch[i].talk.turns});
   }
   std::vector<judgement> judgements(batch.size());
   judge(answers, judgements);

@@ -21,13 +21,13 @@ inline std::vector<nn::picture> grids_of(const trajectory& t, const data::prompt
   return grids_of((*prompts)[t.row].images, prompts->cache.get());
 }
 
-/// Trajectories as the model sees them: rows without padding, and one target per response token. The last token of a
-/// row predicts nothing that is scored, so it is not fed.
+/// Trajectories as the model sees them: rows without padding, and one target per response token that the policy wrote.
+/// The last token of a row predicts nothing that is scored, so it is not fed.
 struct packed_trajectories {
   ragged<std::int32_t> tokens;
   shown_pictures pictures;
   nn::targets targets;
-  std::vector<std::int32_t> offsets{0};  ///< of the response tokens of each trajectory in `targets`
+  std::vector<std::int32_t> offsets{0};  ///< of each trajectory's tokens in `targets`
 
   /// The input of a pass.
   nn::input input() const noexcept { return pictures.with(tokens); }
@@ -44,10 +44,18 @@ struct packed_trajectories {
     const auto start = static_cast<std::int32_t>(tokens.values.size());
     tokens.push_back(std::span(t.tokens).first(t.tokens.size() - 1));
     if (prompts != nullptr) pictures.push_back((*prompts)[t.row].images, prompts->cache.get());
-    for (std::int32_t i = t.prompt_length; i < static_cast<std::int32_t>(t.tokens.size()); ++i) {
-      targets.row.push_back(start + i - 1);
-      targets.token.push_back(t.tokens[static_cast<std::size_t>(i)]);
+    std::int32_t i = t.prompt_length;
+    const auto until = [&](std::int32_t end) {
+      for (; i < end; ++i) {
+        targets.row.push_back(start + i - 1);
+        targets.token.push_back(t.tokens[static_cast<std::size_t>(i)]);
+      }
+    };
+    for (const rollout::context_run& run : t.context) {
+      until(t.prompt_length + run.begin);
+      i += run.count;
     }
+    until(static_cast<std::int32_t>(t.tokens.size()));
     offsets.push_back(static_cast<std::int32_t>(targets.row.size()));
   }
   std::size_t size() const noexcept { return offsets.size() - 1; }

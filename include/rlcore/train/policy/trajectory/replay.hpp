@@ -243,11 +243,26 @@ RLCORE_INLINE trajectory replay::read(const data::row& r, const std::string& whe
       if (id < 0 || static_cast<std::size_t>(id) >= run_.tokenizer.vocab_size())
         throw data_error(where + ": token " + std::to_string(id) + " is not in the vocabulary of " +
                          std::to_string(run_.tokenizer.vocab_size()));
+    if (r.contains("mask")) {
+      const auto context = context_of(ids(r, "mask", where), std::ssize(response));
+      if (!context)
+        throw data_error(where + ": \"mask\" is " + data::printable(text::json_text(r["mask"])) +
+                         "; expected the lengths of runs, the policy's and others in turn, an odd number of them, " +
+                         std::to_string(response.size()) + " tokens in all");
+      t.context = *context;
+    }
+    const auto count = [&](const char* name, std::int32_t& to) {
+      if (r.contains(name) && r[name].is_number_unsigned() && r[name].get<std::uint64_t>() <= INT32_MAX)
+        to = r[name].get<std::int32_t>();
+    };
+    count("num_turns", t.talk.turns), count("tool_calls", t.talk.calls);
     if (r.contains("log_probs")) {
       for (const data::row& x : r["log_probs"]) t.rollout_logp.push_back(x.is_number() ? x.get<float>() : 0.0f);
-      if (t.rollout_logp.size() != response.size())
+      std::size_t written = response.size();
+      for (const rollout::context_run& c : t.context) written -= static_cast<std::size_t>(c.count);
+      if (t.rollout_logp.size() != written)
         throw data_error(where + ": " + std::to_string(t.rollout_logp.size()) + " log_probs of " +
-                         std::to_string(response.size()) + " tokens");
+                         std::to_string(written) + " tokens");
     }
   } else {
     t.row = row_of(r, where);

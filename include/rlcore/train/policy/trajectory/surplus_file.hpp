@@ -59,6 +59,9 @@ RLCORE_INLINE void write_surplus(const std::filesystem::path& folder, std::span<
     if (!t.verdict.has_reason) j["has_reason"] = false;
     if (t.verdict.pred) j["pred"] = nlohmann::json::binary({t.verdict.pred->begin(), t.verdict.pred->end()});
     if (t.accuracy) j["accuracy"] = *t.accuracy;
+    if (t.talk.turns > 0)
+      j["talk"] = {t.talk.turns, t.talk.calls, t.talk.failures, t.talk.unread, t.talk.reward, t.talk.seconds};
+    if (!t.context.empty()) j["mask"] = mask_runs(t.context, t.response_length());
     rows.push_back(std::move(j));
   }
   const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(rows);
@@ -92,8 +95,17 @@ RLCORE_INLINE std::vector<trajectory> read_surplus(const std::filesystem::path& 
       if (j.contains("acc")) t.verdict.acc = j["acc"].get<bool>();
       if (j.contains("pred")) t.verdict.pred.emplace(j["pred"].get_binary().begin(), j["pred"].get_binary().end());
       if (j.contains("accuracy")) t.accuracy = j["accuracy"].get<double>();
-      const bool fits = t.prompt_length > 0 && std::ssize(t.tokens) > t.prompt_length &&
-                        std::ssize(t.old_logp) == t.response_length() &&
+      std::optional<std::vector<rollout::context_run>> context{std::in_place};
+      if (j.contains("mask"))
+        context = context_of(text::get_exactly<std::vector<std::int32_t>>(j["mask"]), t.response_length());
+      t.context = context.value_or(t.context);
+      if (j.contains("talk")) {
+        const nlohmann::json& talk = j["talk"];
+        const auto number = [&](std::size_t i) { return text::get_exactly<std::int32_t>(talk.at(i)); };
+        t.talk = {number(0), number(1), number(2), number(3), talk.at(4).get<double>(), talk.at(5).get<double>()};
+      }
+      const bool fits = t.prompt_length > 0 && std::ssize(t.tokens) > t.prompt_length && context &&
+                        std::ssize(t.old_logp) == t.policy_length() &&
                         reason <= static_cast<std::uint8_t>(rollout::finish::failed) &&
                         why < verify::reason_names.size();
       if (!fits) throw format_error(path.string() + ": a trajectory whose parts do not fit each other");

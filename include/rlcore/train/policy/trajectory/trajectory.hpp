@@ -14,9 +14,45 @@
 RLCORE_BEGIN
 namespace train {
 
-/// Prompt and response in one token row; per-token fields have one entry per response token.
+/// Whose the tokens of a response are, as lengths of runs: the policy's, context, the policy's, ...; empty without
+/// context.
+inline std::vector<std::int32_t> mask_runs(std::span<const rollout::context_run> context,
+                                           std::int64_t response_length) {
+  std::vector<std::int32_t> runs;
+  std::int32_t end = 0;
+  for (const rollout::context_run& run : context) {
+    runs.push_back(run.begin - end), runs.push_back(run.count);
+    end = run.begin + run.count;
+  }
+  if (!runs.empty()) runs.push_back(static_cast<std::int32_t>(response_length) - end);
+  return runs;
+}
+/// The inverse of mask_runs(); nothing if such runs cannot be those of a response of this length, which begins and ends
+/// with tokens of the policy.
+inline std::optional<std::vector<rollout::context_run>> context_of(std::span<const std::int32_t> runs,
+                                                                   std::int64_t response_length) {
+  std::vector<rollout::context_run> context;
+  std::int64_t end = 0;
+  for (std::size_t i = 0; i < runs.size(); end += runs[i++]) {
+    if (runs[i] <= 0 || runs[i] > response_length - end) return {};
+    if (i % 2 == 1) context.push_back({static_cast<std::int32_t>(end), runs[i]});
+  }
+  if (!runs.empty() && (runs.size() % 2 == 0 || end != response_length)) return {};
+  return context;
+}
+
+/// The turns of a response and its tool calls.
+struct conversation {
+  std::int32_t turns = 0;  ///< the prompt, the policy's turns and replies to them; 0: a run without tools
+  std::int32_t calls = 0;  ///< of tools
+  std::int32_t failures = 0, unread = 0;  ///< calls that failed; <tool_call> blocks that are no call
+  double reward = 0, seconds = 0;         ///< sums over the calls; the reward is not part of the score
+};
+
+/// Prompt and response in one token row. Per-token fields have one entry per response token that the policy wrote.
 struct trajectory {
   std::vector<std::int32_t> tokens;
+  std::vector<rollout::context_run> context;  ///< what the policy did not write; the last token is always its own
   std::int32_t prompt_length = 0;
   std::uint32_t row = 0;          ///< row of the data set
   std::uint32_t sample = 0;       ///< of that row in this step, from 0
@@ -37,10 +73,18 @@ struct trajectory {
   std::vector<float> token_return;       ///< if not empty: what follows each response token, the critic's target
   std::vector<float> sum_squared_probs;  ///< of the old policy over the vocabulary, if the estimator wants it
   float greedy_score = 0;                ///< of the most likely answer to the prompt, if the estimator wants it
+  conversation talk;
 
   double score() const noexcept { return verdict.score + length_penalty; }
 
+  /// Tokens behind the prompt: what a length limit counts, replies of tools included.
   std::int64_t response_length() const noexcept { return std::ssize(tokens) - prompt_length; }
+  /// Response tokens that the policy wrote: what losses, advantages and log-probs count.
+  std::int64_t policy_length() const noexcept {
+    std::int64_t count = response_length();
+    for (const rollout::context_run& run : context) count -= run.count;
+    return count;
+  }
   std::span<const std::int32_t> response() const noexcept {
     return std::span(tokens).subspan(static_cast<std::size_t>(prompt_length));
   }

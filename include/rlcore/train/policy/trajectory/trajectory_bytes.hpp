@@ -26,7 +26,7 @@ void each_field(Trajectory& t, Visit&& visit) {
       visit(t.verdict.has_reason);
   visit(t.accuracy), visit(t.length_penalty), visit(t.reward), visit(t.token_reward), visit(t.advantage);
   visit(t.selected), visit(t.token_advantage), visit(t.value), visit(t.token_return);
-  visit(t.sum_squared_probs), visit(t.greedy_score);
+  visit(t.sum_squared_probs), visit(t.greedy_score), visit(t.context), visit(t.talk);
 }
 
 }  // namespace detail
@@ -53,10 +53,10 @@ inline std::vector<trajectory> gather_trajectories(parallel::any_communicator& g
 }
 
 /// Calls compute() with this rank's shard of `rows`; the shards have about equally many tokens, and may be empty.
-/// compute() sets `fields` of its trajectories, one number per response token. All ranks then receive all of them.
+/// compute() sets `fields` of its trajectories, one number per token of the policy. All ranks then receive all of them.
 template <class Compute>
 void compute_own_rows(parallel::any_communicator& group, std::span<trajectory> rows,
-                      std::span<std::vector<float> trajectory::* const> fields, Compute&& compute) {
+                      std::span<std::vector<float> trajectory::*const> fields, Compute&& compute) {
   const auto ranks = static_cast<std::size_t>(group.size());
   if (ranks == 1) return compute(rows);
   std::vector<std::int64_t> tokens;
@@ -68,7 +68,7 @@ void compute_own_rows(parallel::any_communicator& group, std::span<trajectory> r
   for (std::size_t r = 0; r < ranks; ++r) {
     const row_range range = share_by_cost(tokens, ranks, r);
     for (std::size_t i = range.first; i < range.last; ++i)
-      counts[r] += static_cast<std::size_t>(rows[i].response_length()) * fields.size();
+      counts[r] += static_cast<std::size_t>(rows[i].policy_length()) * fields.size();
   }
   for (std::size_t i = shard.first; i < shard.last; ++i)
     for (const auto field : fields) mine.insert(mine.end(), (rows[i].*field).begin(), (rows[i].*field).end());
@@ -79,8 +79,8 @@ void compute_own_rows(parallel::any_communicator& group, std::span<trajectory> r
   auto from = gathered.begin();
   for (trajectory& t : rows)
     for (const auto field : fields) {
-      (t.*field).assign(from, from + t.response_length());
-      from += t.response_length();
+      (t.*field).assign(from, from + t.policy_length());
+      from += t.policy_length();
     }
 }
 

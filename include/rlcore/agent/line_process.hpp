@@ -26,7 +26,7 @@
 #include "rlcore/core/error.hpp"
 
 RLCORE_BEGIN
-namespace train {
+namespace agent {
 
 /// The constructor starts the child. The destructor closes its input, waits a second, then kills it and its children;
 /// no zombie remains. They also die with this process, however it ends: a second process, which is small, waits for
@@ -37,13 +37,14 @@ class line_process {
   enum class status {
     line,
     timeout,
-    end,      ///< it closed its output
-    too_long  ///< more than longest_line bytes without a line end
+    end,       ///< it closed its output
+    too_long,  ///< more than `longest_line` bytes without a line end
+    woken      ///< the descriptor `wake` has input
   };
-  static constexpr std::size_t longest_line = 1u << 20;
 
-  /// Runs arguments[0] (looked up in PATH). Throws file_error where that cannot be done.
-  explicit line_process(const std::vector<std::string>& arguments);
+  /// Runs arguments[0] (looked up in PATH). Throws file_error where that cannot be done. The child also dies with the
+  /// thread that calls this.
+  explicit line_process(const std::vector<std::string>& arguments, std::size_t longest_line = 1u << 20);
   line_process(const line_process&) = delete;
   line_process& operator=(const line_process&) = delete;
   ~line_process() { finish(std::chrono::seconds(1)); }
@@ -54,8 +55,11 @@ class line_process {
   /// Closes its input once all bytes have gone out.
   void close_input() { closing_ = true; }
 
-  /// The next line of its output, without the line end.
-  status read_line(std::string& line, double seconds);
+  /// The next line of its output, without the line end. `wake`: a descriptor whose input ends the waiting.
+  status read_line(std::string& line, double seconds, int wake = -1);
+
+  /// The constructor's.
+  std::size_t longest_line() const { return longest_line_; }
 
   /// True if it has unread output.
   bool has_output() {
@@ -86,8 +90,8 @@ class line_process {
   /// After fork(): nothing but async-signal-safe calls.
   [[noreturn]] static void run_child(char* const* argv, int in, int out, int failed, pid_t parent);
 
-  /// Waits for input or room for output. False: the child has closed its output.
-  bool exchange(int milliseconds);
+  /// Waits for input, room for output or `wake`. False: the child has closed its output.
+  bool exchange(int milliseconds, int wake = -1);
 
   void send();
 
@@ -102,16 +106,19 @@ class line_process {
   bool closing_ = false;
   std::size_t sent_ = 0;  // bytes of pending_
   std::size_t searched_ = 0;
+  std::size_t longest_line_;
+  bool woken_ = false;  // by `wake`, in the last exchange()
 };
 
-}  // namespace train
+}  // namespace agent
 RLCORE_END
 
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAIN_PARTS)
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_AGENT)
 RLCORE_BEGIN
-namespace train {
+namespace agent {
 
-RLCORE_INLINE line_process::line_process(const std::vector<std::string>& arguments) {
+RLCORE_INLINE line_process::line_process(const std::vector<std::string>& arguments, std::size_t longest_line)
+    : longest_line_(longest_line) {
   std::vector<char*> argv;
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
@@ -161,7 +168,7 @@ RLCORE_INLINE void line_process::start_guard() {
   lifeline_ = ends[1];
 }
 
-RLCORE_INLINE auto line_process::read_line(std::string& line, double seconds) -> status {
+RLCORE_INLINE auto line_process::read_line(std::string& line, double seconds, int wake) -> status {
   using clock = std::chrono::steady_clock;
   const auto deadline =
       clock::now() + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e9)));
@@ -173,9 +180,10 @@ RLCORE_INLINE auto line_process::read_line(std::string& line, double seconds) ->
       return status::line;
     }
     searched_ = buffer_.size();
-    if (buffer_.size() > longest_line) return status::too_long;
+    if (buffer_.size() > longest_line_) return status::too_long;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now()).count();
-    if (!exchange(static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000)))) return status::end;
+    if (!exchange(static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000)), wake)) return status::end;
+    if (woken_ && buffer_.size() == searched_) return status::woken;
     if (left <= 0 && buffer_.size() == searched_) return status::timeout;  // output received in time has been read
   }
 }
@@ -203,10 +211,12 @@ RLCORE_INLINE void line_process::run_child(char* const* argv, int in, int out, i
   ::_exit(127);
 }
 
-RLCORE_INLINE bool line_process::exchange(int milliseconds) {
+RLCORE_INLINE bool line_process::exchange(int milliseconds, int wake) {
   if (closing_ && pending_.empty()) close_fd(std::exchange(in_, -1));
-  struct pollfd fds[2] = {{out_, POLLIN, 0}, {pending_.empty() ? -1 : in_, POLLOUT, 0}};
-  if (::poll(fds, 2, milliseconds) <= 0) return true;
+  struct pollfd fds[3] = {{out_, POLLIN, 0}, {pending_.empty() ? -1 : in_, POLLOUT, 0}, {wake, POLLIN, 0}};
+  woken_ = false;
+  if (::poll(fds, 3, milliseconds) <= 0) return true;
+  woken_ = (fds[2].revents & POLLIN) != 0;
   if ((fds[1].revents & (POLLOUT | POLLERR | POLLHUP)) != 0) send();
   if ((fds[0].revents & (POLLIN | POLLERR | POLLHUP)) == 0) return true;
   char bytes[1 << 16];
@@ -256,6 +266,6 @@ RLCORE_INLINE int line_process::finish(std::chrono::milliseconds patience) {
   return status_;
 }
 
-}  // namespace train
+}  // namespace agent
 RLCORE_END
 #endif

@@ -1,0 +1,93 @@
+// Opens the tools of a file: those of this library by verl's class names, all others in Python.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "rlcore/agent/tool.hpp"
+
+RLCORE_BEGIN
+namespace agent {
+
+/// How tools in Python run.
+struct tool_host_settings {
+  double timeout_s = 60;       ///< of a call
+  std::int64_t processes = 0;  ///< 0: as many as cores, at most `workers`
+  std::int64_t workers = 8;
+  bool require_sandbox = false;  ///< code that the policy wrote runs in namespaces or not at all
+};
+
+/// The tools that a file names (read_tool_file). Built in are
+///   verl.tools.gsm8k_tool.Gsm8kTool, also as verl.workers.tool.gsm8k_tool.Gsm8kTool
+///   verl.tools.sandbox_fusion_tools.SandboxFusionTool and recipe.retool.retool.CustomSandboxFusionTool, code that runs
+///   on this machine
+///   rlcore.calculator
+/// Any other class_name is a class in Python, which host processes import. Throws config_error, file_error,
+/// format_error.
+tools open_tools(const std::filesystem::path& file, const tool_host_settings& settings);
+
+}  // namespace agent
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_AGENT)
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "rlcore/agent/calculator.hpp"
+#include "rlcore/agent/code_tool.hpp"
+#include "rlcore/agent/gsm8k_tool.hpp"
+#include "rlcore/agent/python_tool.hpp"
+#include "rlcore/agent/tool_file.hpp"
+#include "rlcore/core/error.hpp"
+
+RLCORE_BEGIN
+namespace agent {
+
+RLCORE_INLINE tools open_tools(const std::filesystem::path& file, const tool_host_settings& settings) {
+  const std::vector<tool_entry> entries = read_tool_file(file);
+  tools opened(entries.size());
+  std::vector<tool_entry> python;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const tool_entry& e = entries[i];
+    const std::string where = file.string() + ": tools[" + std::to_string(i) + "]";
+    const auto type = e.config.find("type");
+    if (type != e.config.end() && *type != "native")
+      throw config_error(where + ".config.type is " + type->dump() +
+                         "; expected native: servers of MCP are not called");
+    if (e.class_name == "rlcore.calculator") {
+      opened[i] = std::make_shared<calculator>(e.schema);
+    } else if (e.class_name == "verl.tools.gsm8k_tool.Gsm8kTool" ||
+               e.class_name == "verl.workers.tool.gsm8k_tool.Gsm8kTool") {
+      opened[i] = std::make_shared<gsm8k_tool>(e.schema.is_null() ? gsm8k_tool::default_schema() : e.schema);
+    } else if (e.class_name == "verl.tools.sandbox_fusion_tools.SandboxFusionTool" ||
+               e.class_name == "recipe.retool.retool.CustomSandboxFusionTool") {
+      if (e.schema.is_null()) throw config_error(where + ": no tool_schema");
+      try {
+        opened[i] = std::make_shared<code_tool>(e.schema, e.config, settings.require_sandbox);
+      } catch (const config_error& error) {
+        throw config_error(where + ": " + error.what());
+      }
+    } else {
+      python.push_back(e);
+      places.push_back(i);
+    }
+  }
+  if (!python.empty()) {
+    const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+    const std::int64_t processes = settings.processes > 0 ? settings.processes : std::min(settings.workers, cores);
+    const tools more = open_python_tools(python, file, settings.timeout_s, processes);
+    for (std::size_t i = 0; i < more.size(); ++i) opened[places[i]] = more[i];
+  }
+  return opened;
+}
+
+}  // namespace agent
+RLCORE_END
+#endif

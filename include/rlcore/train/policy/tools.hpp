@@ -1,0 +1,184 @@
+// The tools of a policy run: rollout.multi_turn.* and rollout.agent.*, the tools' file, and the tools of each row.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rlcore/agent/conversations.hpp"
+#include "rlcore/agent/open_tools.hpp"
+#include "rlcore/agent/reply_tokens.hpp"
+#include "rlcore/agent/tool.hpp"
+#include "rlcore/config/options.hpp"
+#include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/tokenizer.hpp"
+
+RLCORE_BEGIN
+namespace train {
+
+/// Schemas of tools.
+using json_list = std::vector<nlohmann::ordered_json>;
+
+/// rollout.multi_turn.*, rollout.agent.* and rlcore.*tool*.
+struct tool_settings {
+  bool enabled = false;     ///< rows may call tools: rollout.multi_turn.enable=True or rollout.mode=async, and tools
+  bool by_default = false;  ///< rows without agent_name do
+  std::string config_file;  ///< rollout.multi_turn.tool_config_path
+  agent::conversation_settings limits;
+  agent::reply_options replies;
+  agent::tool_host_settings host;
+};
+
+/// Reads the settings. Throws config_error.
+tool_settings read_tool_settings(const options& opt);
+
+/// The opened tools of a run, and what each row may call.
+class policy_tools {
+ public:
+  /// Opens the tools of the settings' file, and takes those of the caller. Throws config_error and file_error.
+  policy_tools(const tool_settings& settings, agent::tools own, const text::chat_template& chat,
+               const text::tokenizer& tokenizer, std::span<const std::int32_t> eos_ids);
+
+  /// The schemas that the prompt of a row shows; none for a row that calls no tools. Throws data_error for an unknown
+  /// agent_name.
+  json_list schemas_of(const data::prompt& p) const;
+  /// The tools that a row may call, with their create_kwargs. `p` must outlive the result.
+  agent::row_tools of(const data::prompt& p) const;
+
+  const tool_settings& settings() const noexcept { return settings_; }
+  const agent::reply_tokens& replies() const noexcept { return replies_; }
+  /// "tools  calc_gsm8k_reward, code_interpreter from FILE", and their notes.
+  std::string text() const;
+
+ private:
+  tool_settings settings_;
+  agent::tools tools_;
+  agent::reply_tokens replies_;
+};
+
+/// The run's tools, or null where no row may call any.
+std::unique_ptr<policy_tools> open_policy_tools(const tool_settings& settings, agent::tools own,
+                                                const text::chat_template& chat, const text::tokenizer& tokenizer,
+                                                std::span<const std::int32_t> eos_ids);
+
+}  // namespace train
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAIN_PARTS)
+#include <algorithm>
+#include <utility>
+
+#include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/config/check_value.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/suggest.hpp"
+
+RLCORE_BEGIN
+namespace train {
+
+RLCORE_INLINE tool_settings read_tool_settings(const options& opt) {
+  const std::string rollout = "actor_rollout_ref.rollout.", turns = rollout + "multi_turn.";
+  tool_settings s;
+  s.config_file = opt.find<std::string>(turns + "tool_config_path").value_or("");
+  const bool multi_turn = opt.get<bool>(turns + "enable");
+  s.enabled = multi_turn || opt.get<std::string>(rollout + "mode") == "async";
+  const std::string loop = opt.get<std::string>(rollout + "agent.default_agent_loop");
+  s.by_default = opt.is_set(rollout + "agent.default_agent_loop") ? loop == "tool_agent" : multi_turn;
+  if (!s.config_file.empty() && !s.enabled)
+    throw config_error(turns + "tool_config_path=" + s.config_file + ": the tools are called only with " + turns +
+                       "enable=True or " + rollout + "mode=async");
+  s.limits.max_response_length = opt.get<std::int64_t>("data.max_response_length");
+  s.limits.max_assistant_turns = opt.find<std::int64_t>(turns + "max_assistant_turns").value_or(0);
+  s.limits.max_user_turns = opt.find<std::int64_t>(turns + "max_user_turns").value_or(0);
+  s.limits.max_parallel_calls = opt.get<std::int64_t>(turns + "max_parallel_calls");
+  s.limits.max_tool_text = opt.get<std::int64_t>(turns + "max_tool_response_length");
+  const std::string side = opt.get<std::string>(turns + "tool_response_truncate_side");
+  s.limits.cut = side == "left"    ? agent::cut_side::left
+                 : side == "right" ? agent::cut_side::right
+                                   : agent::cut_side::middle;
+  s.limits.failures_as_text = opt.get<std::string>("rlcore.on_tool_failure") == "text";
+  s.limits.workers = opt.get<std::int64_t>(rollout + "agent.num_workers");
+  s.replies.newline = opt.get<bool>("rlcore.turn_newline");
+  s.replies.special = opt.get<bool>("rlcore.tool_text_special");
+  if (const value* thinking = opt.at("data.apply_chat_template_kwargs").find("enable_thinking"))
+    s.replies.enable_thinking = *thinking->as<bool>();
+  s.host = {opt.get<double>("rlcore.tool_timeout_s"), opt.get<std::int64_t>("rlcore.tool_processes"), s.limits.workers,
+            opt.get<std::string>("rlcore.sandbox") == "require"};
+  return s;
+}
+
+RLCORE_INLINE policy_tools::policy_tools(const tool_settings& settings, agent::tools own,
+                                         const text::chat_template& chat, const text::tokenizer& tokenizer,
+                                         std::span<const std::int32_t> eos_ids)
+    : settings_(settings), tools_(std::move(own)), replies_(chat, tokenizer, eos_ids, settings.replies) {
+  if (!settings_.config_file.empty()) {
+    const agent::tools more = agent::open_tools(checkpoint::expand_home(settings_.config_file), settings_.host);
+    tools_.insert(tools_.end(), more.begin(), more.end());
+  }
+  for (std::size_t i = 0; i < tools_.size(); ++i)
+    for (std::size_t k = 0; k < i; ++k)
+      if (tools_[i]->name() == tools_[k]->name())
+        throw config_error(settings_.config_file + ": two tools have the name '" + tools_[i]->name() + "'");
+}
+
+RLCORE_INLINE agent::row_tools policy_tools::of(const data::prompt& p) const {
+  agent::row_tools known;
+  if (p.agent.empty() ? !settings_.by_default : p.agent != "tool_agent") {
+    static const std::vector<std::string> names{"single_turn_agent", "tool_agent"};
+    if (!p.agent.empty() && p.agent != "single_turn_agent")
+      throw data_error("column 'agent_name': '" + data::printable(p.agent) + "' is unknown" +
+                       did_you_mean(p.agent, names) + "; expected single_turn_agent or tool_agent");
+    return known;
+  }
+  const auto member = [](const data::row& of, const char* name) -> const data::row* {
+    return of.is_object() && of.contains(name) && !of[name].is_null() ? &of[name] : nullptr;
+  };
+  const data::row* selection = member(p.extra, "tool_selection");
+  const data::row* kwargs = member(p.extra, "tools_kwargs");
+  const auto add = [&](agent::tool* t) {
+    const data::row* of_tool = kwargs != nullptr ? member(*kwargs, t->name().c_str()) : nullptr;
+    known.tools.push_back(t);
+    known.kwargs.push_back(of_tool != nullptr ? member(*of_tool, "create_kwargs") : nullptr);
+  };
+  if (selection == nullptr || !selection->is_array() || selection->empty()) {
+    for (const auto& t : tools_) add(t.get());
+    return known;
+  }
+  for (const data::row& name : *selection)  // in its order, as in verl; unknown names are left out
+    for (const auto& t : tools_)
+      if (name == t->name() && std::ranges::find(known.tools, t.get()) == known.tools.end()) add(t.get());
+  return known;
+}
+
+RLCORE_INLINE json_list policy_tools::schemas_of(const data::prompt& p) const {
+  json_list schemas;
+  for (const agent::tool* t : of(p).tools) schemas.push_back(t->schema());
+  return schemas;
+}
+
+RLCORE_INLINE std::string policy_tools::text() const {
+  std::string names;
+  for (const auto& t : tools_) names += (names.empty() ? "" : ", ") + t->name();
+  std::string text = "tools  " + names + (settings_.config_file.empty() ? "" : " from " + settings_.config_file);
+  for (const auto& t : tools_)
+    if (const std::string note = t->note(); !note.empty()) text += "\nnote: " + t->name() + ": " + note;
+  return text;
+}
+
+RLCORE_INLINE std::unique_ptr<policy_tools> open_policy_tools(const tool_settings& settings, agent::tools own,
+                                                              const text::chat_template& chat,
+                                                              const text::tokenizer& tokenizer,
+                                                              std::span<const std::int32_t> eos_ids) {
+  if (own.empty() && (!settings.enabled || settings.config_file.empty())) return nullptr;
+  return std::make_unique<policy_tools>(settings, std::move(own), chat, tokenizer, eos_ids);
+}
+
+}  // namespace train
+RLCORE_END
+#endif
