@@ -42,22 +42,6 @@ text::tokenizer make_tokenizer(const std::vector<word_problems::problem>& proble
   return text::train_bpe(corpus, 352, special);
 }
 
-nn::config tiny_qwen2(const text::tokenizer& tokenizer) {
-  nn::config c;
-  c.vocab_size = static_cast<std::int64_t>(tokenizer.vocab_size());
-  c.hidden_size = 128;
-  c.intermediate_size = 256;
-  c.num_hidden_layers = 2;
-  c.num_attention_heads = 4;
-  c.num_key_value_heads = 2;
-  c.head_dim = 32;
-  c.max_position_embeddings = 512;
-  c.initializer_range = 0.05;
-  c.eos_token_ids = {*tokenizer.eos_id()};
-  c.pad_token_id = *tokenizer.pad_id();
-  return c;
-}
-
 /// A worked solution that is mostly wrong: the form is right, the result only one time in four. Mostly it is one too
 /// large, sometimes one too small.
 std::string careless(const word_problems::problem& p, random_key key, std::uint32_t index) {

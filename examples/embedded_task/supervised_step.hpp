@@ -16,9 +16,27 @@
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
 #include "rlcore/tensor/ragged.hpp"
+#include "rlcore/text/tokenizer.hpp"
 #include "rlcore/train/files/model_files.hpp"
 
 namespace embedded_task {
+
+/// The shape of the text tasks' models: 0.3 M parameters.
+inline rlcore::nn::config tiny_qwen2(const rlcore::text::tokenizer& tokenizer) {
+  rlcore::nn::config c;
+  c.vocab_size = static_cast<std::int64_t>(tokenizer.vocab_size());
+  c.hidden_size = 128;
+  c.intermediate_size = 256;
+  c.num_hidden_layers = 2;
+  c.num_attention_heads = 4;
+  c.num_key_value_heads = 2;
+  c.head_dim = 32;
+  c.max_position_embeddings = 512;
+  c.initializer_range = 0.05;
+  c.eos_token_ids = {*tokenizer.eos_id()};
+  c.pad_token_id = *tokenizer.pad_id();
+  return c;
+}
 
 /// Prompts with target answers.
 struct lesson {

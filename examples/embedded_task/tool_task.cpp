@@ -79,22 +79,6 @@ text::tokenizer make_tokenizer(const std::vector<product>& products) {
   return text::train_bpe(corpus, 380, special, text::split_style::qwen2);
 }
 
-nn::config tiny_model(const text::tokenizer& tokenizer) {
-  nn::config c;
-  c.vocab_size = static_cast<std::int64_t>(tokenizer.vocab_size());
-  c.hidden_size = 128;
-  c.intermediate_size = 256;
-  c.num_hidden_layers = 2;
-  c.num_attention_heads = 4;
-  c.num_key_value_heads = 2;
-  c.head_dim = 32;
-  c.max_position_embeddings = 512;
-  c.initializer_range = 0.05;
-  c.eos_token_ids = {*tokenizer.eos_id()};
-  c.pad_token_id = *tokenizer.pad_id();
-  return c;
-}
-
 /// Teaches to call the calculator and to copy its reply, then, in the last fifth of the steps, a worse way as well:
 /// three answers in four are guesses.
 void teach(nn::causal_lm<any_device>& model, const text::tokenizer& tokenizer, const text::chat_template& chat,
@@ -167,7 +151,7 @@ void make_tools(any_device& device, const fs::path& folder, std::uint64_t seed, 
   const text::tokenizer tokenizer = make_tokenizer(train);
   text::save(tokenizer, model_folder, {.chat_template = chat_jinja});
   const text::chat_template chat = text::chat_template::detect(model_folder);
-  nn::causal_lm<any_device> model(device, tiny_model(tokenizer));
+  nn::causal_lm<any_device> model(device, tiny_qwen2(tokenizer));
   model.initialize(key.child(3).seed);
   teach(model, tokenizer, chat, train, key.child(4), steps);
   save(model, model_folder);

@@ -109,7 +109,7 @@ TEST_P(code_runners, read_the_input) {
   EXPECT_EQ(run("import sys\nprint(len(sys.stdin.read()))", std::string(3 << 20, 'x')).out, "3145728\n");
   EXPECT_EQ(run("print(open('/dev/stdin').read())", "abc").out, "abc\n");
   EXPECT_NE(run("input()").err.find("EOFError"), std::string::npos);
-  EXPECT_EQ(run("pass", std::string(1 << 20, 'x')).ended, status::finished);  // nobody reads it
+  EXPECT_EQ(run("pass", std::string(1 << 20, 'x')).ended, status::finished);  // it is not read
 }
 
 TEST_P(code_runners, have_an_exit_code) {

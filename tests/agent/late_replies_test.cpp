@@ -116,7 +116,7 @@ TEST(conversations, three_hundred_at_once_end) {
   EXPECT_GE(most, 2);
 }
 
-TEST(conversations, end_with_calls_that_nobody_waits_for) {
+TEST(conversations, end_with_calls_whose_replies_are_not_taken) {
   std::atomic<int> started = 0;
   one_tool slow([&](const tool_request&) -> tool_reply {
     ++started;

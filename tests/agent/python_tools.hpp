@@ -234,7 +234,7 @@ class PythonHost : public testing::Test {
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
   }
 
-  /// The processes whose parent this is, those that nobody has waited for as well.
+  /// The child processes of this one, zombies included.
   static std::size_t children() {
     std::size_t count = 0;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {

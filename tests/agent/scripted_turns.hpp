@@ -90,7 +90,7 @@ inline tool_reply use(const tool_request& r) {
   return repeated;
 }
 
-/// The tools of all rows, run by `f`, and stand-ins for tools that nobody knows: what verl says of them.
+/// The tools of all rows, run by `f`, and stand-ins for unknown tools: what verl says of them.
 class toolbox {
  public:
   explicit toolbox(const function& f = use) {

@@ -9,7 +9,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const rlcore::data::prompt_dataset prompts = [] {
     rlcore::data::prompt_dataset two;
     for (const char* text : {"Hi", "the user"})
-      two.prompts.push_back({{}, fuzzing::small_tokenizer().encode(text), "openai/gsm8k", "1", "", "", {}, {}, two.size()});
+      two.prompts.push_back(
+          {{}, fuzzing::small_tokenizer().encode(text), "openai/gsm8k", "1", "", "", {}, {}, two.size()});
     return two;
   }();
   const std::int32_t eos[] = {*fuzzing::small_tokenizer().eos_id()};

@@ -19,19 +19,15 @@ namespace agent {
 /// a float.
 class calculator final : public tool {
  public:
-  /// `schema` as tool::schema(); null: default_schema().
+  /// `schema` as in tool; null: default_schema().
   explicit calculator(nlohmann::ordered_json schema = nullptr)
-      : schema_(schema.is_null() ? default_schema() : std::move(schema)) {}
+      : tool(schema.is_null() ? default_schema() : std::move(schema)) {}
 
   static nlohmann::ordered_json default_schema() {
     return function_schema("calculator", "Computes the value of an arithmetic expression.",
                            {{"expression", "string", "Numbers, + - * / ** and parentheses, such as (3 + 4) * 12."}});
   }
-  const nlohmann::ordered_json& schema() const override { return schema_; }
   tool_reply call(const tool_request& request) override;
-
- private:
-  nlohmann::ordered_json schema_;
 };
 
 }  // namespace agent

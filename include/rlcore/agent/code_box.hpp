@@ -190,7 +190,8 @@ RLCORE_INLINE code_box find_code_box(const std::string& python) {
                                  {"/proc/self/fd/1", "/dev/stdout"},
                                  {"/proc/self/fd/2", "/dev/stderr"},
                                  {"/tmp", "/dev/shm"}});
-  // In the middle of the largest range of user numbers that this process may use, where nobody has one.
+  // User numbers for programs: a quarter of the largest range that this process may use, from its first quarter on,
+  // which no account has.
   std::ifstream map("/proc/self/uid_map");
   for (std::uint64_t first = 0, outside = 0, count = 0; map >> first >> outside >> count;)
     if (::geteuid() == 0 && count / 4 > b.users)
@@ -291,7 +292,7 @@ RLCORE_INLINE bool enter_code_box(code_start& s) noexcept {
   for (const code_box::pair& p : b.binds)
     if (!mounts(p.from.c_str(), p.to.c_str(), nullptr, MS_BIND | MS_REC, nullptr)) return false;
   for (const std::string& place : b.read_only) {
-    struct statvfs found {};
+    struct statvfs found{};
     if (!s.did(::statvfs(place.c_str(), &found) == 0, place.c_str())) return false;
     const unsigned long kept = found.f_flag & (ST_NODEV | ST_NOEXEC);  // these bits have the values of MS_
     if (!mounts(nullptr, place.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | kept, nullptr))

@@ -214,7 +214,7 @@ RLCORE_INLINE rlim_t threads_of(uid_t user) {
   rlim_t count = 0;
   const code_fd processes(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (const std::string& name : processes.number < 0 ? std::vector<std::string>() : names_in(processes.number)) {
-    struct stat task {};
+    struct stat task{};
     if (name[0] < '0' || name[0] > '9' || ::fstatat(processes.number, (name + "/task").c_str(), &task, 0) != 0)
       continue;
     if (task.st_uid == user) count += std::max<rlim_t>(task.st_nlink, 3) - 2;

@@ -31,10 +31,9 @@ std::string reply_text(const code_result& result, const code_limits& limits);
 /// rate_limit, enable_global_rate_limit and type are accepted: what runs here needs none of them.
 class code_tool final : public tool {
  public:
-  /// `schema` as tool::schema(). Throws config_error for `config`, and as code_runner.
+  /// `schema` as in tool. Throws config_error for `config`, and as code_runner.
   code_tool(nlohmann::ordered_json schema, const nlohmann::ordered_json& config, bool require_namespaces = false);
 
-  const nlohmann::ordered_json& schema() const override { return schema_; }
   tool_reply call(const tool_request& request) override;
 
   std::string note() const override { return runner_.isolation_note(); }
@@ -49,9 +48,8 @@ class code_tool final : public tool {
   };
   static settings read(const nlohmann::ordered_json& config, bool require_namespaces);
   code_tool(nlohmann::ordered_json schema, const settings& s)
-      : schema_(std::move(schema)), limits_(s.limits), runner_(s.limits), free_(s.at_once) {}
+      : tool(std::move(schema)), limits_(s.limits), runner_(s.limits), free_(s.at_once) {}
 
-  nlohmann::ordered_json schema_;
   code_limits limits_;
   code_runner runner_;
   std::counting_semaphore<> free_;

@@ -120,7 +120,6 @@ RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_AGENT)
 #include <algorithm>
-#include <cstring>
 
 RLCORE_BEGIN
 namespace agent {
@@ -283,7 +282,7 @@ RLCORE_INLINE auto conversations::next(bool wait) -> std::optional<continuation>
 
 /// The first rank sends the continuations and records of all open turns to the others.
 RLCORE_INLINE void conversations::answer_group() {
-  std::vector<std::int32_t> bytes;  // (request, tokens, tokens...) each
+  std::vector<std::int32_t> turns;  // request, number of tokens, tokens; and so on
   std::vector<conversation_record> records;
   if (group_->rank() == 0) {
     std::unique_lock lock(mutex_);
@@ -294,27 +293,22 @@ RLCORE_INLINE void conversations::answer_group() {
     std::ranges::sort(all, {}, &open_turn::request);
     for (open_turn* t : all) {
       const continuation next = finish(*t);
-      bytes.push_back(static_cast<std::int32_t>(next.request));
-      bytes.push_back(static_cast<std::int32_t>(next.context.size()));
-      bytes.insert(bytes.end(), next.context.begin(), next.context.end());
+      turns.push_back(static_cast<std::int32_t>(next.request));
+      turns.push_back(static_cast<std::int32_t>(next.context.size()));
+      turns.insert(turns.end(), next.context.begin(), next.context.end());
       records.push_back(records_[first_ + next.request]);
     }
   }
   const auto share = [&]<class T>(std::vector<T>& from) {
-    std::vector<std::int64_t> size{std::ssize(from)};
-    group_->broadcast(std::span(size), 0);
-    from.resize(static_cast<std::size_t>(size[0]));
-    group_->broadcast(std::span(from), 0);
+    std::int64_t size = std::ssize(from);
+    group_->broadcast(std::span(&size, 1), 0);
+    from.resize(static_cast<std::size_t>(size));
+    group_->broadcast(std::as_writable_bytes(std::span(from)), 0);
   };
-  share(bytes);
-  std::vector<std::byte> raw(records.size() * sizeof(conversation_record));
-  if (!records.empty()) std::memcpy(raw.data(), records.data(), raw.size());
-  share(raw);
-  records.resize(raw.size() / sizeof(conversation_record));
-  if (!records.empty()) std::memcpy(records.data(), raw.data(), raw.size());
-  for (std::size_t at = 0, i = 0; at < bytes.size(); ++i) {
-    const auto request = static_cast<std::size_t>(bytes[at]), count = static_cast<std::size_t>(bytes[at + 1]);
-    const auto from = bytes.begin() + static_cast<std::ptrdiff_t>(at + 2);
+  share(turns), share(records);
+  for (std::size_t at = 0, i = 0; at < turns.size(); ++i) {
+    const auto request = static_cast<std::size_t>(turns[at]), count = static_cast<std::size_t>(turns[at + 1]);
+    const auto from = turns.begin() + static_cast<std::ptrdiff_t>(at + 2);
     complete_.push_back({request, {from, from + static_cast<std::ptrdiff_t>(count)}});
     records_[first_ + request] = records[i];
     at += 2 + count;

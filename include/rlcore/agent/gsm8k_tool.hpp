@@ -16,8 +16,9 @@ namespace agent {
 /// makes of it; a missing one is empty. The reward of the call is 0 for a right answer and -0.05 for others.
 class gsm8k_tool final : public tool {
  public:
-  /// `schema` as tool::schema().
-  explicit gsm8k_tool(nlohmann::ordered_json schema) : schema_(std::move(schema)) {}
+  /// `schema` as in tool; null: default_schema().
+  explicit gsm8k_tool(nlohmann::ordered_json schema = nullptr)
+      : tool(schema.is_null() ? default_schema() : std::move(schema)) {}
 
   /// The name, the parameter and the facts of verl's example configuration, gsm8k_tool_config.yaml.
   static nlohmann::ordered_json default_schema() {
@@ -26,12 +27,8 @@ class gsm8k_tool final : public tool {
         "Calculates the reward of an answer to a GSM8K problem: 1.0 if your answer is correct, 0.0 if it is incorrect.",
         {{"answer", "string", "Your answer to the GSM8K math problem, in digits."}});
   }
-  const nlohmann::ordered_json& schema() const override { return schema_; }
   /// Throws tool_error for arguments that are no object, and without a ground truth.
   tool_reply call(const tool_request& request) override;
-
- private:
-  nlohmann::ordered_json schema_;
 };
 
 }  // namespace agent

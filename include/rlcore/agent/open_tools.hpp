@@ -65,7 +65,7 @@ RLCORE_INLINE tools open_tools(const std::filesystem::path& file, const tool_hos
       opened[i] = std::make_shared<calculator>(e.schema);
     } else if (e.class_name == "verl.tools.gsm8k_tool.Gsm8kTool" ||
                e.class_name == "verl.workers.tool.gsm8k_tool.Gsm8kTool") {
-      opened[i] = std::make_shared<gsm8k_tool>(e.schema.is_null() ? gsm8k_tool::default_schema() : e.schema);
+      opened[i] = std::make_shared<gsm8k_tool>(e.schema);
     } else if (e.class_name == "verl.tools.sandbox_fusion_tools.SandboxFusionTool" ||
                e.class_name == "recipe.retool.retool.CustomSandboxFusionTool") {
       if (e.schema.is_null()) throw config_error(where + ": no tool_schema");

@@ -19,10 +19,9 @@ namespace agent {
 /// A class in Python that a python_host has loaded.
 class python_tool final : public tool {
  public:
-  /// `entry`: its number in the host; `schema` as tool::schema().
+  /// `entry`: its number in the host; `schema` as in tool.
   python_tool(std::shared_ptr<python_host> host, std::size_t entry, nlohmann::ordered_json schema)
-      : host_(std::move(host)), entry_(entry), schema_(std::move(schema)) {}
-  const nlohmann::ordered_json& schema() const override { return schema_; }
+      : tool(std::move(schema)), host_(std::move(host)), entry_(entry) {}
   tool_reply call(const tool_request& request) override { return host_->call(entry_, request); }
   /// The processes it shares with the other tools of its file.
   const python_host& host() const { return *host_; }
@@ -30,7 +29,6 @@ class python_tool final : public tool {
  private:
   std::shared_ptr<python_host> host_;
   std::size_t entry_;
-  nlohmann::ordered_json schema_;
 };
 
 /// The tools of `entries` by one python_host. A tool's schema is that of its entry; without one, what the class's

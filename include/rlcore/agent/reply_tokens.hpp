@@ -82,7 +82,7 @@ RLCORE_INLINE reply_tokens::reply_tokens(text::chat_template chat, text::tokeniz
   const std::vector<std::string> example{"1"};
   const std::string behind = behind_turn(example);
   for (const std::int32_t id : eos_ids)
-    if (const std::string_view mark = tokenizer_.bytes_of(id); end_ < 0 && !mark.empty() && behind.starts_with(mark))
+    if (const std::string_view mark = tokenizer_.token_of(id); end_ < 0 && !mark.empty() && behind.starts_with(mark))
       end_ = id;
   if (end_ < 0)
     throw config_error("the chat template ends a turn of the assistant by '" + behind.substr(0, 20) +
@@ -131,7 +131,7 @@ RLCORE_INLINE std::vector<std::int32_t> reply_tokens::operator()(std::span<const
   if (!options_.special)
     for (std::string& t : shown) t = without_specials(t);
   const std::string behind = behind_turn(shown);
-  std::string_view rest = std::string_view(behind).substr(tokenizer_.bytes_of(end_).size());
+  std::string_view rest = std::string_view(behind).substr(tokenizer_.token_of(end_).size());
   if (last_token != end_ || !options_.newline) {  // up to the next special token
     std::size_t at = 0;
     while (at < rest.size() && special_at(rest, at) == nullptr) ++at;

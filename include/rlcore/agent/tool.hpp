@@ -45,9 +45,11 @@ struct tool_broken : tool_error {
 /// A tool. call() may run in many threads at once.
 class tool {
  public:
+  /// `schema` is what the chat template shows: {"type": "function", "function": {"name", "description", "parameters"}}.
+  explicit tool(nlohmann::ordered_json schema) : schema_(std::move(schema)) {}
   virtual ~tool() = default;
-  /// The schema that the chat template shows: {"type": "function", "function": {"name", "description", "parameters"}}.
-  virtual const nlohmann::ordered_json& schema() const = 0;
+  /// The constructor's.
+  const nlohmann::ordered_json& schema() const noexcept { return schema_; }
   /// Runs the call. Throws tool_error for a call that failed, which the model reads; tool_broken, and any other
   /// exception, is a fault of the tool's surroundings, which the model reads too, unless rlcore.on_tool_failure=stop.
   virtual tool_reply call(const tool_request& request) = 0;
@@ -55,6 +57,9 @@ class tool {
   virtual std::string note() const { return {}; }
   /// Its name in the schema.
   const std::string& name() const { return schema().at("function").at("name").get_ref<const std::string&>(); }
+
+ private:
+  nlohmann::ordered_json schema_;
 };
 
 /// Tools by name, in the order of the configuration.
@@ -84,10 +89,8 @@ inline nlohmann::ordered_json function_schema(std::string_view name, std::string
 template <std::invocable<const tool_request&> F>
 class function_tool final : public tool {
  public:
-  /// `schema` as tool::schema().
-  function_tool(nlohmann::ordered_json schema, F function)
-      : schema_(std::move(schema)), function_(std::move(function)) {}
-  const nlohmann::ordered_json& schema() const override { return schema_; }
+  /// `schema` as in tool.
+  function_tool(nlohmann::ordered_json schema, F function) : tool(std::move(schema)), function_(std::move(function)) {}
   tool_reply call(const tool_request& request) override {
     try {
       return {function_(request)};
@@ -97,7 +100,6 @@ class function_tool final : public tool {
   }
 
  private:
-  nlohmann::ordered_json schema_;
   F function_;
 };
 /// The same, for a list of tools.

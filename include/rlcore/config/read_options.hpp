@@ -175,9 +175,12 @@ class options_reader {
         if (name.find("megatron") != name.npos)
           for (const char* k : {"actor_rollout_ref.actor.strategy", "critic.strategy", "reward_model.strategy"})
             if (options_.known_.find(k) != nullptr) assign(options_.root_, k, value("megatron"), true);
-        for (const config_preset& preset : config_presets)
-          for (const std::string_view setting : preset.name == name ? preset.settings : preset.settings.first(0)) {
-            const override_setting s = parse_override(setting);
+        const auto preset = std::ranges::find(config_presets, name, &config_preset::name);
+        if (preset == std::end(config_presets)) return;
+        for (const std::span<const std::string_view> settings :
+             {std::span<const std::string_view>(multi_turn_settings), preset->settings})
+          for (const std::string_view text : settings) {
+            const override_setting s = parse_override(text);
             assign(options_.root_, s.key, s.item, true);
           }
         return;

@@ -77,7 +77,7 @@ TEST(sample_answers, show_what_tools_wrote_apart) {
   EXPECT_EQ(kept[0].runs, (std::vector<std::uint64_t>{7, 4, 8}));
   EXPECT_NE(html::answer_cards(kept).find("<pre>I call.<span class=\"tool\">\xC3\xA4&lt;7</span>&gt;I know.</pre>"),
             std::string::npos);
-  // Runs of somebody else's file neither split characters nor lose text.
+  // Runs of an edited file neither split characters nor lose text.
   const std::vector<sample_answer> odd{{0, 1, "q", "\xC3\xA4x", "", {}, {1}}, {0, 1, "q", "ab", "", {}, {0, 99, 1}}};
   EXPECT_NE(html::answer_cards(odd).find("<pre>\xC3\xA4x</pre>"), std::string::npos);
   EXPECT_NE(html::answer_cards(odd).find("<pre><span class=\"tool\">ab</span></pre>"), std::string::npos);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rlcore/config/programs/main_ppo.hpp"
@@ -63,6 +64,23 @@ TEST(policy_tools, are_selected_by_a_row) {
   EXPECT_EQ(names(tools, "", {{"tool_selection", {"c", "x", "a", "c"}}}), "ca");
   EXPECT_EQ(names(tools, "", {{"tool_selection", data::row::array()}}), "abc");
   EXPECT_EQ(names(tools, "", {{"tool_selection", nullptr}}), "abc");
+}
+
+TEST(policy_tools, of_the_caller_are_called_by_all_rows_unless_the_command_line_speaks_of_tools) {
+  const std::vector<std::string> special{"<|endoftext|>", "<|im_start|>", "<|im_end|>"},
+      corpus{"system user assistant"};
+  const text::tokenizer tokenizer = text::train_bpe(corpus, 260, special);
+  const std::vector<std::int32_t> eos{*tokenizer.eos_id()};
+  const auto opened = [&](const std::vector<std::string>& arguments, agent::tools own) {
+    const auto opt = train::options::parse(arguments, train::main_ppo_registry());
+    return train::open_policy_tools(train::read_tool_settings(opt), std::move(own),
+                                    text::chat_template::named("qwen2.5"), tokenizer, eos);
+  };
+  EXPECT_EQ(opened({}, {}), nullptr);
+  EXPECT_EQ(opened({turns + "enable=True"}, {}), nullptr);
+  EXPECT_EQ(names(*opened({}, three()), ""), "abc");
+  EXPECT_EQ(names(*opened({}, three()), "single_turn_agent"), "");
+  EXPECT_EQ(names(*opened({rollout + "mode=async"}, three()), ""), "");
 }
 
 TEST(policy_tools, get_the_arguments_of_their_row) {

@@ -9,37 +9,23 @@
 RLCORE_BEGIN
 namespace train {
 
-/// A name of --config-name that stands for the defaults of ppo_trainer and these settings.
+/// A name of --config-name that stands for the defaults of ppo_trainer, multi_turn_settings and these settings.
 struct config_preset {
   std::string_view name;
   std::span<const std::string_view> settings;
 };
 
+/// What all presets set.
+inline constexpr std::string_view multi_turn_settings[] = {
+    "data.train_batch_size=256", "data.return_raw_chat=True", "actor_rollout_ref.rollout.name=sglang",
+    "actor_rollout_ref.rollout.multi_turn.enable=True", "actor_rollout_ref.rollout.multi_turn.max_assistant_turns=5"};
+
 namespace detail {
 
-inline constexpr std::string_view gsm8k_multiturn[] = {"data.max_prompt_length=1024",
-                                                       "data.max_response_length=1024",
-                                                       "data.train_batch_size=256",
-                                                       "data.return_raw_chat=True",
-                                                       "actor_rollout_ref.rollout.name=sglang",
-                                                       "actor_rollout_ref.rollout.multi_turn.enable=True",
-                                                       "actor_rollout_ref.rollout.multi_turn.max_assistant_turns=5"};
-inline constexpr std::string_view geo3k_multiturn[] = {"data.max_prompt_length=2048",
-                                                       "data.max_response_length=2048",
-                                                       "data.train_batch_size=256",
-                                                       "data.return_raw_chat=True",
-                                                       "actor_rollout_ref.rollout.name=sglang",
-                                                       "actor_rollout_ref.rollout.multi_turn.enable=True",
-                                                       "actor_rollout_ref.rollout.multi_turn.max_assistant_turns=5"};
+inline constexpr std::string_view gsm8k_multiturn[] = {"data.max_prompt_length=1024", "data.max_response_length=1024"};
+inline constexpr std::string_view geo3k_multiturn[] = {"data.max_prompt_length=2048", "data.max_response_length=2048"};
 inline constexpr std::string_view retool_multiturn[] = {
-    "data.max_prompt_length=1024",
-    "data.max_response_length=1024",
-    "data.train_batch_size=256",
-    "data.return_raw_chat=True",
-    "actor_rollout_ref.rollout.name=sglang",
-    "actor_rollout_ref.rollout.mode=async",
-    "actor_rollout_ref.rollout.multi_turn.enable=True",
-    "actor_rollout_ref.rollout.multi_turn.max_assistant_turns=5",
+    "data.max_prompt_length=1024", "data.max_response_length=1024", "actor_rollout_ref.rollout.mode=async",
     "actor_rollout_ref.rollout.multi_turn.tool_config_path=./config/tool_config/sandbox_fusion_tool_config.yaml"};
 
 }  // namespace detail

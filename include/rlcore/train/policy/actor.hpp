@@ -48,7 +48,7 @@ struct actor : trainable_model<Device> {
 template <class Device>
 void score_trajectories(nn::causal_lm<Device>& model, nn::workspace<Device>& space, std::span<trajectory> rows,
                         float temperature, std::int64_t max_rows, std::int64_t max_tokens,
-                        std::vector<float> trajectory::*field, std::vector<float> trajectory::*entropy = nullptr,
+                        std::vector<float> trajectory::* field, std::vector<float> trajectory::* entropy = nullptr,
                         const data::prompt_dataset* prompts = nullptr) {
   packed_trajectories packed;
   std::vector<float> logp, entropies;

@@ -37,30 +37,33 @@ inline row_range share_of_responses(std::size_t prompts, std::size_t samples, st
 trajectory make_trajectory(const rollout::request& asked, rollout::response&& answer);
 
 /// Samples `samples` responses for each listed row of the data set, prompt by prompt (p0 p0 ... p1 p1 ...). `share`
-/// restricts them to a range. The text of a response is a function of (key, row, sample, weights) alone, and of the
-/// replies of `tools`, if they are given; `turns`, if given, stands before them.
+/// restricts them to a range. The text of a response is a function of (key, row, sample, weights) alone, and of what
+/// `turns` appends, if it is given.
 template <class Device, class Progress>
 std::vector<trajectory> sample(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model,
                                nn::workspace<Device>& space, const data::prompt_dataset& prompts,
                                std::span<const std::uint32_t> rows, std::int64_t samples,
                                const rollout::generation& settings, random_key key, Progress&& progress,
-                               std::optional<row_range> share = {}, agent::conversations* tools = nullptr,
-                               rollout::turn_source* turns = nullptr) {
+                               std::optional<row_range> share = {}, rollout::turn_source* turns = nullptr) {
   const auto group = static_cast<std::size_t>(samples);
   const row_range shard = share.value_or(row_range{0, rows.size() * group});
   std::vector<rollout::request> requests;
   for (std::size_t i = shard.first; i < shard.last; ++i)
     requests.push_back({prompts[rows[i / group]].ids, rows[i / group], static_cast<std::uint32_t>(i % group)});
-  std::vector<rollout::response> responses = answer_requests(engine, model, space, requests, prompts, settings, key,
-                                                             progress, turns != nullptr ? turns : tools);
+  std::vector<rollout::response> responses =
+      answer_requests(engine, model, space, requests, prompts, settings, key, progress, turns);
   std::vector<trajectory> batch;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
+  for (std::size_t i = 0; i < requests.size(); ++i)
     batch.push_back(make_trajectory(requests[i], std::move(responses[i])));
-    if (tools == nullptr) continue;
-    const agent::conversation_record& r = tools->records()[i];
+  return batch;
+}
+
+/// Sets trajectory::talk of the responses that `talks` went through, in order.
+inline void note_conversations(std::span<trajectory> batch, const agent::conversations& talks) {
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const agent::conversation_record& r = talks.records()[i];
     batch[i].talk = {r.assistant_turns + r.user_turns + 1, r.calls, r.failures, r.unread, r.reward, r.seconds};
   }
-  return batch;
 }
 
 /// Subtracts the KL penalty, summed over the response, from every reward (verl's use_kl_in_reward). Returns the KL as

@@ -48,14 +48,10 @@ class response_sampler {
 
   /// Samples and scores the round of this number. Sampling records the log-probs of the policy.
   std::vector<trajectory> sample_round(std::int64_t step, std::int64_t number, stages& time) {
-    const policy_settings& s = in_.settings;
-    const std::vector<std::uint32_t> rows =
-        data::rows_of_batch(in_.train.size(), in_.plan.prompts_per_round, number, s.seed, s.shuffle);
-    rollout::generation settings = generation(s.sampling);
-    settings.weights = s.rollout_weights;
     std::vector<trajectory> round = time("gen", [&] {
       if (stored_ != nullptr) return own_part((*stored_)(step));
-      return sample_part(in_.train, rows, s.samples, settings, key_of(s.seed, stream::rollout, number), "rollout");
+      return sample_part(in_.train, rows_of_round(number), in_.settings.samples, training_generation(),
+                         key_of(in_.settings.seed, stream::rollout, number), "rollout");
     });
     score(round, time);
     for (trajectory& t : round) t.sampled_step = step;
@@ -64,22 +60,19 @@ class response_sampler {
 
   /// Begins to draw the round of this number from the current weights, beside training, in step `step`.
   void begin_ahead(std::int64_t step, std::int64_t number, stages& time) {
-    const policy_settings& s = in_.settings;
-    rollout::generation settings = generation(s.sampling);
-    settings.weights = s.rollout_weights;
     time("sync_rollout_weights", [&] { models_.rollout->fill(); });
     ahead_step_ = step;
     time("gen", [&] {
-      ahead_.emplace([this, settings, number, seed = s.seed](device_turns& device) {
-        const std::vector<std::uint32_t> rows =
-            data::rows_of_batch(in_.train.size(), in_.plan.prompts_per_round, number, seed, in_.settings.shuffle);
+      ahead_.emplace([this, number](device_turns& device) {
         const std::unique_ptr<agent::conversations> talks = open_conversations(in_.train);
-        std::optional<patient_turns> patient;
-        if (talks) patient.emplace(*talks, device);
-        return sample(
-            ahead_engine_, models_.rollout->model(), ahead_space_, in_.train, rows, in_.settings.samples, settings,
-            key_of(seed, stream::rollout, number), [&](std::size_t) { device.check(); }, {}, talks.get(),
-            patient ? &*patient : nullptr);
+        std::optional<patient_turns> turns;
+        if (talks) turns.emplace(*talks, device);
+        std::vector<trajectory> drawn = sample(
+            ahead_engine_, models_.rollout->model(), ahead_space_, in_.train, rows_of_round(number),
+            in_.settings.samples, training_generation(), key_of(in_.settings.seed, stream::rollout, number),
+            [&](std::size_t) { device.check(); }, {}, turns ? &*turns : nullptr);
+        if (talks) note_conversations(drawn, *talks);
+        return drawn;
       });
     });
   }
@@ -104,8 +97,8 @@ class response_sampler {
 
   /// Sets trajectory::greedy_score: the score of the greedy answer to its prompt.
   void score_greedy_answers(std::vector<trajectory>& batch, std::int64_t step, stages& time) {
-    rollout::generation settings = generation({0, -1, 1});
-    settings.weights = in_.settings.rollout_weights;
+    rollout::generation settings = training_generation();
+    settings.sampling = {0, -1, 1};
     const auto group = static_cast<std::size_t>(in_.settings.samples);
     std::vector<std::uint32_t> rows;
     for (std::size_t i = 0; i < batch.size(); i += group) rows.push_back(batch[i].row);
@@ -160,6 +153,17 @@ class response_sampler {
             s.rules};
   }
 
+  /// That of training responses.
+  rollout::generation training_generation() const {
+    rollout::generation settings = generation(in_.settings.sampling);
+    settings.weights = in_.settings.rollout_weights;
+    return settings;
+  }
+  std::vector<std::uint32_t> rows_of_round(std::int64_t number) const {
+    return data::rows_of_batch(in_.train.size(), in_.plan.prompts_per_round, number, in_.settings.seed,
+                               in_.settings.shuffle);
+  }
+
   row_range own_share(std::size_t prompts, std::int64_t samples) {
     return share_of_responses(prompts, static_cast<std::size_t>(samples), static_cast<std::size_t>(workers().size()),
                               static_cast<std::size_t>(workers().rank()));
@@ -179,7 +183,7 @@ class response_sampler {
     } const guard{models_.policy.engine, in_.settings.free_cache};
     const auto answers = [&](const nn::causal_lm<Device>& model, const row_range& shard) {
       const std::unique_ptr<agent::conversations> talks = open_conversations(prompts);
-      return sample(
+      std::vector<trajectory> drawn = sample(
           models_.policy.engine, model, models_.policy.space, prompts, rows, samples, settings, key,
           [&](std::size_t done) {
             bar_.phase(phase, done, shard.size());
@@ -188,6 +192,8 @@ class response_sampler {
               throw sampling_interrupted();
           },
           shard, talks.get());
+      if (talks) note_conversations(drawn, *talks);
+      return drawn;
     };
     if (!models_.rollout) {
       [[maybe_unused]] const auto whole = models_.policy.gather_full_params();

@@ -62,7 +62,8 @@ class policy_tools {
   agent::reply_tokens replies_;
 };
 
-/// The run's tools, or null where no row may call any.
+/// The run's tools, or null where no row may call any. Without rollout.multi_turn.enable and mode=async the caller's
+/// `own` tools are called by every row that does not say otherwise.
 std::unique_ptr<policy_tools> open_policy_tools(const tool_settings& settings, agent::tools own,
                                                 const text::chat_template& chat, const text::tokenizer& tokenizer,
                                                 std::span<const std::int32_t> eos_ids);
@@ -176,7 +177,9 @@ RLCORE_INLINE std::unique_ptr<policy_tools> open_policy_tools(const tool_setting
                                                               const text::tokenizer& tokenizer,
                                                               std::span<const std::int32_t> eos_ids) {
   if (own.empty() && (!settings.enabled || settings.config_file.empty())) return nullptr;
-  return std::make_unique<policy_tools>(settings, std::move(own), chat, tokenizer, eos_ids);
+  tool_settings s = settings;
+  if (!s.enabled) s.by_default = true;  // those of the caller, whose command line says nothing of tools
+  return std::make_unique<policy_tools>(s, std::move(own), chat, tokenizer, eos_ids);
 }
 
 }  // namespace train

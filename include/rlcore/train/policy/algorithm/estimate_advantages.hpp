@@ -35,12 +35,12 @@ class token_table {
   std::vector<float> matrix() const { return std::vector<float>(rows_ * columns_); }
 
   /// A field of the trajectories as a matrix, 0 where a row has ended.
-  std::vector<float> gather(std::span<const trajectory> batch, const std::vector<float> trajectory::*field) const;
+  std::vector<float> gather(std::span<const trajectory> batch, const std::vector<float> trajectory::* field) const;
   /// The token rewards: those of the trajectory if it has any, else its reward at its last token.
   std::vector<float> rewards(std::span<const trajectory> batch) const;
   /// Back into a field of the trajectories.
   void scatter(const std::vector<float>& matrix, std::span<trajectory> batch,
-               std::vector<float> trajectory::*field) const;
+               std::vector<float> trajectory::* field) const;
 
  private:
   std::size_t rows_, columns_ = 0;
@@ -206,7 +206,7 @@ RLCORE_INLINE token_table::token_table(std::span<const trajectory> batch) : rows
 }
 
 RLCORE_INLINE std::vector<float> token_table::gather(std::span<const trajectory> batch,
-                                                     const std::vector<float> trajectory::*field) const {
+                                                     const std::vector<float> trajectory::* field) const {
   std::vector<float> out = matrix();
   for (std::size_t i = 0; i < rows_; ++i)
     std::copy((batch[i].*field).begin(), (batch[i].*field).end(), out.data() + i * columns_);
@@ -223,7 +223,7 @@ RLCORE_INLINE std::vector<float> token_table::rewards(std::span<const trajectory
 }
 
 RLCORE_INLINE void token_table::scatter(const std::vector<float>& matrix, std::span<trajectory> batch,
-                                        std::vector<float> trajectory::*field) const {
+                                        std::vector<float> trajectory::* field) const {
   for (std::size_t i = 0; i < rows_; ++i) {
     const float* row = matrix.data() + i * columns_;
     (batch[i].*field).assign(row, row + batch[i].policy_length());

@@ -56,7 +56,7 @@ inline std::vector<trajectory> gather_trajectories(parallel::any_communicator& g
 /// compute() sets `fields` of its trajectories, one number per token of the policy. All ranks then receive all of them.
 template <class Compute>
 void compute_own_rows(parallel::any_communicator& group, std::span<trajectory> rows,
-                      std::span<std::vector<float> trajectory::*const> fields, Compute&& compute) {
+                      std::span<std::vector<float> trajectory::* const> fields, Compute&& compute) {
   const auto ranks = static_cast<std::size_t>(group.size());
   if (ranks == 1) return compute(rows);
   std::vector<std::int64_t> tokens;
