@@ -1,7 +1,6 @@
-"""Conversations with tools as verl's own agent loops run them: writes tool_loop.json and tool_loop_tokenizer/.
+"""Conversations with tools as verl's own agent loops run them: writes tool_loop.json, tool_loop_random.json and tool_loop_tokenizer/.
 
-usage: tool_loop.py TEMPLATES
-TEMPLATES: folder with qwen2.5.jinja and qwen3.jinja, the texts of rlcore::text::family_jinja("qwen2.5") and ("qwen3").
+usage: tool_loop.py TEMPLATES (tool_loop_common.py says which)
 Needs verl 0.9.1, torch, transformers and tokenizers, as requirements.txt names them, but neither vLLM nor SGLang: the
 server is played by this program. It returns forced turns, cut at the max_tokens that verl's vLLM server would compute
 (the statements of vllm_async_server.py are run), with the sampling parameters of AgentLoopWorker.generate_sequences.
@@ -15,37 +14,29 @@ The loops, the parser, the builder of token ids and the schemas are verl's, unch
            "stop": length, assistant turns, user turns, no call, or no room (for the replies)}
            "replies": {name: what verl says of a tool that is unknown}; the wording is not ours
            "differ": where rlcore differs on purpose, and how; such a script is not compared to the end
+tool_loop_random.json has "prompts" and "scripts" of the same kinds, which are drawn at random; rlcore differs in none of them.
 """
-import ast
 import asyncio
 import collections
-import contextlib
-import io
 import json
 import logging
-import pathlib
 import random
 import sys
-import types
 
-import verl
 from omegaconf import OmegaConf
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
 from verl.experimental.agent_loop import tool_parser
 from verl.experimental.agent_loop.agent_loop import DictConfigWrap, ToolListWrap
 from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 from verl.experimental.agent_loop.tool_agent_loop import AgentState, ToolAgentLoop
-from verl.tools.base_tool import BaseTool
-from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
-from verl.workers.rollout.replica import TokenOutput
 
-HERE = pathlib.Path(__file__).parent
-FOLDER = HERE / "tool_loop_tokenizer"
-draw = random.Random(31)
+from tool_loop_common import (BROKEN, CHATS, DONE, END, FOLDER, LONG, MIXED, OTHER_END, SPECIAL, USER, block, call, echo, load_tokenizers, runs, said, spelled,
+                              tokens, write)
+from tool_loop_verl import Echo, Fail, Quiet, Recall, Repeat, Server, make_tools
+
+draw, various = random.Random(31), random.Random(32)
 QWEN2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
          r"\s+(?!\S)|\s+")
-SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 CORPUS = ["system\nuser\nassistant\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.\n",
           "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are provided with function signatures within "
           "<tools></tools> XML tags:\n<tools>\n", "\n</tools>\n\nFor each function call, return a json object with function name and arguments "
@@ -72,102 +63,8 @@ def make_tokenizer():
     (FOLDER / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n")
 
 
-def load_tokenizer(template):
-    t = PreTrainedTokenizerFast(tokenizer_file=str(FOLDER / "tokenizer.json"), eos_token="<|im_end|>", pad_token="<|endoftext|>", clean_up_tokenization_spaces=False)
-    t.chat_template = template
-    return t
-
-
-def schema(name, description, properties, required):
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": {"type": "object", "properties": properties, "required": required}}}
-
-
-def arguments(parameters, *names):
-    if not isinstance(parameters, dict):
-        raise ValueError("the arguments are no object")
-    return [parameters[n] for n in names]  # KeyError
-
-
-class Echo(BaseTool):
-    about = schema("echo", "Gives a text back.", {"text": {"type": "string", "description": "any text"}}, ["text"])
-
-    async def execute(self, instance_id, parameters, **kwargs):
-        (text,) = arguments(parameters, "text")
-        if not isinstance(text, str):
-            raise TypeError("text is no string")
-        return ToolResponse(text=text), 0.25, {}
-
-
-class Repeat(BaseTool):
-    about = schema("repeat", "Gives a text several times — 'quoted' & <b>bold</b>.",
-                   {"text": {"type": "string"}, "count": {"type": ["integer", "null"], "description": "how often", "enum": [2, 10, 100, None]}}, ["text", "count"])
-
-    async def execute(self, instance_id, parameters, **kwargs):
-        text, count = arguments(parameters, "text", "count")
-        return ToolResponse(text=text * count), -0.5, {}
-
-
-class Fail(BaseTool):
-    about = schema("fail", "Raises.", {"message": {"type": "string", "description": "das Übel"}}, [])
-
-    async def execute(self, instance_id, parameters, **kwargs):
-        raise RuntimeError(arguments(parameters, "message")[0])
-
-
-class Quiet(BaseTool):
-    about = schema("quiet", "Says nothing.", {}, [])
-
-    async def execute(self, instance_id, parameters, **kwargs):
-        return ToolResponse(), None, {}
-
-
-class Recall(BaseTool):
-    about = schema("recall", "Says the word of the row.", {}, [])
-
-    async def create(self, instance_id=None, **kwargs):
-        self.words = {**getattr(self, "words", {}), str(len(getattr(self, "words", {}))): kwargs["create_kwargs"].get("word", "no word")}
-        return list(self.words)[-1], ToolResponse()
-
-    async def execute(self, instance_id, parameters, **kwargs):
-        return ToolResponse(text=self.words[instance_id]), 1.0, {}
-
-
-def make_tools():
-    with contextlib.redirect_stdout(io.StringIO()):  # they print their schemas
-        return [c(config={}, tool_schema=OpenAIFunctionToolSchema.model_validate(c.about)) for c in (Echo, Repeat, Fail, Quiet, Recall)]
-
-
-def statements_of_the_server():
-    """Of verl's vLLM server: the statements that decide how many tokens a generation may have."""
-    source = (pathlib.Path(verl.__file__).parent / "workers/rollout/vllm_rollout/vllm_async_server.py").read_text()
-    (function,) = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.AsyncFunctionDef) and n.name == "generate"
-                   and any(isinstance(s, ast.If) and ast.unparse(s.test) == "'max_tokens' in sampling_params" for s in n.body)]
-    at = [i for i, s in enumerate(function.body) if ast.unparse(s).startswith(("max_possible_tokens =", "if 'max_tokens' in", "max_tokens = max("))]
-    assert len(at) == 3, at
-    return compile(ast.Module([function.body[i] for i in at], []), "vllm_async_server.py", "exec")
-
-
-SERVER = statements_of_the_server()
-
-
-class Server:
-    """Returns the forced turns."""
-
-    def __init__(self, rollout, turns):
-        self.rollout, self.turns, self.used, self.row = rollout, turns, 0, []
-
-    async def generate(self, request_id, *, prompt_ids, sampling_params, **kwargs):
-        assert prompt_ids[: len(self.row)] == self.row, "the row was rewritten"
-        names = {"self": types.SimpleNamespace(config=self.rollout), "prompt_ids": prompt_ids, "sampling_params": dict(sampling_params)}
-        exec(SERVER, names)
-        ids = self.turns[self.used][: names["max_tokens"]]
-        self.used += 1
-        self.row = prompt_ids + ids
-        return TokenOutput(token_ids=ids, log_probs=[-0.125] * len(ids), stop_reason="completed")
-
-
 class Listened(ToolAgentLoop):
-    calls = failures = 0
+    calls = failures = longest_failure = 0
     stop = None
 
     async def _handle_generating_state(self, data, *args, **kwargs):
@@ -189,7 +86,9 @@ class Listened(ToolAgentLoop):
         self.calls += 1
         if call.name not in self.active:
             self.replies[call.name] = reply[0].text
-        self.failures += (reply[0].text or "").startswith((f"Unknown function '{call.name}'", f"Error executing tool '{call.name}'"))
+        failed = (reply[0].text or "").startswith((f"Unknown function '{call.name}'", f"Error executing tool '{call.name}'"))
+        self.failures += failed
+        self.longest_failure = max(self.longest_failure, failed * len(reply[0].text or ""))
         return reply
 
 
@@ -207,12 +106,8 @@ logging.getLogger(sys.modules[ToolAgentLoop.__module__].__file__).setLevel(loggi
 logging.getLogger(sys.modules[SingleTurnAgentLoop.__module__].__file__).setLevel(logging.CRITICAL)
 
 make_tokenizer()
-CHATS = {"qwen2.5": ("qwen2.5", "qwen2", {}), "qwen3": ("qwen3", "qwen3", {}), "qwen3 without thoughts": ("qwen3", "qwen3", {"enable_thinking": False})}
-TOKENIZERS = {name: load_tokenizer((pathlib.Path(sys.argv[1]) / f"{name}.jinja").read_text()) for name in ("qwen2.5", "qwen3")}
-TOKENS = TOKENIZERS["qwen2.5"]
-END, OTHER_END = (TOKENS.convert_tokens_to_ids(s) for s in ("<|im_end|>", "<|endoftext|>"))
-TOOLS = make_tools()
-USER = [{"role": "user", "content": "What is the answer?"}]
+TOKENIZERS = load_tokenizers(sys.argv[1])
+TOOLS = make_tools((Echo, Repeat, Fail, Quiet, Recall))
 PLAIN = {"chat": "qwen2.5", "messages": USER, "loop": "tool_agent", "response_length": 4000, "spare_prompt": 0, "max_assistant_turns": None, "max_user_turns": None,
          "max_parallel_calls": 1, "max_tool_response_length": 256, "tool_response_truncate_side": "middle", "selection": None, "kwargs": {}, "differ": None}
 prompts, scripts = [], []
@@ -247,26 +142,18 @@ async def run_loop(s, turns):
     return out, loop, server, prompt
 
 
-def runs(mask):
-    out = [0]
-    for m in mask:
-        if m == len(out) % 2:
-            out[-1] += 1
-        else:
-            out.append(1)
-    return out
-
-
-def run(kind, turns, **changes):
-    """What verl makes of a script; turns are texts (which the end mark follows) or ids."""
+def run(kind, turns, known=prompts, fits=lambda settings, loop: True, **changes):
+    """What verl makes of a script, whose prompt is one of `known`; turns are texts (which the end mark follows) or ids. None if it does not fit."""
     s = {**PLAIN, **changes}
     ids = [said(t) if isinstance(t, str) else t for t in turns]
     out, loop, server, prompt = asyncio.run(run_loop(s, ids))
+    if not fits(s, loop):
+        return None
     single = s["loop"] == "single_turn_agent"
-    if prompt not in prompts:
-        prompts.append(prompt)
+    if prompt not in known:
+        known.append(prompt)
     keep = {k: v for k, v in s.items() if k not in ("chat", "messages", "loop", "selection") and v not in (None, {})}
-    return {"kind": kind, "prompt": prompts.index(prompt), **keep, "turns": ids[: server.used], "response": out.response_ids, "mask": runs(out.response_mask),
+    return {"kind": kind, "prompt": known.index(prompt), **keep, "turns": ids[: server.used], "response": out.response_ids, "mask": runs(out.response_mask),
             "num_turns": out.num_turns, "rewards": out.extra_fields["tool_rewards"],
             **({} if single else {"calls": loop.calls, "failures": loop.failures, "unread": unread.count, "stop": loop.stop}),
             **({"replies": loop.replies} if not single and loop.replies else {})}
@@ -275,33 +162,6 @@ def run(kind, turns, **changes):
 def add(kind, turns, **changes):
     scripts.append(run(kind, turns, **changes))
     return scripts[-1]
-
-
-def said(text, end=END):
-    return TOKENS.encode(text, add_special_tokens=False) + ([] if end is None else [end])
-
-
-def spelled(text, end=END):
-    """One token for each byte."""
-    alphabet = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    ids = [TOKENS.convert_tokens_to_ids(c) for word, _ in alphabet.pre_tokenize_str(text) for c in word]
-    return ids + ([] if end is None else [end])
-
-
-def call(name, **given):
-    return block(json.dumps({"name": name, "arguments": given}, ensure_ascii=False))
-
-
-def block(text):
-    return f"<tool_call>\n{text}\n</tool_call>"
-
-
-echo = lambda text: call("echo", text=text)
-DONE = "The answer is 42."
-LONG = "".join(chr(ord("a") + i % 26) for i in range(60))
-MIXED = "aé水😀z e\u0301 한글 ½"
-BROKEN = [block("{\"name\": \"echo\"}"), block("{\"name\": \"echo\", \"arguments\": {\"text\": \"a}}"), block("no json"), block("{\"name\": 7, \"arguments\": {}}"), "<tool_call></tool_call>",
-          block("[1]"), "<tool_call>" + echo("inner"), block("{'name': 'echo', 'arguments': {}}")]
 
 
 def exact_lengths():
@@ -352,7 +212,7 @@ def calls():
     add("no call", [DONE])
     add("no call", [said(DONE, OTHER_END)], chat="qwen3")
     add("no call", [said(DONE, None)])
-    add("no call", [[END]])
+    add("no call", [said("")])
     add("no call", ["<tool_call>\n{\"name\": \"echo\", \"arguments\": {\"text\": \"x\"}}"])
     add("no call", ["</tool_call>" + "<tool_call>"], chat="qwen3 without thoughts")
     for chat in CHATS:
@@ -424,7 +284,7 @@ def random_script():
             text = draw.choice(["", DONE, MIXED])
         ids = (spelled if draw.random() < 0.08 else said)(text, draw.choice([END] * 8 + [OTHER_END, None]))
         if draw.random() < 0.1:
-            ids = [draw.randrange(len(TOKENS) - 5) for _ in range(draw.randrange(1, 9))] + ids
+            ids = [draw.randrange(len(tokens()) - 5) for _ in range(draw.randrange(1, 9))] + ids
         return ids
 
     messages = [{"role": "user", "content": draw.choice(["Hi", "What is 3 + 4?"])}]
@@ -434,6 +294,86 @@ def random_script():
                 spare_prompt=draw.choice([0, 0, 7, 300]), max_assistant_turns=draw.choice([None, None, 2, 4]), max_user_turns=draw.choice([None, None, 1, 3]),
                 max_parallel_calls=draw.choice([1, 1, 2, 3]), max_tool_response_length=draw.choice([256, 256, 100, 30]),
                 tool_response_truncate_side=draw.choice(["left", "middle", "right"]), kwargs=draw.choice([{}, {"recall": {"word": "w" * 9}}]))
+
+
+WORDS = ["42", "the", " ", "\n", "é", "水", "😀", "e\u0301", "한", "'", "\"", "\\", "{", "}", "]", "\t", "<", "<tool_response>", "</tool_call>", "</think>", "a\r\nb", "\u200d", "x" * 6]
+HISTORIES = [[{"role": "user", "content": "Hi"}],
+             [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "é"}, {"role": "user", "content": " 3 + 4?\n"}]]
+
+
+def varied_text(most):
+    return "".join(various.choice(WORDS) for _ in range(various.randrange(most + 1)))
+
+
+def varied_call():
+    """A call, mostly of a tool that there is; seldom a broken one."""
+    text = varied_text(various.choice([1, 2, 3]))
+    chance = various.random()
+    if chance < 0.5:
+        return echo(text)
+    if chance < 0.6:
+        return various.choice([call("recall"), call("quiet")])
+    if chance < 0.7:
+        return call("repeat", text=text, count=various.choice([2, 2, 3]))
+    if chance < 0.8:
+        return various.choice([call("fail", message=various.choice(["no", "it's", "水", ""])), call("fail"), call("echo", text=3), block("{\"name\": \"echo\", \"arguments\": [1]}")])
+    if chance < 0.87:
+        return call(various.choice(["nothing", "Echo", "é", "a b"]), text=text)
+    if chance < 0.92:
+        return various.choice([block(" {\"arguments\": {\"text\": \"x\", \"more\": [1.5, null]}, \"name\": \"echo\"} "), "<tool_call>{\"name\":\"echo\",\"arguments\":{\"text\":\"x\"}}</tool_call>"])
+    return various.choice(BROKEN)
+
+
+def varied_turn(calls):
+    """The ids of a turn: with calls, or without; some end otherwise or not at all, are spelled in bytes, or have other tokens in them."""
+    parts = [varied_call() for _ in range(various.choice([1, 1, 1, 1, 1, 1, 1, 2, 2, 3]))] if calls else []
+    text = various.choice(["", "", "", varied_text(2)]) + various.choice(["", "\n", " "]).join(parts) + (various.choice(["", "", varied_text(2)]) if calls else varied_text(3))
+    ids = (spelled if various.random() < 0.02 else said)(text, various.choice([END] * 8 + [OTHER_END, None]))
+    if various.random() < 0.06:
+        ids = ids[: various.randrange(1, len(ids) + 1)] if ids else ids
+    if various.random() < 0.08:
+        at = various.choice([0, various.randrange(len(ids) + 1)])
+        ids = ids[:at] + [various.randrange(1, len(tokens()) - 5) for _ in range(various.randrange(1, 4))] + ids[at:]
+    return ids or said(DONE)
+
+
+def varied_script():
+    s = dict(chat=various.choice(list(CHATS)), messages=various.choice(HISTORIES), response_length=various.choice([4000, 4000, 4000, various.randrange(1, 160)]),
+             spare_prompt=various.choice([0, 0, 0, 3, 40]), max_assistant_turns=various.choice([None] * 7 + [0, 1, 2, 2, 3]),
+             max_user_turns=various.choice([None] * 7 + [0, 1, 1, 2, 3]), max_parallel_calls=various.choice([1, 1, 2, 3, 4]),
+             max_tool_response_length=various.choice([256, 256, 100, various.randrange(2, 60)]), tool_response_truncate_side=various.choice(["left", "middle", "right"]),
+             kwargs=various.choice([{}, {}, {"recall": {"word": various.choice(["w", "水 \"é\""])}}]))
+    calls = various.choice([0, 1, 1, 1, 1, 1, 2, 2, 3])
+    chance = various.random()
+    if chance < 0.2:
+        s.update(selection=various.choice([["echo"], ["recall", "echo"], ["fail", "quiet", "repeat", "nothing"]]), messages=HISTORIES[0])
+    elif chance < 0.22:
+        s.update(selection=["nothing"], messages=HISTORIES[0])
+        calls = 0
+    elif chance < 0.24:
+        s.update(loop="single_turn_agent", messages=HISTORIES[0])
+    return s, [varied_turn(True) for _ in range(calls)] + [varied_turn(False)] + [said(DONE)]
+
+
+def fits(s, loop):
+    """Whether rlcore differs nowhere: texts of failures are not cut, and rows without tools call none."""
+    if s["loop"] == "single_turn_agent":
+        return True
+    return loop.longest_failure <= s["max_tool_response_length"] and (bool(loop.active) or loop.calls + unread.count == 0)
+
+
+def write_varied(count):
+    """What it draws is written to a file of its own, with prompts of its own."""
+    known, found = [], []
+    while len(found) < count:
+        s, turns = varied_script()
+        one = run("varied", turns, known, fits, **s)
+        if one is not None:
+            found.append(one)
+    size = write("tool_loop_random.json", prompts=known, scripts=found)
+    print(len(found), "random scripts,", len(known), "prompts,", size, "bytes")
+    print(collections.Counter(s.get("stop") for s in found), collections.Counter(len(s["turns"]) for s in found), collections.Counter(s.get("calls") for s in found),
+          collections.Counter(s.get("failures") for s in found), collections.Counter(s.get("unread") for s in found), collections.Counter(len(s.get("replies", {})) for s in found))
 
 
 def main():
@@ -446,11 +386,10 @@ def main():
         if s["failures"] and longest > s["max_tool_response_length"]:
             continue  # a failure that we cut, and verl does not
         scripts.append(s)
-    out = {"tools": [t.tool_schema.model_dump(exclude_unset=True, exclude_none=True) for t in TOOLS], "prompts": prompts, "scripts": scripts}
-    lines = ",\n".join(json.dumps(k) + ": " + "[\n" + ",\n".join(json.dumps(v, ensure_ascii=False, separators=(",", ":")) for v in part) + "\n]" for k, part in out.items())
-    (HERE / "tool_loop.json").write_text("{\n" + lines + "\n}\n")
-    print(len(scripts), "scripts,", len(prompts), "prompts,", (HERE / "tool_loop.json").stat().st_size, "bytes,", (FOLDER / "tokenizer.json").stat().st_size, "of the tokenizer")
-    print(collections.Counter(s.get("stop") for s in scripts), collections.Counter(s["kind"].split(":")[0] for s in scripts), len(TOKENS), "tokens")
+    size = write("tool_loop.json", tools=[t.tool_schema.model_dump(exclude_unset=True, exclude_none=True) for t in TOOLS], prompts=prompts, scripts=scripts)
+    print(len(scripts), "scripts,", len(prompts), "prompts,", size, "bytes,", (FOLDER / "tokenizer.json").stat().st_size, "of the tokenizer")
+    print(collections.Counter(s.get("stop") for s in scripts), collections.Counter(s["kind"].split(":")[0] for s in scripts), len(tokens()), "tokens")
+    write_varied(696)
 
 
 main()
