@@ -102,7 +102,7 @@ void teach(nn::causal_lm<any_device>& model, const text::tokenizer& tokenizer, c
         continue;
       }
       const std::vector<std::string> reply{p.result()};
-      taught.add({{prompt, tokenizer.encode(p.call())}, {replies(reply, end), answer}}, end);
+      taught.add({{prompt, tokenizer.encode(p.call())}, {replies.of_tools(reply, end), answer}}, end);
     }
     const double lr = 2e-3 * std::min(1.0, 2.0 * (steps + 1 - step) / steps);
     const std::vector<float> logp = supervised_step(l, taught.tokens, taught.targets, lr);

@@ -5,6 +5,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/dtype.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/core/fingerprint.hpp"
 #include "rlcore/core/memory_text.hpp"
 #include "rlcore/core/order.hpp"
 #include "rlcore/core/random.hpp"

@@ -7,37 +7,30 @@ namespace {
 using namespace scripted_turns;
 
 TEST(conversations, prompts_are_those_of_verl) {
-  const toolbox tools;
-  for (const ordered_json& p : golden().at("prompts")) {
-    std::vector<text::message> messages;
-    for (const ordered_json& m : p.at("messages")) {
-      messages.push_back({m.at("role"), m.at("content")});
-      for (const ordered_json& call : m.value("tool_calls", ordered_json::array()))
-        messages.back().tool_calls.push_back({call.at("function").at("name"), call.at("function").at("arguments")});
-    }
-    std::vector<ordered_json> schemas;
-    for (const ordered_json& name : p.at("tools")) schemas.push_back(tools.at(name)->schema());
-    const std::string chat = p.at("chat");
-    EXPECT_EQ(tokenizer().encode(chat_of(chat).render(
-                  messages, {.add_generation_prompt = true, .enable_thinking = thinking_of(chat), .tools = schemas})),
-              p.at("ids").get<ids>())
-        << p.at("messages");
-  }
+  expect_prompts("tool_loop.json");
+  expect_prompts("tool_loop_random.json");
 }
 
-TEST(conversations, ids_masks_and_turns_are_those_of_verl) {
-  ASSERT_GE(scripts().size(), 150U);
+/// Leads all of `those` that differ in nothing; returns why they ended.
+std::set<std::string> expect_all(const std::vector<script>& those) {
   std::set<std::string> stops;
-  for (const script& s : scripts()) {
+  for (const script& s : those) {
     if (!s.differs().empty()) continue;
     SCOPED_TRACE(s.kind() + " " + s.json->dump().substr(0, 400));
     const played p = lead(s);
     expect_golden(s, p.responses[0], p.records[0]);
     EXPECT_EQ(p.records[0].failures + p.unknown, s.json->value("failures", 0));
     stops.insert(s.json->value("stop", "single turn"));
-    if (HasFailure()) return;
+    if (testing::Test::HasFailure()) break;
   }
-  EXPECT_THAT(stops, ElementsAre("assistant turns", "length", "no call", "no room", "single turn", "user turns"));
+  return stops;
+}
+
+TEST(conversations, ids_masks_and_turns_are_those_of_verl) {
+  EXPECT_EQ(scripts().size() + random_scripts().size(), 1000U);
+  const auto every_stop = ElementsAre("assistant turns", "length", "no call", "no room", "single turn", "user turns");
+  EXPECT_THAT(expect_all(scripts()), every_stop);
+  EXPECT_THAT(expect_all(random_scripts()), every_stop);
 }
 
 TEST(conversations, differ_from_verl_only_where_it_is_meant) {

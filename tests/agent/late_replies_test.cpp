@@ -57,8 +57,8 @@ struct one_tool {
   toolbox tools;
   agent::reply_tokens replies = replies_of("qwen2.5");
   explicit one_tool(const function& f) : tools(f) {}
-  std::function<agent::row_tools(std::uint32_t)> of_row() {
-    return [this](std::uint32_t) { return agent::row_tools{{tools.at("echo")}}; };
+  std::function<agent::row_setup(std::uint32_t)> of_row() {
+    return [this](std::uint32_t) { return agent::row_setup{{tools.at("echo")}}; };
   }
 };
 constexpr agent::conversation_settings plain{.max_response_length = 1000};
@@ -73,10 +73,10 @@ TEST(conversations, a_broken_tool_ends_the_run_or_becomes_text) {
   const std::vector<std::vector<ids>> lines{{echo("failed"), echo("fine"), echo("broken"), turn("42")}};
   agent::conversation_settings settings = plain;
   settings.failures_as_text = false;
-  conversations ends(tokenizer(), broken.replies, settings, broken.of_row());
+  conversations ends(tokenizer(), &broken.replies, settings, broken.of_row());
   EXPECT_EQ(thrown_by([&] { play(ends, requests, lines, 1000); }), "the host is gone");
 
-  conversations goes_on(tokenizer(), broken.replies, plain, broken.of_row());
+  conversations goes_on(tokenizer(), &broken.replies, plain, broken.of_row());
   const rollout::response r = play(goes_on, requests, lines, 1000)[0];
   const auto texts = run_texts(r.tokens, scripted_turns::runs(r));
   ASSERT_EQ(texts.size(), 7U);
@@ -103,11 +103,11 @@ TEST(conversations, three_hundred_at_once_end) {
     for (std::uint32_t k = 0; k < i % 7; ++k) lines[i].push_back(echo(std::to_string(i * 10 + k)));
     lines[i].push_back(turn("the answer"));
   }
-  conversations turns(tokenizer(), slow.replies, plain, slow.of_row());
+  conversations turns(tokenizer(), &slow.replies, plain, slow.of_row());
   const auto responses = play(turns, requests, lines, 1000);
   for (std::uint32_t i = 0; i < 300; ++i) {
     ASSERT_EQ(responses[i].context.size(), i % 7) << i;
-    ASSERT_EQ(turns.records()[i].reward, i % 7) << i;
+    ASSERT_EQ(turns.records()[i].tool_reward, i % 7) << i;
     const auto texts = run_texts(responses[i].tokens, scripted_turns::runs(responses[i]));
     for (std::uint32_t k = 0; k < i % 7; ++k)
       ASSERT_THAT(texts[2 * k + 1], HasSubstr("\n" + std::to_string(i * 10 + k) + "\n")) << i;
@@ -126,7 +126,7 @@ TEST(conversations, end_with_calls_whose_replies_are_not_taken) {
   agent::conversation_settings settings = plain;
   settings.workers = 2;
   {
-    conversations turns(tokenizer(), slow.replies, settings, slow.of_row());
+    conversations turns(tokenizer(), &slow.replies, settings, slow.of_row());
     const std::vector<rollout::request> requests(60);
     turns.begin(requests);
     rollout::response r;
@@ -153,7 +153,7 @@ TEST(conversations, tools_see_where_they_are_called_and_records_count_what_happe
   const ids both = turn(calling("a") + broken + calling("fail"));
   agent::conversation_settings settings = plain;
   settings.max_parallel_calls = 2, settings.workers = 1;
-  conversations turns(tokenizer(), some.replies, settings, some.of_row());
+  conversations turns(tokenizer(), &some.replies, settings, some.of_row());
   play(turns, requests, {{both, echo("b"), turn("42")}, {turn(broken)}}, 1000);
   play(turns, std::span(requests).last(1), {{echo("c"), turn("42")}}, 1000);  // a second call of generate()
   std::ranges::sort(places);
@@ -166,7 +166,7 @@ TEST(conversations, tools_see_where_they_are_called_and_records_count_what_happe
   EXPECT_THAT(numbers(0), ElementsAre(3, 2, 3, 1, 1));
   EXPECT_THAT(numbers(1), ElementsAre(1, 0, 0, 0, 1));
   EXPECT_THAT(numbers(2), ElementsAre(2, 1, 1, 0, 0));
-  EXPECT_EQ(turns.records()[0].reward, 1);
+  EXPECT_EQ(turns.records()[0].tool_reward, 1);
   EXPECT_GE(turns.records()[0].seconds, 0.006);
   EXPECT_EQ(turns.records()[1].seconds, 0);
   EXPECT_GE(turns.records()[2].seconds, 0.002);
@@ -210,7 +210,7 @@ TEST(conversations, of_a_group_of_ranks_end_together) {
           one_tool broken([](const tool_request&) -> tool_reply { throw error("the host is gone"); });
           agent::conversation_settings settings = plain;
           settings.failures_as_text = false;
-          conversations turns(tokenizer(), broken.replies, settings, broken.of_row(), &c);
+          conversations turns(tokenizer(), &broken.replies, settings, broken.of_row(), &c);
           const std::vector<rollout::request> requests(2);
           play(turns, requests, {{turn("42")}, {echo("x"), turn("42")}}, 1000);
         },

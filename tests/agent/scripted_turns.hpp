@@ -51,9 +51,14 @@ using testing::HasSubstr;
 using ids = std::vector<std::int32_t>;
 using function = std::function<tool_reply(const tool_request&)>;
 
-inline const ordered_json& golden() {
-  static const auto all = ordered_json::parse(std::ifstream(RLCORE_REFERENCE_DIR "/tool_loop.json"));
-  return all;
+/// A file of tests/reference that is read once.
+inline const ordered_json& golden(const std::string& file = "tool_loop.json") {
+  static std::map<std::string, ordered_json> all;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  ordered_json& json = all[file];
+  if (json.is_null()) json = ordered_json::parse(std::ifstream(RLCORE_REFERENCE_DIR "/" + file));
+  return json;
 }
 inline const text::tokenizer& tokenizer() {
   static const auto t = text::tokenizer::load(RLCORE_REFERENCE_DIR "/tool_loop_tokenizer");
@@ -67,9 +72,21 @@ inline text::chat_template chat_of(const std::string& name) {
 inline std::optional<bool> thinking_of(const std::string& name) {
   return name == "qwen3 without thoughts" ? std::optional(false) : std::nullopt;
 }
-inline agent::reply_tokens replies_of(const std::string& name, bool special = false) {
+inline agent::reply_tokens replies_of(const std::string& name, bool special = false, bool newline = true) {
   const ids ends{end_mark(), *tokenizer().id_of("<|endoftext|>")};
-  return {chat_of(name), tokenizer(), ends, {.enable_thinking = thinking_of(name), .special = special}};
+  return {
+      chat_of(name), tokenizer(), ends, {.enable_thinking = thinking_of(name), .newline = newline, .special = special}};
+}
+
+/// The messages of a prompt of a reference file.
+inline std::vector<text::message> messages_of(const ordered_json& prompt) {
+  std::vector<text::message> messages;
+  for (const ordered_json& m : prompt.at("messages")) {
+    messages.push_back({m.at("role"), m.at("content")});
+    for (const ordered_json& call : m.value("tool_calls", ordered_json::array()))
+      messages.back().tool_calls.push_back({call.at("function").at("name"), call.at("function").at("arguments")});
+  }
+  return messages;
 }
 
 /// The tools of the reference program: the same texts, rewards and failures.
@@ -106,13 +123,31 @@ class toolbox {
   std::map<std::string, std::shared_ptr<agent::tool>> tools_;
 };
 
-/// A conversation as verl led it.
+/// The prompts of a file have the tokens that they have here.
+inline void expect_prompts(const std::string& file) {
+  const toolbox tools;
+  for (const ordered_json& p : golden(file).at("prompts")) {
+    std::vector<ordered_json> schemas;
+    if (p.at("tools").is_array())
+      for (const ordered_json& name : p.at("tools")) schemas.push_back(tools.at(name)->schema());
+    const std::string chat = p.at("chat");
+    EXPECT_EQ(
+        tokenizer().encode(chat_of(chat).render(
+            messages_of(p), {.add_generation_prompt = true, .enable_thinking = thinking_of(chat), .tools = schemas})),
+        p.at("ids").get<ids>())
+        << p.at("messages");
+  }
+}
+
+/// A conversation as verl led it, of a file that has `prompts`.
 struct script {
-  const ordered_json* json;
+  const ordered_json *json, *prompts;
   std::vector<ids> turns;
 
-  explicit script(const ordered_json& j) : json(&j), turns(j.at("turns").get<std::vector<ids>>()) {}
-  const ordered_json& prompt() const { return golden().at("prompts").at(json->at("prompt").get<std::size_t>()); }
+  script(const ordered_json& j, const ordered_json& prompts_of_file)
+      : json(&j), prompts(&prompts_of_file), turns(j.at("turns").get<std::vector<ids>>()) {}
+  const ordered_json& prompt() const { return prompts->at(json->at("prompt").get<std::size_t>()); }
+  std::vector<text::message> messages() const { return messages_of(prompt()); }
   std::string chat() const { return prompt().at("chat"); }
   std::string kind() const { return json->at("kind"); }
   /// Of unknown tools.
@@ -142,8 +177,8 @@ struct script {
       all += " " + json->value(name, ordered_json()).dump();
     return all;
   }
-  agent::row_tools tools(const toolbox& all, const toolbox* unknown = nullptr) const {
-    agent::row_tools row;
+  agent::row_setup tools(const toolbox& all, const toolbox* unknown = nullptr) const {
+    agent::row_setup row;
     const auto add = [&](agent::tool* t) {
       row.tools.push_back(t);
       const auto kwargs = json->find("kwargs");
@@ -155,19 +190,28 @@ struct script {
     return row;
   }
 };
+inline std::vector<script> scripts_of(const std::string& file) {
+  std::vector<script> all;
+  for (const ordered_json& s : golden(file).at("scripts")) all.emplace_back(s, golden(file).at("prompts"));
+  return all;
+}
 inline const std::vector<script>& scripts() {
-  static const std::vector<script> all(golden().at("scripts").begin(), golden().at("scripts").end());
+  static const std::vector<script> all = scripts_of("tool_loop.json");
+  return all;
+}
+inline const std::vector<script>& random_scripts() {
+  static const std::vector<script> all = scripts_of("tool_loop_random.json");
   return all;
 }
 
-/// Stand-ins for the unknown tools of all scripts. Their texts depend on the tools of the row.
-inline toolbox strangers(std::atomic<int>& calls, std::function<const script&(std::uint32_t row)> of) {
+/// Stand-ins for the unknown tools of these scripts. Their texts depend on the tools of the row.
+inline toolbox strangers(std::span<const script* const> together, std::atomic<int>& calls) {
   toolbox all;
-  for (const script& s : scripts())
-    for (const auto& [name, text] : s.replies().items())
-      all.add(agent::function_schema(name, "", {}), [&calls, of](const tool_request& r) {
+  for (const script* s : together)
+    for (const auto& [name, text] : s->replies().items())
+      all.add(agent::function_schema(name, "", {}), [&calls, together](const tool_request& r) {
         ++calls;
-        return tool_reply{of(r.row).replies().at(r.name)};
+        return tool_reply{together[r.row]->replies().at(r.name)};
       });
   return all;
 }
@@ -209,6 +253,9 @@ inline std::vector<rollout::response> play(rollout::turn_source& turns, std::spa
       const ids& said = lines[i].at(number[i]++);
       const auto length = std::min(std::ssize(said), most - static_cast<std::ptrdiff_t>(begin));
       responses[i].tokens.insert(responses[i].tokens.end(), said.begin(), said.begin() + length);
+      const std::int32_t last = responses[i].tokens.back();
+      const bool eos = last == end_mark() || last == *tokenizer().id_of("<|endoftext|>");
+      responses[i].reason = eos ? rollout::finish::eos : rollout::finish::length;
       turns.end_turn(i, responses[i], begin);
     }
     while (auto next = turns.next(wait)) {
@@ -243,11 +290,11 @@ inline played lead(std::span<const script* const> together, std::int64_t workers
   }
   std::atomic<int> unknown = 0;
   const toolbox tools(f);
-  const toolbox others = strangers(unknown, [&](std::uint32_t row) -> const script& { return *together[row]; });
+  const toolbox others = strangers(together, unknown);
   const agent::reply_tokens replies = replies_of(together[0]->chat(), special);
   const agent::conversation_settings settings = together[0]->settings(workers);
   conversations turns(
-      tokenizer(), replies, settings,
+      tokenizer(), &replies, settings,
       [&](std::uint32_t row) { return together[row]->tools(tools, with_strangers ? &others : nullptr); }, group);
   played out;
   out.responses = play(turns, requests, lines, settings.max_response_length);
@@ -280,7 +327,7 @@ inline void expect_golden(const script& s, const rollout::response& r, const age
   if (!j.contains("stop")) return;  // single_turn_agent
   double reward = 0;
   for (const double x : j.at("rewards")) reward += x;
-  EXPECT_EQ(record.reward, reward);
+  EXPECT_EQ(record.tool_reward, reward);
   EXPECT_EQ(record.calls, j.at("calls"));
   EXPECT_EQ(record.unread, j.at("unread"));
   EXPECT_EQ(why_it_ended(s, r, record), j.at("stop"));

@@ -90,7 +90,7 @@ case $name in
     done
     set -- "${arguments[@]}"
     [ "$RLCORE_PARQUET" = 1 ] || set -- "${@//.parquet/.jsonl}"
-    if listed "$name" || { [ $# -gt 0 ] && listed "$name:$1"; } || [[ " $* " =~ ' trainer.device='(npu|cuda)|tool_config_path= ]]; then
+    if listed "$name" || { [ $# -gt 0 ] && listed "$name:$1"; } || [[ " $* " =~ ' trainer.device='(npu|cuda)|tool_config_path=|agent_func_path|replay_wait_s= ]]; then
       set -- "$@" --cfg job
     fi
     case " $* " in *' --cfg '* | *' --help '*) exec "$real" "$@" >/dev/null ;; esac

@@ -153,8 +153,8 @@ TEST(options, keys_of_newer_versions_are_known) {
   EXPECT_TRUE(has_note(opt, "ray_kwargs={ray_init:{num_cpus:8},timeline_json_file:null}"));
   EXPECT_NE(refusal({"data.seed=7"}).find("it has null (seed of the order of rows; rlcore.seed is"), std::string::npos);
   EXPECT_NE(refusal({"actor_rollout_ref.rollout.seed=7"}).find("rlcore.seed is that of all"), std::string::npos);
-  EXPECT_NE(refusal({correction + "rollout_is=token"}).find("here they are the trainer's own"), std::string::npos);
-  EXPECT_EQ(refusal({correction + "rollout_is=null", "data.seed=null"}), "accepted");
+  EXPECT_NE(refusal({correction + "rollout_rs=token_k1"}).find("rollout_is weighs by them"), std::string::npos);
+  EXPECT_EQ(refusal({correction + "rollout_rs=null", "data.seed=null"}), "accepted");
 }
 
 TEST(options, a_setting_may_have_the_name_of_another_version) {
@@ -379,6 +379,15 @@ TEST(options, config_names_of_conversations_are_defaults_below_the_command_line)
   EXPECT_EQ(retool.find<std::string>(turns + "tool_config_path"), "t.yaml");
   EXPECT_EQ(parse({"--config-name=gsm8k_multiturn_megatron_grpo"}).get<std::string>("actor_rollout_ref.actor.strategy"),
             "megatron");
+}
+
+TEST(options, config_name_of_one_step_off) {
+  const options opt = parse({"--config-path=config", "--config-name=one_step_off_ppo_trainer.yaml", "rollout.nnodes=1",
+                             "rollout.n_gpus_per_node=2", "actor_rollout_ref.hybrid_engine=False"});
+  EXPECT_EQ(opt.get<std::int64_t>("rlcore.async_depth"), 1);
+  EXPECT_TRUE(opt.get<bool>("rlcore.recompute_old_log_prob"));
+  EXPECT_FALSE(opt.get<bool>("actor_rollout_ref.rollout.multi_turn.enable"));
+  EXPECT_EQ(parse({"--config-name=one_step_off_ppo_megatron_trainer"}).get<std::string>("critic.strategy"), "megatron");
 }
 
 TEST(options, config_name_of_megatron) {

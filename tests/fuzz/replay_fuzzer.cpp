@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::int32_t eos[] = {*fuzzing::small_tokenizer().eos_id()};
   const auto path = fuzzing::write("1.jsonl", fuzzing::text_of(data, size));
   fuzzing::accepts([&] {
-    const rlcore::train::replay stored(path, {prompts, fuzzing::small_tokenizer(), eos, 16, 2, 2});
+    rlcore::train::replay stored(path, {prompts, fuzzing::small_tokenizer(), eos, 16, 2, 2});
     stored.require(1, 1);
     for (const auto& t : stored(1))
       fuzzing::require(t.row < 2 && t.prompt_length > 0 && std::ssize(t.tokens) > t.prompt_length &&

@@ -10,102 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "support/run_files.hpp"
+#include "programs/tool_runs.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
 
-namespace fs = std::filesystem;
-using program::arguments;
-using program::operator+;
-using json = nlohmann::ordered_json;
-
-const std::string rollout = "actor_rollout_ref.rollout.", turns = rollout + "multi_turn.";
-
-/// The quickstart's task with a calculator, made once: its model calls the calculator in one answer of four.
-class tools : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    place = new scratch::folder;
-    const program::result made =
-        program::run("quickstart", {"--tools", "--task_only", "quickstart.warm_start_steps=200"},
-                     "cd '" + place->path().string() + "' &&");
-    ASSERT_EQ(made.code, 0) << made.err;
-  }
-  static void TearDownTestSuite() {
-    delete place;
-    place = nullptr;
-  }
-  static fs::path task() { return place->path() / "runs/tools"; }
-  static fs::path root(const std::string& name) { return place->path() / name; }
-
-  static arguments settings(const std::string& name) {
-    return {"algorithm.adv_estimator=grpo",
-            "data.train_files=" + (task() / "data/train.jsonl").string(),
-            "data.train_batch_size=8",
-            "data.max_prompt_length=160",
-            "data.max_response_length=64",
-            "actor_rollout_ref.model.path=" + (task() / "model").string(),
-            "actor_rollout_ref.actor.optim.lr=3e-4",
-            "actor_rollout_ref.actor.ppo_mini_batch_size=8",
-            "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16",
-            rollout + "n=4",
-            turns + "enable=True",
-            turns + "tool_config_path=" + (task() / "data/tools.json").string(),
-            "data.val_files=[]",
-            "trainer.logger=[console,file]",
-            "trainer.total_training_steps=3",
-            "trainer.default_local_dir=" + root(name).string()};
-  }
-  static program::result train(const std::string& name, const arguments& more = {}, const std::string& before = "") {
-    const program::result r = program::run("grpo_trainer", settings(name) + more, before);
-    EXPECT_EQ(r.code, 0) << r.err;
-    return r;
-  }
-  static std::string weights(const std::string& name, int step = 3) {
-    return scratch::read(root(name) / ("global_step_" + std::to_string(step)) / "actor/huggingface/model.safetensors");
-  }
-  /// `more` prepares the run of `name` as train() does; the run must be that of "one" but for its wall time.
-  static void expect_as_one(const std::string& name, const arguments& more) {
-    SCOPED_TRACE(name);
-    if (!fs::exists(root("one"))) train("one", {"trainer.save_freq=3"});
-    train(name, more + arguments{"trainer.save_freq=3"});
-    ASSERT_FALSE(weights("one").empty());
-    EXPECT_TRUE(weights("one") == weights(name));
-    EXPECT_EQ(program::rows(root("one")), program::rows(root(name)));
-  }
-  static void refused(const arguments& more, const std::string& part) {
-    SCOPED_TRACE(part);
-    const program::result r = program::run("grpo_trainer", settings("refused") + more);
-    EXPECT_EQ(r.code, 1) << r.out;
-    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
-    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
-    EXPECT_FALSE(fs::exists(root("refused")));
-  }
-  /// A file of tools with one in Python, called calculator, which computes a product after `before`.
-  static arguments python_calculator(const std::string& before) {
-    const fs::path folder = place->path() / ("python" + std::to_string(++files));
-    fs::create_directories(folder);
-    std::ofstream(folder / "my_tools.py") << "import asyncio, os, random, time\n"
-                                             "from verl.tools.base_tool import BaseTool\n"
-                                             "from verl.tools.schemas import ToolResponse\n\n"
-                                             "class Product(BaseTool):\n"
-                                             "    async def execute(self, instance_id, parameters, **kwargs):\n"
-                                             "        a, b = parameters['expression'].split(' * ')\n"
-                                             "        "
-                                          << before
-                                          << "\n"
-                                             "        return ToolResponse(text=str(int(a) * int(b))), 0.5, {}\n";
-    json file = json::parse(scratch::read(task() / "data/tools.json"));
-    file["tools"][0]["class_name"] = "my_tools.Product";
-    std::ofstream(folder / "tools.json") << file.dump();
-    return {turns + "tool_config_path=" + (folder / "tools.json").string()};
-  }
-  static bool has_python() { return std::system("python3 -c '' 2>/dev/null") == 0; }
-
-  static inline scratch::folder* place = nullptr;
-  static inline int files = 0;
-};
+using namespace tool_runs_test;
+using tools = tool_runs;
 
 TEST_F(tools, grpo_teaches_to_call_the_calculator) {
   const program::result r =
@@ -218,8 +129,21 @@ TEST_F(sampling_ahead, has_the_same_bits_whatever_the_latencies_and_after_a_resu
   train("ahead_parts", ahead + arguments{"trainer.save_freq=3", "trainer.resume_mode=resume_path",
                                          "trainer.resume_from_path=" + first});
   same("ahead_parts");
+  train("ahead_ranks", ahead + arguments{"trainer.save_freq=2", "trainer.n_gpus_per_node=2"});
+  same("ahead_ranks");
+  train("ahead_ranks_parts", ahead + arguments{"trainer.save_freq=3", "trainer.n_gpus_per_node=2",
+                                               rollout + "tensor_model_parallel_size=2", "rlcore.zero_stage=3",
+                                               "trainer.resume_mode=resume_path", "trainer.resume_from_path=" + first});
+  same("ahead_ranks_parts");
   train("ahead_replayed", {"rlcore.replay=" + (place->path() / "ahead_stored").string(), "trainer.save_freq=3"});
   same("ahead_replayed");
+  const arguments current{"rlcore.recompute_old_log_prob=True"};
+  train("current", ahead + current + stored("current"));
+  train("current_replayed",
+        ahead + current +
+            arguments{"rlcore.replay=" + (place->path() / "current_stored").string(), "trainer.save_freq=3"});
+  EXPECT_TRUE(weights("current") == weights("current_replayed"));
+  EXPECT_FALSE(weights("current") == weights("ahead"));
   if (!has_python()) return;
   train("ahead_python",
         ahead + python_calculator("await asyncio.sleep(random.random() / 10)") + arguments{"trainer.save_freq=3"});
@@ -227,7 +151,6 @@ TEST_F(sampling_ahead, has_the_same_bits_whatever_the_latencies_and_after_a_resu
 }
 
 TEST_F(sampling_ahead, is_refused_where_it_cannot_be) {
-  refused(ahead + arguments{"trainer.n_gpus_per_node=2"}, "rlcore.async_depth=1");
   refused(ahead + arguments{"algorithm.filter_groups.enable=True", "algorithm.filter_groups.metric=acc"},
           "rlcore.async_depth=1");
   refused({"rlcore.async_depth=2"}, "rlcore.async_depth=2");
@@ -249,7 +172,7 @@ TEST_F(tools, that_fail_are_read_by_the_model_or_end_the_run) {
 TEST_F(tools, that_cannot_be_called_are_refused_in_one_line) {
   const std::string file = (task() / "data/tools.json").string();
   refused({turns + "tool_config_path=" + (task() / "none.yaml").string()}, "none.yaml");
-  refused({turns + "enable=False"}, "the tools are called only with " + turns + "enable=True");
+  refused({turns + "enable=False"}, "has an effect only with " + turns + "enable=True");
   refused({turns + "format=qwen3_coder"}, "format=qwen3_coder");
   refused({"rlcore.chat_template=chatml"}, "shows no tools; rlcore.chat_template=qwen2.5 names one that does");
   json twice = json::parse(scratch::read(file));

@@ -44,13 +44,21 @@ RLCORE_END
 RLCORE_BEGIN
 namespace agent {
 
+namespace detail {
+
+/// kwargs.ground_truth; throws tool_error if there is none.
+RLCORE_INLINE const std::string& ground_truth_of(const nlohmann::ordered_json* kwargs, const std::string& path) {
+  const bool known = kwargs != nullptr && kwargs->is_object() && kwargs->contains("ground_truth");
+  if (!known || !kwargs->at("ground_truth").is_string())
+    throw tool_error("the row has no text as " + path + ".ground_truth");
+  return kwargs->at("ground_truth").get_ref<const std::string&>();
+}
+
+}  // namespace detail
+
 RLCORE_INLINE tool_reply gsm8k_tool::call(const tool_request& request) {
   if (!request.arguments.is_object()) throw tool_error("expected {\"answer\": text}");
-  const bool known =
-      request.kwargs != nullptr && request.kwargs->is_object() && request.kwargs->contains("ground_truth");
-  if (!known || !request.kwargs->at("ground_truth").is_string())
-    throw tool_error("the row has no text as tools_kwargs." + request.name + ".create_kwargs.ground_truth");
-  const std::string& truth = request.kwargs->at("ground_truth").get_ref<const std::string&>();
+  const std::string& truth = detail::ground_truth_of(request.kwargs, "tools_kwargs." + request.name + ".create_kwargs");
   const auto given = request.arguments.find("answer");
   const std::string answer = given == request.arguments.end() ? "" : text::python_str(*given);
   const std::string response = answer.starts_with("#### ") ? answer : "#### " + answer;

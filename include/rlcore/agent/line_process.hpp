@@ -27,6 +27,28 @@
 
 RLCORE_BEGIN
 namespace agent {
+namespace detail {
+
+/// A pipe to itself, by which other threads end the waiting of one.
+class wake_pipe {
+ public:
+  /// Throws file_error.
+  wake_pipe();
+  wake_pipe(const wake_pipe&) = delete;
+  wake_pipe& operator=(const wake_pipe&) = delete;
+  ~wake_pipe() { ::close(ends_[0]), ::close(ends_[1]); }
+  /// Has input after ring().
+  int descriptor() const { return ends_[0]; }
+  /// Wakes the waiting thread.
+  void ring() noexcept;
+  /// Takes the input away.
+  void clear() noexcept;
+
+ private:
+  int ends_[2] = {-1, -1};
+};
+
+}  // namespace detail
 
 /// The constructor starts the child. The destructor closes its input, waits a second, then kills it and its children;
 /// no zombie remains. They also die with this process, however it ends: a second process, which is small, waits for
@@ -116,6 +138,26 @@ RLCORE_END
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_AGENT)
 RLCORE_BEGIN
 namespace agent {
+
+RLCORE_INLINE detail::wake_pipe::wake_pipe() {
+#if defined(__linux__)
+  const bool made = ::pipe2(ends_, O_CLOEXEC | O_NONBLOCK) == 0;
+#else
+  const bool made = ::pipe(ends_) == 0;
+  for (const int fd : ends_) ::fcntl(fd, F_SETFD, FD_CLOEXEC), ::fcntl(fd, F_SETFL, O_NONBLOCK);
+#endif
+  if (!made) throw file_error(std::string("cannot make a pipe: ") + std::strerror(errno));
+}
+
+RLCORE_INLINE void detail::wake_pipe::ring() noexcept {
+  [[maybe_unused]] const auto written = ::write(ends_[1], "", 1);  // a full pipe wakes as well
+}
+
+RLCORE_INLINE void detail::wake_pipe::clear() noexcept {
+  char bytes[256];
+  while (::read(ends_[0], bytes, sizeof bytes) > 0) {
+  }
+}
 
 RLCORE_INLINE line_process::line_process(const std::vector<std::string>& arguments, std::size_t longest_line)
     : longest_line_(longest_line) {

@@ -48,6 +48,16 @@ RLCORE_END
 
 RLCORE_BEGIN
 namespace agent {
+namespace detail {
+
+/// How Python runs.
+RLCORE_INLINE python_host_settings host_settings(const tool_host_settings& settings) {
+  const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  return {.timeout_s = settings.timeout_s,
+          .processes = settings.processes > 0 ? settings.processes : std::min(settings.workers, cores)};
+}
+
+}  // namespace detail
 
 RLCORE_INLINE tools open_tools(const std::filesystem::path& file, const tool_host_settings& settings) {
   const std::vector<tool_entry> entries = read_tool_file(file);
@@ -80,9 +90,8 @@ RLCORE_INLINE tools open_tools(const std::filesystem::path& file, const tool_hos
     }
   }
   if (!python.empty()) {
-    const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
-    const std::int64_t processes = settings.processes > 0 ? settings.processes : std::min(settings.workers, cores);
-    const tools more = open_python_tools(python, file, settings.timeout_s, processes);
+    const python_host_settings host = detail::host_settings(settings);
+    const tools more = open_python_tools(python, file, host.timeout_s, host.processes);
     for (std::size_t i = 0; i < more.size(); ++i) opened[places[i]] = more[i];
   }
   return opened;

@@ -1,4 +1,4 @@
-// Processes that run tools written in Python, by verl's interface of tools.
+// Processes that run tools and environments written in Python, by the interfaces of verl and OpenRLHF.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "rlcore/agent/python_worker.hpp"
@@ -31,6 +32,8 @@ struct host_counts {
 /// tools.base_tool, tools.schemas and utils.rollout_trace.rollout_trace_op are replaced. What tools print goes to
 /// standard error, up to 1 MiB of each process.
 ///
+/// Environments (python_environment.hpp) run in the same way: agents of OpenRLHF, interactions of verl.
+///
 /// A call that is late is cancelled; if that is of no use, its process is killed and with it the other calls there. A
 /// process that has ended is started again for the next call.
 class python_host {
@@ -39,9 +42,13 @@ class python_host {
   /// message if a tool cannot be loaded.
   python_host(const std::vector<tool_entry>& entries, const std::filesystem::path& file,
               const python_host_settings& settings = {});
+  /// Starts the processes with another first line (python_host_script()), but for its members file and timeout; in
+  /// messages, `noun` is what they load.
+  python_host(nlohmann::ordered_json wanted, const std::string& noun, const std::filesystem::path& file,
+              const python_host_settings& settings);
   python_host(const python_host&) = delete;
   python_host& operator=(const python_host&) = delete;
-  /// No call is open.
+  /// No call is open. Waits for what tell() has sent, but not longer than the grace.
   ~python_host() {
     for (const auto& worker : workers_) worker->stop();
   }
@@ -51,6 +58,12 @@ class python_host {
   /// third time without an answer in between, or cannot be started again.
   tool_reply call(std::size_t entry, const tool_request& request);
 
+  /// The answer to a request (python_host_script()) from the process of (row, sample). Throws as call().
+  nlohmann::ordered_json ask(std::uint32_t row, std::uint32_t sample, const nlohmann::ordered_json& request);
+
+  /// Sends such a request if the process is there, and does not wait.
+  void tell(std::uint32_t row, std::uint32_t sample, const nlohmann::ordered_json& request);
+
   /// A list of what get_openai_tool_schema() gives, for entries without a schema; null for the others.
   const nlohmann::ordered_json& schemas() const { return schemas_; }
 
@@ -58,6 +71,8 @@ class python_host {
   host_counts counts() const { return {counts_.calls, counts_.errors, counts_.timeouts, counts_.restarts}; }
 
  private:
+  static nlohmann::ordered_json tools_of(const std::vector<tool_entry>& entries);
+  detail::python_worker& worker(std::uint32_t row, std::uint32_t sample);
   detail::shared_counts counts_;
   std::vector<std::unique_ptr<detail::python_worker>> workers_;
   nlohmann::ordered_json schemas_;
@@ -67,7 +82,7 @@ class python_host {
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_AGENT)
-#include <string>
+#include <utility>
 
 #include "rlcore/agent/tool_calls.hpp"
 #include "rlcore/core/random.hpp"
@@ -76,25 +91,48 @@ RLCORE_END
 RLCORE_BEGIN
 namespace agent {
 
-RLCORE_INLINE python_host::python_host(const std::vector<tool_entry>& entries, const std::filesystem::path& file,
-                                       const python_host_settings& settings) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+RLCORE_INLINE nlohmann::ordered_json python_host::tools_of(const std::vector<tool_entry>& entries) {
+  nlohmann::ordered_json wanted{{"what", "tools"}, {"classes", nlohmann::ordered_json::array()}};
   for (const tool_entry& e : entries)
-    list.push_back({{"class_name", e.class_name}, {"config", e.config}, {"schema", e.schema}});
-  const nlohmann::ordered_json load{
-      {"file", file.string()}, {"timeout", std::min(settings.timeout_s, 1e9)}, {"tools", std::move(list)}};
-  const std::string line = text::exact_dump(load) + "\n";
+    wanted["classes"].push_back({{"class_name", e.class_name}, {"config", e.config}, {"schema", e.schema}});
+  return wanted;
+}
+
+RLCORE_INLINE python_host::python_host(const std::vector<tool_entry>& entries, const std::filesystem::path& file,
+                                       const python_host_settings& settings)
+    : python_host(tools_of(entries), "tool", file, settings) {}
+
+RLCORE_INLINE python_host::python_host(nlohmann::ordered_json wanted, const std::string& noun,
+                                       const std::filesystem::path& file, const python_host_settings& settings) {
+  wanted["file"] = file.string(), wanted["timeout"] = std::min(settings.timeout_s, 1e9);
+  const std::string line = text::exact_dump(wanted) + "\n";
   for (std::int64_t i = 0; i < std::max<std::int64_t>(settings.processes, 1); ++i)
-    workers_.push_back(std::make_unique<detail::python_worker>(file.string(), line, settings, counts_));
+    workers_.push_back(std::make_unique<detail::python_worker>(file.string(), line, noun, settings, counts_));
   for (const auto& worker : workers_) schemas_ = worker->schemas();
 }
 
+RLCORE_INLINE detail::python_worker& python_host::worker(std::uint32_t row, std::uint32_t sample) {
+  return *workers_[random_key{0}.below(static_cast<std::uint32_t>(workers_.size()), row, sample)];
+}
+
 RLCORE_INLINE tool_reply python_host::call(std::size_t entry, const tool_request& request) {
+  const nlohmann::ordered_json answer =
+      ask(request.row, request.sample,
+          {{"tool", entry},
+           {"arguments", arguments_text(request.arguments)},
+           {"kwargs", request.kwargs == nullptr ? "{}" : text::exact_dump(*request.kwargs)}});
+  return {answer.at("text").get<std::string>(), answer.at("reward").get<double>()};
+}
+
+RLCORE_INLINE nlohmann::ordered_json python_host::ask(std::uint32_t row, std::uint32_t sample,
+                                                      const nlohmann::ordered_json& request) {
   ++counts_.calls;
-  const auto worker = random_key{0}.below(static_cast<std::uint32_t>(workers_.size()), request.row, request.sample);
-  return workers_[worker]->call({{"tool", entry},
-                                 {"arguments", arguments_text(request.arguments)},
-                                 {"kwargs", request.kwargs == nullptr ? "{}" : text::exact_dump(*request.kwargs)}});
+  return worker(row, sample).call(request);
+}
+
+RLCORE_INLINE void python_host::tell(std::uint32_t row, std::uint32_t sample, const nlohmann::ordered_json& request) {
+  ++counts_.calls;
+  worker(row, sample).post(request);
 }
 
 }  // namespace agent

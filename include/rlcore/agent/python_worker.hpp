@@ -1,8 +1,5 @@
-// A process that runs tools written in Python, and the thread that talks to it.
+// A process that runs tools or environments written in Python, and the thread that talks to it.
 #pragma once
-
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -34,64 +31,56 @@ struct python_host_settings {
 
 namespace detail {
 
-/// A pipe to itself, by which other threads end the waiting of one.
-class wake_pipe {
- public:
-  /// Throws file_error.
-  wake_pipe();
-  wake_pipe(const wake_pipe&) = delete;
-  wake_pipe& operator=(const wake_pipe&) = delete;
-  ~wake_pipe() { ::close(ends_[0]), ::close(ends_[1]); }
-  /// Has input after ring().
-  int descriptor() const { return ends_[0]; }
-  /// Wakes the waiting thread.
-  void ring() noexcept;
-  /// Takes the input away.
-  void clear() noexcept;
-
- private:
-  int ends_[2] = {-1, -1};
-};
-
 /// Atomic host_counts.
 struct shared_counts {
   std::atomic<std::int64_t> calls{0}, errors{0}, timeouts{0}, restarts{0};
 };
 
-/// One process with the tools, and the thread that starts it, talks to it and starts it again.
+/// One process with the tools or environments, and the thread that starts it, talks to it and starts it again.
 class python_worker {
  public:
-  /// Starts the thread. `load`: the first line for a process; `file` for messages.
-  python_worker(std::string file, std::string load, const python_host_settings& settings, shared_counts& counts);
+  /// Starts the thread. `load`: the first line for a process; for messages: `file`, and `noun` for what it runs.
+  python_worker(std::string file, std::string load, std::string noun, const python_host_settings& settings,
+                shared_counts& counts);
   python_worker(const python_worker&) = delete;
   python_worker& operator=(const python_worker&) = delete;
   ~python_worker();
 
-  /// Makes the thread end the process. No call is open.
+  /// Makes the thread end the process, once what post() has sent is done or the grace is over. No call is open.
   void stop();
 
-  /// Waits until the tools are loaded. The schemas of the classes. Throws config_error.
+  /// Waits until the classes are loaded. Their schemas. Throws config_error.
   nlohmann::ordered_json schemas();
 
-  /// python_host::call(). `call`: a JSON object without its "id".
-  tool_reply call(const nlohmann::ordered_json& call);
+  /// The process's answer to a JSON object, which has no "id" yet. Throws as python_host::call().
+  nlohmann::ordered_json call(const nlohmann::ordered_json& request);
+
+  /// A call whose answer is of no interest; none if no process is there.
+  void post(const nlohmann::ordered_json& request);
 
  private:
   using clock = std::chrono::steady_clock;
+  static clock::duration duration_of(double seconds) {
+    return std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(seconds));
+  }
   enum class outcome { none, reply, tool_error, broken, fault };
   struct open_call {
     std::string line;                                       // empty: has been sent
     clock::time_point deadline = clock::time_point::max();  // once sent
     outcome how = outcome::none;
-    tool_reply reply;
+    nlohmann::ordered_json answer;
     std::string text;  // of an error
     std::condition_variable ended;
   };
 
+  /// Puts a call into the queue; mutex_ is held.
+  std::shared_ptr<open_call> enqueue(const std::string& members);
   void run();
-  /// Starts a process and loads the tools; where that fails, ends the open calls.
+  /// True if the thread is to end; mutex_ is held.
+  bool is_over() const { return stopping_ && (open_.empty() || process_ == nullptr || clock::now() >= stop_by_); }
+  /// Starts a process and loads the classes; where that fails, ends the open calls.
   void start();
-  /// Waits until the tools are loaded. Why they cannot be; empty if they are or the process has ended once more.
+  /// Waits until the classes are loaded. Why they cannot be; empty if they are or the process has ended once more.
   std::string load();
   /// Sends the calls that wait for it. The seconds until the first deadline.
   double send();
@@ -103,15 +92,16 @@ class python_worker {
   void stop_if_late();
   void died(const std::string& how);
 
-  const std::string file_, load_;
+  const std::string file_, load_, noun_;
   const python_host_settings settings_;
   shared_counts& counts_;
   wake_pipe wake_;
 
   std::mutex mutex_;
-  std::map<std::uint64_t, open_call*> open_;  // the oldest first: its deadline is the next
+  std::map<std::uint64_t, std::shared_ptr<open_call>> open_;  // the oldest first: its deadline is the next
   std::uint64_t next_id_ = 0;
-  bool stopping_ = false, loaded_ = false;
+  bool stopping_ = false, loaded_ = false, alive_ = false;  // alive_: process_ is there and has loaded
+  clock::time_point stop_by_;
   std::string load_failure_;
   nlohmann::ordered_json schemas_;
   std::condition_variable changed_;  // loaded_, open_ or stopping_
@@ -129,9 +119,7 @@ RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_AGENT)
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 
 #include "rlcore/agent/python_host_script.hpp"
 #include "rlcore/text/big_integer.hpp"
@@ -141,31 +129,11 @@ RLCORE_BEGIN
 namespace agent {
 namespace detail {
 
-/// For importing the modules of the tools.
+/// For importing the modules of tools and environments.
 inline constexpr std::chrono::seconds python_load_time{300};
 
 /// The longest answer of a process.
 inline constexpr std::size_t python_longest_line = std::size_t{64} << 20;
-
-RLCORE_INLINE wake_pipe::wake_pipe() {
-#if defined(__linux__)
-  const bool made = ::pipe2(ends_, O_CLOEXEC | O_NONBLOCK) == 0;
-#else
-  const bool made = ::pipe(ends_) == 0;
-  for (const int fd : ends_) ::fcntl(fd, F_SETFD, FD_CLOEXEC), ::fcntl(fd, F_SETFL, O_NONBLOCK);
-#endif
-  if (!made) throw file_error(std::string("cannot make a pipe: ") + std::strerror(errno));
-}
-
-RLCORE_INLINE void wake_pipe::ring() noexcept {
-  [[maybe_unused]] const auto written = ::write(ends_[1], "", 1);  // a full pipe wakes as well
-}
-
-RLCORE_INLINE void wake_pipe::clear() noexcept {
-  char bytes[256];
-  while (::read(ends_[0], bytes, sizeof bytes) > 0) {
-  }
-}
 
 /// A duration as Python prints it without a trailing ".0".
 RLCORE_INLINE std::string seconds_text(double seconds) {
@@ -173,9 +141,9 @@ RLCORE_INLINE std::string seconds_text(double seconds) {
   return {text, std::to_chars(text, text + sizeof text, seconds).ptr};
 }
 
-RLCORE_INLINE python_worker::python_worker(std::string file, std::string load, const python_host_settings& settings,
-                                           shared_counts& counts)
-    : file_(std::move(file)), load_(std::move(load)), settings_(settings), counts_(counts) {
+RLCORE_INLINE python_worker::python_worker(std::string file, std::string load, std::string noun,
+                                           const python_host_settings& settings, shared_counts& counts)
+    : file_(std::move(file)), load_(std::move(load)), noun_(std::move(noun)), settings_(settings), counts_(counts) {
   thread_ = std::thread([this] { run(); });  // it starts the processes: they die with the thread that does
 }
 
@@ -187,6 +155,7 @@ RLCORE_INLINE python_worker::~python_worker() {
 RLCORE_INLINE void python_worker::stop() {
   {
     const std::lock_guard lock(mutex_);
+    if (!stopping_) stop_by_ = clock::now() + duration_of(std::min(settings_.grace_s, 1e9));
     stopping_ = true;
   }
   changed_.notify_all();
@@ -200,20 +169,31 @@ RLCORE_INLINE nlohmann::ordered_json python_worker::schemas() {
   return schemas_;
 }
 
-RLCORE_INLINE tool_reply python_worker::call(const nlohmann::ordered_json& call) {
-  const std::string members = text::exact_dump(call).substr(1) + "\n";
-  open_call mine;
-  std::unique_lock lock(mutex_);
+RLCORE_INLINE auto python_worker::enqueue(const std::string& members) -> std::shared_ptr<open_call> {
   const std::uint64_t id = next_id_++;
-  mine.line = "{\"id\":" + std::to_string(id) + "," + members;
-  open_.emplace(id, &mine);
+  auto made = std::make_shared<open_call>();
+  made->line = "{\"id\":" + std::to_string(id) + "," + members;
+  open_.emplace(id, made);
   changed_.notify_all();
   wake_.ring();
-  mine.ended.wait(lock, [&] { return mine.how != outcome::none; });
-  if (mine.how == outcome::reply) return std::move(mine.reply);
-  if (mine.how == outcome::tool_error) throw tool_error(mine.text);
-  if (mine.how == outcome::broken) throw tool_broken(mine.text);
-  throw error(mine.text);
+  return made;
+}
+
+RLCORE_INLINE nlohmann::ordered_json python_worker::call(const nlohmann::ordered_json& request) {
+  const std::string members = text::exact_dump(request).substr(1) + "\n";
+  std::unique_lock lock(mutex_);
+  const std::shared_ptr<open_call> mine = enqueue(members);
+  mine->ended.wait(lock, [&] { return mine->how != outcome::none; });
+  if (mine->how == outcome::reply) return std::move(mine->answer);
+  if (mine->how == outcome::tool_error) throw tool_error(mine->text);
+  if (mine->how == outcome::broken) throw tool_broken(mine->text);
+  throw error(mine->text);
+}
+
+RLCORE_INLINE void python_worker::post(const nlohmann::ordered_json& request) {
+  const std::string members = text::exact_dump(request).substr(1) + "\n";
+  const std::lock_guard lock(mutex_);
+  if (alive_) enqueue(members);
 }
 
 RLCORE_INLINE void python_worker::run() {
@@ -227,7 +207,7 @@ RLCORE_INLINE void python_worker::run() {
     {
       std::unique_lock lock(mutex_);
       if (process_ == nullptr) changed_.wait(lock, [&] { return stopping_ || !open_.empty(); });
-      if (stopping_) break;
+      if (is_over()) break;
     }
     if (process_ == nullptr) {
       ++counts_.restarts;
@@ -259,16 +239,17 @@ RLCORE_INLINE void python_worker::run() {
 RLCORE_INLINE void python_worker::start() {
   std::string failure;
   try {
-    process_ = std::make_unique<line_process>(std::vector<std::string>{"python3", "-I", "-c", python_host_script},
+    process_ = std::make_unique<line_process>(std::vector<std::string>{"python3", "-I", "-c", python_host_script()},
                                               python_longest_line);
     process_->write(load_);
     failure = load();
   } catch (const error& e) {
     failure = e.what();
   }
+  const std::lock_guard lock(mutex_);
+  alive_ = failure.empty() && process_ != nullptr;
   if (failure.empty()) return;
   process_.reset();
-  const std::lock_guard lock(mutex_);
   load_failure_ = file_ + ": " + failure;
   end_all(outcome::fault, load_failure_);
 }
@@ -285,10 +266,10 @@ RLCORE_INLINE std::string python_worker::load() {
     if (stopping_) return "stopped";
   } while (status == line_process::status::woken);
   if (status == line_process::status::timeout)
-    return "python3 did not load the tools within " + std::to_string(python_load_time.count()) + " s";
+    return "python3 did not load the " + noun_ + "s within " + std::to_string(python_load_time.count()) + " s";
   if (status == line_process::status::end) {
     const std::string how = process_->ending();
-    if (!loaded_) return "python3 ended while it loaded the tools: " + how;
+    if (!loaded_) return "python3 ended while it loaded the " + noun_ + "s: " + how;
     died(how);
     return "";
   }
@@ -296,7 +277,7 @@ RLCORE_INLINE std::string python_worker::load() {
   if (answer.is_object() && answer.contains("failure") && answer["failure"].is_string())
     return answer["failure"].get<std::string>();
   if (!answer.is_object() || !answer.contains("schemas") || !answer["schemas"].is_array())
-    return "python3 wrote '" + line.substr(0, 100) + "' where it should have loaded the tools";
+    return "python3 wrote '" + line.substr(0, 100) + "' where it should have loaded the " + noun_ + "s";
   const std::lock_guard lock(mutex_);
   schemas_ = answer["schemas"];
   return "";
@@ -305,45 +286,44 @@ RLCORE_INLINE std::string python_worker::load() {
 RLCORE_INLINE double python_worker::send() {
   const std::lock_guard lock(mutex_);
   const auto now = clock::now();
-  const auto limit =
-      std::chrono::duration<double>(std::min(settings_.timeout_s, 1e9) + std::min(settings_.grace_s, 1e9));
+  const auto limit = duration_of(std::min(settings_.timeout_s, 1e9) + std::min(settings_.grace_s, 1e9));
   for (auto next = open_.lower_bound(unsent_); next != open_.end(); ++next) {
     process_->write(std::exchange(next->second->line, {}));
-    next->second->deadline = now + std::chrono::duration_cast<clock::duration>(limit);
+    next->second->deadline = now + limit;
     unsent_ = next->first + 1;
   }
   if (open_.empty()) return 1e9;
-  return std::max(std::chrono::duration<double>(open_.begin()->second->deadline - now).count(), 0.0);
+  const auto until = stopping_ ? std::min(open_.begin()->second->deadline, stop_by_) : open_.begin()->second->deadline;
+  return std::max(std::chrono::duration<double>(until - now).count(), 0.0);
 }
 
 RLCORE_INLINE void python_worker::take(const std::string& line) {
-  const auto answer = text::try_parse_json<nlohmann::ordered_json>(line);
-  const auto member = [&](const char* name) {
-    return answer.is_object() && answer.contains(name) ? answer[name] : nlohmann::ordered_json();
-  };
-  const nlohmann::ordered_json id = member("id"), reward = member("reward"), failure = member("error");
-  if (!id.is_number_unsigned()) return died("it answered what is no answer");
+  auto answer = text::try_parse_json<nlohmann::ordered_json>(line);
+  if (!answer.is_object() || !answer.contains("id") || !answer["id"].is_number_unsigned())
+    return died("it answered what is no answer");
   deaths_ = 0;
   const std::lock_guard lock(mutex_);
-  const auto found = open_.find(id.get<std::uint64_t>());
+  const auto found = open_.find(answer["id"].get<std::uint64_t>());
   if (found == open_.end()) return;
   open_call& call = *found->second;
-  if (const nlohmann::ordered_json text = member("text"); text.is_string()) {
-    call.reply = {text.get<std::string>(), reward.is_number() ? reward.get<double>() : 0.0};
-    end(call, outcome::reply, {});
-  } else if (failure.is_string()) {
-    ++counts_.errors;
-    end(call, outcome::tool_error, failure.get<std::string>());
-  } else {
+  if (answer.contains("timeout")) {
     ++counts_.timeouts;
     end(call, outcome::tool_error, "timed out after " + seconds_text(settings_.timeout_s) + " s");
+  } else if (answer.contains("error") || answer.contains("lost")) {
+    ++counts_.errors;
+    const bool lost = answer.contains("lost");
+    const nlohmann::ordered_json& why = answer[lost ? "lost" : "error"];
+    end(call, lost ? outcome::broken : outcome::tool_error, why.is_string() ? why.get<std::string>() : why.dump());
+  } else {
+    call.answer = std::move(answer);
+    end(call, outcome::reply, {});
   }
   open_.erase(found);
 }
 
 RLCORE_INLINE void python_worker::end(open_call& call, outcome how, std::string text) {
   call.how = how, call.text = std::move(text);
-  call.ended.notify_one();  // under the mutex: the caller destroys it
+  call.ended.notify_one();
 }
 
 RLCORE_INLINE void python_worker::end_all(outcome how, const std::string& text) {
@@ -365,20 +345,22 @@ RLCORE_INLINE void python_worker::stop_if_late() {
   process_->stop();  // before the callers go on: what it has written is complete
   process_.reset();
   const std::lock_guard lock(mutex_);
+  alive_ = false;
   while (!open_.empty() && open_.begin()->second->deadline <= now) {
     ++counts_.timeouts;
     end(*open_.begin()->second, outcome::tool_error, "timed out after " + seconds_text(settings_.timeout_s) + " s");
     open_.erase(open_.begin());
   }
-  end_all(outcome::broken, "the tool's process was stopped, since another call in it did not end");
+  end_all(outcome::broken, "the " + noun_ + "'s process was stopped, since another call in it did not end");
 }
 
 RLCORE_INLINE void python_worker::died(const std::string& how) {
   process_->stop();
   process_.reset();
   const std::lock_guard lock(mutex_);
-  if (++deaths_ < 3) return end_all(outcome::broken, "the tool's process ended: " + how);
-  end_all(outcome::fault, file_ + ": the process of the tools ended " + std::to_string(deaths_) +
+  alive_ = false;
+  if (++deaths_ < 3) return end_all(outcome::broken, "the " + noun_ + "'s process ended: " + how);
+  end_all(outcome::fault, file_ + ": the process of the " + noun_ + "s ended " + std::to_string(deaths_) +
                               " times without an answer in between: " + how);
 }
 

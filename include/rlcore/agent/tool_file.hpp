@@ -1,4 +1,4 @@
-// Files that name tools: verl's tool_config_path, YAML or JSON.
+// Files that name tools and interactions: verl's tool_config_path and interaction_config_path, YAML or JSON.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,13 @@ struct tool_entry {
   nlohmann::ordered_json schema;  ///< tool_schema without what verl drops and without nulls; null: none
 };
 
+/// An entry of `interaction:`.
+struct interaction_entry {
+  std::string name;  ///< of an entry without one: the class's, without "Interaction", in lower case
+  std::string class_name;
+  nlohmann::ordered_json config;  ///< an object; its "name" is the name
+};
+
 /// YAML as JSON, by YAML's core schema: unquoted null, true, false and numbers are such. Throws format_error with the
 /// line, also for aliases that would make more than a million values; file_error; config_error for YAML in a program
 /// that was built without yaml-cpp.
@@ -31,6 +38,10 @@ nlohmann::ordered_json shown_schema(const nlohmann::ordered_json& given, const s
 /// The tools of a file: {tools: [{class_name, config, tool_schema}]}. Throws as read_yaml(), and config_error that
 /// names the entry.
 std::vector<tool_entry> read_tool_file(const std::filesystem::path& file);
+
+/// The interactions of a file: {interaction: [{name, class_name, config}]}, each with a name of its own. Throws as
+/// read_tool_file().
+std::vector<interaction_entry> read_interaction_file(const std::filesystem::path& file);
 
 }  // namespace agent
 RLCORE_END
@@ -122,23 +133,67 @@ RLCORE_INLINE nlohmann::ordered_json read_yaml(const std::filesystem::path& file
 #endif
 }
 
-RLCORE_INLINE std::vector<tool_entry> read_tool_file(const std::filesystem::path& file) {
-  const nlohmann::ordered_json root = text::without_null_members(read_yaml(file));
-  const auto refuse = [&](const std::string& what) { throw config_error(file.string() + ": " + what); };
-  if (!root.is_object() || !root.contains("tools") || !root["tools"].is_array())
-    refuse("expected tools: a list of {class_name, config, tool_schema}");
-  std::vector<tool_entry> entries;
-  for (const nlohmann::ordered_json& each : root["tools"]) {
-    const std::string where = "tools[" + std::to_string(entries.size()) + "]";
+namespace detail {
+
+/// Gives `take` each entry of the list `name`, its place ("tools[0]"), its class_name and its config, a map. Throws
+/// config_error, of `refuse` as well.
+template <class F>
+void each_class(const nlohmann::ordered_json& root, const std::string& name, const std::string& members, auto refuse,
+                F take) {
+  if (!root.is_object() || !root.contains(name) || !root[name].is_array())
+    refuse("expected " + name + ": a list of {" + members + "}");
+  std::size_t count = 0;
+  for (const nlohmann::ordered_json& each : root[name]) {
+    const std::string where = name + "[" + std::to_string(count++) + "]";
     if (!each.is_object() || !each.contains("class_name") || !each["class_name"].is_string())
       refuse(where + ": expected class_name, a text");
-    tool_entry e{each["class_name"].get<std::string>(), nlohmann::ordered_json::object(), nullptr};
-    if (each.contains("config")) e.config = each["config"];
-    if (!e.config.is_object()) refuse(where + ".config: expected a map");
-    if (each.contains("tool_schema")) e.schema = shown_schema(each["tool_schema"], file.string() + ": " + where);
-    entries.push_back(std::move(e));
+    const bool has_config = each.contains("config") && !each["config"].is_null();
+    nlohmann::ordered_json config = has_config ? each["config"] : nlohmann::ordered_json::object();
+    if (!config.is_object()) refuse(where + ".config: expected a map");
+    take(each, where, each["class_name"].get<std::string>(), std::move(config));
   }
-  if (entries.empty()) refuse("tools is empty");
+  if (count == 0) refuse(name + " is empty");
+}
+
+}  // namespace detail
+
+RLCORE_INLINE std::vector<tool_entry> read_tool_file(const std::filesystem::path& file) {
+  const nlohmann::ordered_json root = text::without_null_members(read_yaml(file));
+  std::vector<tool_entry> entries;
+  detail::each_class(
+      root, "tools", "class_name, config, tool_schema",
+      [&](const std::string& what) { throw config_error(file.string() + ": " + what); },
+      [&](const nlohmann::ordered_json& each, const std::string& where, std::string class_name, auto config) {
+        entries.push_back({std::move(class_name), std::move(config), nullptr});
+        if (each.contains("tool_schema"))
+          entries.back().schema = shown_schema(each["tool_schema"], file.string() + ": " + where);
+      });
+  return entries;
+}
+
+RLCORE_INLINE std::vector<interaction_entry> read_interaction_file(const std::filesystem::path& file) {
+  const nlohmann::ordered_json root = read_yaml(file);
+  const auto refuse = [&](const std::string& what) { throw config_error(file.string() + ": " + what); };
+  std::vector<interaction_entry> entries;
+  detail::each_class(
+      root, "interaction", "name, class_name, config", refuse,
+      [&](const nlohmann::ordered_json& each, const std::string& where, const std::string& class_name, auto config) {
+        std::string name = class_name.substr(class_name.rfind('.') + 1);
+        if (each.contains("name") && !each["name"].is_null()) {
+          if (!each["name"].is_string()) refuse(where + ".name: expected a text");
+          name = each["name"].template get<std::string>();
+        } else {
+          constexpr std::string_view ending = "Interaction";
+          if (name.ends_with(ending)) name.resize(name.size() - ending.size());
+          for (char& c : name)
+            if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+        }
+        for (const interaction_entry& e : entries)
+          if (e.name == name)
+            refuse(where + ": '" + name + "' is the name of another one; give each a name of its own");
+        config["name"] = name;
+        entries.push_back({name, class_name, std::move(config)});
+      });
   return entries;
 }
 

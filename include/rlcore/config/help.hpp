@@ -142,7 +142,9 @@ RLCORE_INLINE std::string usage_text(const registry& known, std::size_t width) {
   entries.push_back({"--cfg job", "print all settings as YAML and stop", ""});
   if (!known.config_names.empty()) {
     std::string names;
-    for (const std::string& name : known.config_names) names += (names.empty() ? "" : ", ") + name;
+    for (std::size_t i = 0; i < known.config_names.size() && i < 4; ++i)
+      names += (names.empty() ? "" : ", ") + known.config_names[i];
+    if (known.config_names.size() > 4) names += ", ...; another word lists all";
     entries.push_back({"--config-name NAME", "table of defaults (" + names + ")", ""});
     entries.push_back({"--config-path PATH", "accepted, not read", ""});
   }

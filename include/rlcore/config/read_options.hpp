@@ -17,7 +17,7 @@
 #include "rlcore/config/grammar/override.hpp"
 #include "rlcore/config/help.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/multi_turn_presets.hpp"
+#include "rlcore/config/programs/config_presets.hpp"
 #include "rlcore/config/registry.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
@@ -177,8 +177,7 @@ class options_reader {
             if (options_.known_.find(k) != nullptr) assign(options_.root_, k, value("megatron"), true);
         const auto preset = std::ranges::find(config_presets, name, &config_preset::name);
         if (preset == std::end(config_presets)) return;
-        for (const std::span<const std::string_view> settings :
-             {std::span<const std::string_view>(multi_turn_settings), preset->settings})
+        for (const std::span<const std::string_view> settings : {preset->common, preset->settings})
           for (const std::string_view text : settings) {
             const override_setting s = parse_override(text);
             assign(options_.root_, s.key, s.item, true);

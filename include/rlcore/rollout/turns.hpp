@@ -25,6 +25,9 @@ class turn_source {
   };
 
   virtual ~turn_source() = default;
+  /// Called once with all requests, before the calls of generate() that draw them: may put other prompts in their
+  /// places, which live as long as this object.
+  virtual void prepare(std::span<request> /*requests*/) {}
   /// A call of generate() begins with these requests.
   virtual void begin(std::span<const request> requests) = 0;
   /// A turn of request number `request` has ended: it drew tokens [turn, end) of the response. next() returns exactly

@@ -87,7 +87,7 @@ TEST(policy_tools, get_the_arguments_of_their_row) {
   const train::policy_tools tools = open({turns + "enable=True"});
   data::prompt p;
   p.extra = {{"tools_kwargs", {{"b", {{"create_kwargs", {{"ground_truth", "7"}}}}}, {"c", nullptr}}}};
-  const agent::row_tools row = tools.of(p);
+  const agent::row_setup row = tools.of(p);
   ASSERT_EQ(row.kwargs.size(), 3u);
   EXPECT_EQ(row.kwargs[0], nullptr);
   ASSERT_NE(row.kwargs[1], nullptr);

@@ -125,7 +125,9 @@ RLCORE_INLINE void check_rollout(options& opt) {
                        " is smaller than the longest sequence of " + std::to_string(longest) +
                        " tokens, which enable_chunked_prefill=True does not allow");
   const bool same = opt.get<std::string>("rlcore.rollout_weights") == "same" &&
-                    !(rollout_ranks(opt, ranks_of(opt)) && opt.get<std::int64_t>("rlcore.row_chunks") == 0);
+                    !opt.find<std::string>("algorithm.rollout_correction.rollout_is") &&
+                    !(rollout_ranks(opt, ranks_of(opt)) && opt.get<std::int64_t>("rlcore.row_chunks") == 0 &&
+                      opt.get<std::int64_t>("rlcore.async_depth") == 0);
   if (!opt.get<bool>("rlcore.recompute_old_log_prob") && same)
     for (const char* name : {"log_prob_micro_batch_size_per_gpu", "log_prob_micro_batch_size",
                              "log_prob_use_dynamic_bsz", "log_prob_max_token_len_per_gpu"})
@@ -148,7 +150,19 @@ RLCORE_INLINE void check_algorithm(options& opt) {
   if (openrlhf && !openrlhf_estimator_words::has(estimator))
     throw config_error("rlcore.advantages=openrlhf has no " + estimator + "; expected one of " +
                        openrlhf_estimator_words::listed());
+  if (estimator == "remax" && opt.get<bool>("rlcore.replay_scores"))
+    throw config_error(chosen + ": nothing scores its greedy answers with rlcore.replay_scores=True");
+  const std::string correction = "algorithm.rollout_correction.rollout_is";
+  const auto weights = opt.find<std::string>(correction);
+  for (const char* one : {"geo_mean", "kl_cov", "dro"})
+    if (weights && mode == one)
+      throw config_error(correction + "=" + *weights + ": " + losses + "loss_mode=" + mode +
+                         " is not a multiple of the advantage, so that the weights would not be those of its loss");
+  for (const char* name : {"_threshold", "_batch_normalize"})
+    if (!weights && opt.is_set(correction + name)) opt.note(correction + name + " has no effect without rollout_is");
   const estimator_traits traits = traits_of_estimator(estimator);
+  if (opt.get<bool>("rlcore.turn_rewards") && !traits.by_token)
+    opt.note("rlcore.turn_rewards=True has no effect with " + chosen + ", which sees the sum of a response's rewards");
   if (traits_of_policy_loss(mode).by_response && (openrlhf || traits.by_token))
     throw config_error(losses + "loss_mode=" + mode + " takes one advantage per response, " + chosen +
                        " has one per token; expected an estimator such as grpo or rloo");
@@ -252,6 +266,14 @@ RLCORE_INLINE void check_optimizer_overrides(const options& opt) {
 }
 
 RLCORE_INLINE void check_sampling_rounds(options& opt) {
+  if (opt.find<std::string>("rlcore.replay") && opt.get<std::int64_t>("rlcore.async_depth") > 0)
+    opt.note("rlcore.async_depth does not sample ahead with rlcore.replay: the stored responses are");
+  if (opt.find<std::string>("rlcore.agent_func_path"))
+    for (const char* key : {"rlcore.on_tool_failure", "rlcore.tool_text_special", "rlcore.turn_newline",
+                            "actor_rollout_ref.rollout.multi_turn.max_parallel_calls",
+                            "actor_rollout_ref.rollout.multi_turn.max_tool_response_length",
+                            "actor_rollout_ref.rollout.multi_turn.tool_response_truncate_side"})
+      if (opt.is_set(key)) opt.note(std::string(key) + " has no effect with an agent, which calls no tool");
   const std::string filter = "algorithm.filter_groups.";
   if (!opt.get<bool>(filter + "enable")) {
     if (opt.is_set("rlcore.keep_surplus"))

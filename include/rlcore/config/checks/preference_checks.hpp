@@ -118,7 +118,7 @@ RLCORE_INLINE void check_reward_source(options& opt) {
     if (!python && opt.is_set(key))
       opt.note(std::string(key) + " has no effect: it belongs to a .py file in custom_reward_function.path");
   for (const char* key : {"rlcore.reward_timeout", "rlcore.reward_on_failure"})
-    if (!path && !command && opt.is_set(key))
+    if (!path && !command && !opt.find<std::string>("rlcore.agent_func_path") && opt.is_set(key))
       opt.note(std::string(key) + " has no effect: it belongs to an external reward function");
   if (!model)
     for (const char* key :

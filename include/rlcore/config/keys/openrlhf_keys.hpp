@@ -201,7 +201,7 @@ inline constexpr key openrlhf_ppo[] = {
     {"prompt_data_probs", text, "null", fixed, "shares of several data sets"},
     {"input_template", text, "null", fixed, "text around a prompt"},
     {"enable_ema", boolean, "False", fixed, "moving average of the weights"},
-    {"agent_func_path", text, "null", fixed, "an agent in Python; verl's tools are called here (docs/tools.md)"},
+    {"agent_func_path", text, "null", honoured, "an agent in Python, which answers each turn and gives the rewards"},
     {"async_train", boolean, "False", honoured, "sampling one step ahead of training"},
     {"async_queue_size", integer, "1", honoured, "steps that --async_train samples ahead: 1"},
     {"partial_rollout", boolean, "False", fixed, "weights that change while a response is drawn"},

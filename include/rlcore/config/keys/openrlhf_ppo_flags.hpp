@@ -73,7 +73,11 @@ RLCORE_INLINE void map_openrlhf_models(openrlhf_mapping& map) {
   options& opt = map.opt;
   const auto text = [&](const char* name) { return opt.find<std::string>(name); };
   map.copy("actor_rollout_ref.model.path", "pretrain");
-  const auto reward = text("reward_pretrain"), remote = text("remote_rm_url");
+  const auto reward = text("reward_pretrain"), remote = text("remote_rm_url"), agent = text("agent_func_path");
+  if (agent && (remote || reward))
+    throw config_error("--agent_func_path " + *agent + ": the agent gives the rewards; leave out " +
+                       (remote ? "--remote_rm_url" : "--reward_pretrain"));
+  map.copy("rlcore.agent_func_path", "agent_func_path");
   if (remote) {
     if (remote->starts_with("http") || remote->ends_with(".py"))
       throw config_error("--remote_rm_url " + *remote +
@@ -222,6 +226,8 @@ RLCORE_INLINE void map_openrlhf_run(openrlhf_mapping& map) {
     if (const auto queue = opt.get<std::int64_t>("async_queue_size"); queue != 1)
       throw config_error("--async_queue_size " + std::to_string(queue) + ": expected 1: sampling is one step ahead");
     map.set("rlcore.async_depth", value(std::int64_t{1}), "async_train");
+  } else if (opt.is_set("async_queue_size")) {
+    opt.note("--async_queue_size has no effect without --async_train");
   }
   map.copy("trainer.total_epochs", "num_episodes");
   const std::int64_t frozen = opt.get<std::int64_t>("freezing_actor_steps"), save = opt.get<std::int64_t>("save_steps");

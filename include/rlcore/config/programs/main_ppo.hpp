@@ -15,7 +15,7 @@
 #include "rlcore/config/keys/verl/rollout_keys.hpp"
 #include "rlcore/config/keys/verl/trainer_keys.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/multi_turn_presets.hpp"
+#include "rlcore/config/programs/config_presets.hpp"
 #include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN

@@ -21,6 +21,7 @@
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/checkpoint/write_config.hpp"
+#include "rlcore/core/fingerprint.hpp"
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/host_window.hpp"
@@ -30,35 +31,6 @@
 
 RLCORE_BEGIN
 namespace train {
-
-/// A 64-bit hash of words in order. Guards against mistakes, not against forgery.
-class fingerprint {
- public:
-  /// The next word.
-  void add(std::uint64_t word) noexcept {
-    hash_ = (hash_ ^ word) * 0xd6e8feb86659fd93u;
-    hash_ ^= hash_ >> 32;
-  }
-  /// The next text.
-  void add(std::string_view text) {
-    add(std::uint64_t{text.size()});
-    for (const char c : text) add(std::uint64_t{static_cast<unsigned char>(c)});
-  }
-  /// The next tokens.
-  void add(std::span<const std::int32_t> tokens) {
-    add(std::uint64_t{tokens.size()});
-    for (const std::int32_t token : tokens) add(std::uint64_t{static_cast<std::uint32_t>(token)});
-  }
-  /// Its 16 digits.
-  std::string text() const {
-    char digits[17];
-    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash_));
-    return digits;
-  }
-
- private:
-  std::uint64_t hash_ = 0x9e3779b97f4a7c15u;
-};
 
 /// Fingerprint of all weights in order, except the head of a score model.
 template <class Device>

@@ -84,6 +84,9 @@ class patient_turns final : public rollout::turn_source {
  public:
   /// Both must outlive this object.
   patient_turns(rollout::turn_source& inside, device_turns& device) : inside_(inside), device_(device) {}
+  void prepare(std::span<rollout::request> requests) override {
+    leave([&] { inside_.prepare(requests); });
+  }
   void begin(std::span<const rollout::request> requests) override { inside_.begin(requests); }
   void end_turn(std::size_t request, const rollout::response& so_far, std::size_t turn) override {
     inside_.end_turn(request, so_far, turn);
@@ -92,18 +95,24 @@ class patient_turns final : public rollout::turn_source {
     device_.check();
     auto ready = inside_.next(false);
     if (ready || !wait) return ready;
+    leave([&] { ready = inside_.next(true); });
+    return ready;
+  }
+
+ private:
+  /// Waits for f() without the device.
+  template <class F>
+  void leave(F&& f) {
     device_.leave();
     try {
-      ready = inside_.next(true);
+      f();
     } catch (...) {
       device_.enter();
       throw;
     }
     device_.enter();
-    return ready;
   }
 
- private:
   rollout::turn_source& inside_;
   device_turns& device_;
 };

@@ -1,8 +1,10 @@
 // Collects trajectories: rollout, KL in the reward, advantages.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -50,6 +52,7 @@ std::vector<trajectory> sample(rollout::engine<Device>& engine, const nn::causal
   std::vector<rollout::request> requests;
   for (std::size_t i = shard.first; i < shard.last; ++i)
     requests.push_back({prompts[rows[i / group]].ids, rows[i / group], static_cast<std::uint32_t>(i % group)});
+  if (turns != nullptr) turns->prepare(requests);
   std::vector<rollout::response> responses =
       answer_requests(engine, model, space, requests, prompts, settings, key, progress, turns);
   std::vector<trajectory> batch;
@@ -58,11 +61,22 @@ std::vector<trajectory> sample(rollout::engine<Device>& engine, const nn::causal
   return batch;
 }
 
-/// Sets trajectory::talk of the responses that `talks` went through, in order.
+/// Sets trajectory::talk, turn_rewards and agent_logs of the responses that `talks` went through, in order.
 inline void note_conversations(std::span<trajectory> batch, const agent::conversations& talks) {
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const agent::conversation_record& r = talks.records()[i];
-    batch[i].talk = {r.assistant_turns + r.user_turns + 1, r.calls, r.failures, r.unread, r.reward, r.seconds};
+    trajectory& t = batch[i];
+    t.talk = {r.assistant_turns + r.user_turns + 1,
+              r.calls,
+              r.failures,
+              r.unread,
+              r.tool_reward,
+              r.seconds,
+              r.reward,
+              r.score};
+    t.turn_rewards.assign(talks.turn_rewards(i).begin(), talks.turn_rewards(i).end());
+    t.agent_logs = talks.logs(i);
+    if (!t.turn_rewards.empty()) t.turn_rewards.resize(static_cast<std::size_t>(r.assistant_turns));
   }
 }
 
@@ -100,6 +114,7 @@ RLCORE_INLINE trajectory make_trajectory(const rollout::request& asked, rollout:
   t.entropy = std::move(answer.entropy);
   t.context = std::move(answer.context);
   t.reason = answer.reason;
+  t.sampled_ids = t.ids_hash();
   return t;
 }
 
@@ -109,6 +124,11 @@ RLCORE_INLINE double penalise_rewards(std::vector<trajectory>& batch, const kl_i
     t.token_reward.resize(t.old_logp.size());
     const shaped_reward shaped = penalty(t.score(), t.old_logp, t.ref_logp, t.token_reward);
     t.reward = static_cast<float>(shaped.reward);
+    if (t.rewarded_by_turn) {  // instead of the whole score at the last token
+      const std::vector<float> at_turns = t.score_by_token();
+      penalty(0, t.old_logp, t.ref_logp, t.token_reward);
+      std::transform(at_turns.begin(), at_turns.end(), t.token_reward.begin(), t.token_reward.begin(), std::plus());
+    }
     mean += shaped.mean_kl;
   }
   return mean / static_cast<double>(batch.size());

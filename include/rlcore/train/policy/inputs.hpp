@@ -38,7 +38,7 @@ struct policy_inputs {
   text::tokenizer tokenizer;
   std::vector<std::int32_t> eos_ids;  ///< a response ends at any of them
   opened_rewards rewards;
-  std::unique_ptr<policy_tools> tools;  ///< null: no row may call any
+  std::unique_ptr<policy_tools> tools;  ///< null: every response has one turn
   data::prompt_dataset train, val;
   batch_plan plan;
 
@@ -93,7 +93,8 @@ std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options&
   std::unique_ptr<policy_tools> tools = open_policy_tools(s.tools, std::move(custom_tools), chat, tokenizer, eos);
   if (tools) say("%s\n", tools->text().c_str());
   if (!tools && opt.get<bool>("actor_rollout_ref.rollout.multi_turn.enable"))
-    say("note: no tools are given (rollout.multi_turn.tool_config_path): every response has one turn\n");
+    say("note: no tools are given (rollout.multi_turn.tool_config_path) and no interactions: every response has one "
+        "turn\n");
   const auto open = [&](const std::vector<std::string>& files, const char* name, std::int64_t most) {
     return open_prompts(files, s, tokenizer, chat, *rewards, name, false, most, images, tools.get());
   };
@@ -102,8 +103,9 @@ std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options&
     val = open(s.val_files, "val", s.val_rows);
   else
     say("val    none: data.val_files is empty, so that nothing is validated\n");
-  if (train.images.rows + val.images.rows > 0 && !rewards->reads_truth())
-    throw config_error("rows with images: a reward model reads none here; score them by a rule or a program");
+  if (train.images.rows + val.images.rows > 0 && !rewards->reads_truth() && !s.reward.stored)
+    throw config_error("rows with images: " + std::string(s.reward.agent ? "an agent" : "a reward model") +
+                       " reads none here; score them by a rule or a program");
   if (const std::size_t copies = count_copies(train); copies > 0)
     say("note: %zu of %zu training prompts are copies of earlier ones\n", copies, train.size());
   batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts), ranks.size());

@@ -129,7 +129,7 @@ class policy_models {
       say("note: sums of this device depend on the batch in their last places: old log-probs are computed again\n");
     }
     const auto group = rollout_ranks(opt, ranks.size());
-    if (group && ranks.world().settings().tp_reduce_chunks == 0 && !needs) {
+    if (group && !s.samples_ahead && ranks.world().settings().tp_reduce_chunks == 0 && !needs) {
       needs = true;
       say("note: %s adds up in another order than training without rlcore.row_chunks: old log-probs are computed "
           "again\n",
@@ -172,15 +172,21 @@ policy_models<Device>::policy_models(Device& device, const options& opt, const p
       needs_reference_(in.settings.reward_kl.enabled || contains(algorithm.reads(), field::ref_logp)),
       reference_stays_(!in.settings.reward_kl.enabled && algorithm.reference_stays() && ranks.size() == 1) {
   const policy_settings& s = in.settings;
-  if (const auto group = rollout_ranks(opt, ranks.size()))
+  const auto group = rollout_ranks(opt, ranks.size());
+  if (group && s.samples_ahead)
+    say("note: rollout.tensor_model_parallel_size has no effect with rlcore.async_depth=1: each rank samples alone\n");
+  else if (group)
     open_rollout(rollout, policy, *group,
                  opt.get<std::int64_t>("actor_rollout_ref.rollout.update_weights_bucket_megabytes"));
-  if (s.samples_ahead) {
-    if (ranks.size() > 1) throw config_error("rlcore.async_depth=1: sampling ahead of training takes one rank, so far");
+  if (s.samples_ahead && s.replay.empty()) {
     if (s.dynamic_sampling.enabled)
       throw config_error("rlcore.async_depth=1: dynamic sampling (algorithm.filter_groups) samples in each step");
     if (device.name() != "cpu")
       throw config_error("rlcore.async_depth=1: sampling ahead of training runs on the CPU, so far");
+    if (ranks.world().tensor().size() > 1 && ranks.world().settings().tp_reduce_chunks == 0)
+      throw config_error(
+          "rlcore.async_depth=1: tensor parallel training adds up in another order than sampling with whole "
+          "weights; pass rlcore.row_chunks");
     rollout.emplace(policy, 1);
   }
   describe(device, in, ranks);

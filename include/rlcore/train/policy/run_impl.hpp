@@ -75,7 +75,7 @@ class policy_run_impl final : public policy_run {
     if (frame_.from()) {
       state_ = load_state(frame_.from().folder, models_.policy, critic_or_null(), settings().seed);
       frame_.say_resumed(state_.step, in_.plan.total_steps, state_.notice);
-      check_surplus(state_.surplus, in_.train, frame_.from().folder);
+      check_surplus(state_.surplus, in_.train, frame_.from().folder, !settings().tools.agent_file.empty());
     }
     state_.seed = settings().seed;
     if (!frame_.from() || !kl.adaptive || !(state_.reward_kl_coefficient > 0))
@@ -175,7 +175,7 @@ policy_run_impl<Device>::policy_run_impl(const options& opt, policy_inputs& in, 
               {in.settings.loggers, in.settings.events_dir, in.settings.console},
               in.settings.report},
              ranks, numbers, time),
-      stored_(open_replay(in, frame_.resume(data_text(in.train)).step + 1)),
+      stored_(open_replay(in, frame_.resume(data_text(in.train)).step + 1, ranks.size() == 1)),
       sampler_(in, models, ranks, frame_.bar, stored_.get()),
       scorer_(in, models, ranks, frame_.bar) {
   const policy_settings& s = in.settings;
@@ -282,6 +282,9 @@ bool policy_run_impl<Device>::take_groups() {
   sampler_.report_rewards(numbers);
   if (s.samples > 1) seen_.write(numbers);
   if (models_.recompute_old_log_prob || stored_) compare_rollout(batch, numbers);
+  set_rollout_weights(batch, s.rollout_weighting, numbers);
+  if (stored_ && stored_->waits())
+    numbers.set("async/staleness", state_.step - std::ranges::min(batch, {}, &trajectory::sampled_step).sampled_step);
   return true;
 }
 

@@ -36,7 +36,7 @@ class response_sampler {
  public:
   /// All arguments must outlive this object. `stored` responses replace sampling.
   response_sampler(policy_inputs& in, policy_models<Device>& models, const team& ranks, progress& bar,
-                   const replay* stored = nullptr)
+                   replay* stored = nullptr)
       : in_(in),
         models_(models),
         ranks_(ranks.world()),
@@ -49,12 +49,16 @@ class response_sampler {
   /// Samples and scores the round of this number. Sampling records the log-probs of the policy.
   std::vector<trajectory> sample_round(std::int64_t step, std::int64_t number, stages& time) {
     std::vector<trajectory> round = time("gen", [&] {
-      if (stored_ != nullptr) return own_part((*stored_)(step));
+      if (stored_ != nullptr) {
+        if (stored_->waits()) bar_.phase("waiting for " + std::to_string(step) + ".jsonl", 0, 0);
+        return own_part((*stored_)(step));
+      }
       return sample_part(in_.train, rows_of_round(number), in_.settings.samples, training_generation(),
                          key_of(in_.settings.seed, stream::rollout, number), "rollout");
     });
     score(round, time);
-    for (trajectory& t : round) t.sampled_step = step;
+    for (trajectory& t : round)
+      if (t.sampled_step == 0) t.sampled_step = step;
     return round;
   }
 
@@ -67,11 +71,13 @@ class response_sampler {
         const std::unique_ptr<agent::conversations> talks = open_conversations(in_.train);
         std::optional<patient_turns> turns;
         if (talks) turns.emplace(*talks, device);
+        const std::vector<std::uint32_t> rows = rows_of_round(number);
         std::vector<trajectory> drawn = sample(
-            ahead_engine_, models_.rollout->model(), ahead_space_, in_.train, rows_of_round(number),
-            in_.settings.samples, training_generation(), key_of(in_.settings.seed, stream::rollout, number),
-            [&](std::size_t) { device.check(); }, {}, turns ? &*turns : nullptr);
-        if (talks) note_conversations(drawn, *talks);
+            ahead_engine_, models_.rollout->model(), ahead_space_, in_.train, rows, in_.settings.samples,
+            training_generation(), key_of(in_.settings.seed, stream::rollout, number),
+            [&](std::size_t) { device.check(); }, own_share(rows.size(), in_.settings.samples),
+            turns ? &*turns : nullptr);
+        if (talks) note_conversations(drawn, *talks), say_failure(*talks);
         return drawn;
       });
     });
@@ -192,7 +198,7 @@ class response_sampler {
               throw sampling_interrupted();
           },
           shard, talks.get());
-      if (talks) note_conversations(drawn, *talks);
+      if (talks) note_conversations(drawn, *talks), say_failure(*talks);
       return drawn;
     };
     if (!models_.rollout) {
@@ -209,13 +215,21 @@ class response_sampler {
     const row_range shard = even_share(answered.size(), number(group.size()), number(group.rank()));
     return part_of(std::move(answered), shard);
   }
-  /// The tool calls of one sampling; null without tools. Ranks that draw together hear the same replies.
+  /// The conversations of one sampling; null where every response has one turn. Ranks that draw together hear the same
+  /// replies.
   std::unique_ptr<agent::conversations> open_conversations(const data::prompt_dataset& prompts) {
     if (!in_.tools) return nullptr;
     return std::make_unique<agent::conversations>(
         in_.tokenizer, in_.tools->replies(), in_.tools->settings().limits,
         [this, &prompts](std::uint32_t row) { return in_.tools->of(prompts[row]); },
         models_.rollout ? &models_.rollout->ranks() : nullptr);
+  }
+  /// The first failure of an agent in the run.
+  void say_failure(const agent::conversations& talks) {
+    if (said_failure_ || talks.failure().empty()) return;
+    said_failure_ = true;
+    say("note: an agent has failed, and its response has reward 0 (tool/errors counts them): %s\n",
+        talks.failure().c_str());
   }
   static std::vector<trajectory> part_of(std::vector<trajectory> rows, const row_range& shard) {
     const auto at = [&](std::size_t i) {
@@ -264,11 +278,12 @@ class response_sampler {
   policy_models<Device>& models_;
   parallel::world& ranks_;
   progress& bar_;
-  const replay* stored_;
+  replay* stored_;
   std::vector<std::vector<double>> counts_;
   rollout::engine<Device> ahead_engine_;
   nn::workspace<Device> ahead_space_;
   std::int64_t ahead_step_ = 0;
+  bool said_failure_ = false;
   std::optional<ahead_round> ahead_;  ///< last: its thread uses the others
 };
 

@@ -27,6 +27,7 @@
 #include "rlcore/train/policy/dynamic_sampling.hpp"
 #include "rlcore/train/policy/open.hpp"
 #include "rlcore/train/policy/reward/reward_settings.hpp"
+#include "rlcore/train/policy/rollout_weights.hpp"
 #include "rlcore/train/policy/tools.hpp"
 #include "rlcore/train/run/open_log.hpp"
 
@@ -64,6 +65,7 @@ struct policy_settings {
   rollout::sampling sampling, val_sampling;
   rollout::logit_rules rules;  ///< of both
   tool_settings tools;
+  rollout_weight_settings rollout_weighting;
   bool samples_ahead = false;  ///< rlcore.async_depth=1
   std::int64_t val_samples = 1;
   double cache_share = 0.5;  ///< of the memory that is available at the start
@@ -85,6 +87,7 @@ struct policy_settings {
   bool shuffle_mini_batches = false, decay_norms_and_biases = true;
   // trainer
   std::string root, resume_mode, resume_path, rollout_dir, replay, events_dir, export_path, export_type;
+  double replay_wait_s = 0;  ///< seconds to wait for the responses of a step
   std::vector<std::string> loggers;
   console_style console = console_style::automatic;
   std::int64_t save_freq = -1, test_freq = -1, keep = 0, critic_warmup = 0;
@@ -279,6 +282,14 @@ RLCORE_INLINE void read_rollout_settings(policy_settings& s, const options& opt)
                 static_cast<float>(opt.get<double>(rollout + "min_p"))};
   s.rules = read_penalties(opt, rollout);
   s.tools = read_tool_settings(opt);
+  s.rollout_weighting = read_rollout_weights(opt);
+  if (s.rollout_weighting.enabled) {
+    if (opt.is_set("rlcore.recompute_old_log_prob") && !s.recompute_old_log_prob)
+      throw config_error(
+          "rlcore.recompute_old_log_prob=False: algorithm.rollout_correction.rollout_is compares old "
+          "log-probs of its own with the recorded ones; leave one of them out");
+    s.recompute_old_log_prob = true;
+  }
   s.samples_ahead = opt.get<std::int64_t>("rlcore.async_depth") > 0;
   const std::string val = rollout + "val_kwargs.";
   s.val_sampling = {static_cast<float>(opt.get<double>(val + "temperature")), opt.get<std::int64_t>(val + "top_k"),
@@ -320,6 +331,12 @@ RLCORE_INLINE void read_run_settings(policy_settings& s, const options& opt) {
   s.resume_path = opt.find<std::string>("trainer.resume_from_path").value_or("");
   s.rollout_dir = opt.find<std::string>("trainer.rollout_data_dir").value_or("");
   s.replay = opt.find<std::string>("rlcore.replay").value_or("");
+  s.replay_wait_s = opt.get<double>("rlcore.replay_wait_s");
+  if (s.replay.empty() && (s.replay_wait_s > 0 || s.reward.stored))
+    throw config_error(std::string(s.reward.stored ? "rlcore.replay_scores" : "rlcore.replay_wait_s") +
+                       " has an effect only with rlcore.replay");
+  if (s.reward.stored && !s.val_files.empty())
+    throw config_error("rlcore.replay_scores=True: nothing scores the answers of a validation; pass data.val_files=[]");
   s.events_dir = opt.find<std::string>("rlcore.tensorboard_dir").value_or("");
   s.export_path = opt.find<std::string>("rlcore.export_path").value_or("");
   s.export_type = opt.get<std::string>("rlcore.export_type");

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,7 +44,7 @@ void compare_rollout(std::span<const trajectory> batch, metrics& out);
 double explained_variance(std::span<const trajectory> batch);
 
 /// critic/*, response_length/*, prompt_length/* of the step's trajectories; in runs with tools also num_turns/*,
-/// tool_call_counts/*, tool/*, tool_reward/mean and response_length_policy/*.
+/// tool_call_counts/*, tool/*, tool_reward/mean, turn_reward/mean, agent/* and response_length_policy/*.
 void batch_metrics(std::span<const trajectory> batch, std::int64_t max_prompt, std::int64_t max_response, metrics& out);
 
 /// actor/entropy: the sampling policy's entropy, averaged as `aggregation` says (verl: by actor.loss_agg_mode).
@@ -135,14 +137,15 @@ RLCORE_INLINE double explained_variance(std::span<const trajectory> batch) {
   return 1 - rest / (total + 1e-5);
 }
 
-/// Of runs with tools.
+/// Of runs with several turns.
 RLCORE_INLINE void tool_metrics(std::span<const trajectory> batch, metrics& out) {
   spread turns, calls, policy, seconds;
-  double failures = 0, unread = 0, reward = 0, all = 0;
+  double failures = 0, unread = 0, tool_reward = 0, reward = 0, all = 0;
   for (const trajectory& t : batch) {
     turns.add(t.talk.turns), calls.add(t.talk.calls), seconds.add(t.talk.seconds);
     policy.add(static_cast<double>(t.policy_length()));
-    failures += t.talk.failures, unread += t.talk.unread, reward += t.talk.reward, all += t.talk.calls;
+    failures += t.talk.failures, unread += t.talk.unread, tool_reward += t.talk.tool_reward, all += t.talk.calls;
+    reward += t.talk.reward;
   }
   turns.write(out, "num_turns");
   calls.write(out, "tool_call_counts");
@@ -150,7 +153,14 @@ RLCORE_INLINE void tool_metrics(std::span<const trajectory> batch, metrics& out)
   policy.write(out, "response_length_policy");
   out.set("tool/errors", failures);
   out.set("tool/parse_failures", unread);
-  out.set("tool_reward/mean", all > 0 ? reward / all : 0.0);
+  out.set("tool_reward/mean", all > 0 ? tool_reward / all : 0.0);
+  std::map<std::string, spread> logs;
+  for (const trajectory& t : batch) {
+    const auto of_answer = nlohmann::json::parse(t.agent_logs.empty() ? "{}" : t.agent_logs);
+    for (const auto& [name, x] : of_answer.items()) logs[name].add(x.get<double>());
+  }
+  for (const auto& [name, of_name] : logs) of_name.write(out, "agent/" + name);
+  out.set("turn_reward/mean", reward / static_cast<double>(batch.size()));
 }
 
 RLCORE_INLINE void batch_metrics(std::span<const trajectory> batch, std::int64_t max_prompt, std::int64_t max_response,

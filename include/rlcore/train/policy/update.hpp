@@ -208,7 +208,10 @@ RLCORE_INLINE void micro_fields::assign(std::span<const trajectory* const> mini,
     append(old_logp_, t.old_logp), append(ref_logp_, t.ref_logp);
     if (t.kept_ref >= 0) append_run({kept_ref + t.kept_ref, t.policy_length()});
     advantage_.push_back(t.advantage);
-    append(token_advantage_, t.token_advantage), append(selected_, t.selected);
+    append(selected_, t.selected);
+    if (t.weight.empty()) append(token_advantage_, t.token_advantage);
+    for (std::size_t k = 0; k < t.weight.size(); ++k)
+      token_advantage_.push_back(t.weight[k] * (t.token_advantage.empty() ? t.advantage : t.token_advantage[k]));
   }
 }
 

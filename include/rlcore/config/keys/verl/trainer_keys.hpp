@@ -84,9 +84,16 @@ inline constexpr key own_run[] = {
     {"rlcore.async_depth", integer, "0", honoured,
      "1: each step trains on responses of the weights before the last update, drawn while it runs; 0: of its own",
      between(0, 1)},
-    {"rlcore.tool_timeout_s", real, "60", honoured, "seconds for a call of a tool in Python", finite_from(0)},
+    {"rlcore.agent_func_path", text, "null", honoured,
+     "Python file of an agent with OpenRLHF's interface, which answers each turn and gives the rewards"},
+    {"rlcore.turn_rewards", boolean, "False", honoured,
+     "the agent's reward for a turn is at the turn's last token, for estimators by token; False: their sum at the "
+     "response's last"},
+    {"rlcore.tool_timeout_s", real, "60", honoured, "seconds for a call of a tool, user or agent in Python",
+     finite_from(0)},
     {"rlcore.tool_processes", integer, "0", honoured,
-     "processes that run tools in Python; 0: one per core, at most rollout.agent.num_workers", at_least(0)},
+     "processes that run tools, users and agents in Python; 0: one per core, at most rollout.agent.num_workers",
+     at_least(0)},
     {"rlcore.on_tool_failure", text, "text", honoured,
      "a tool whose process breaks: the model reads the error, or the run stops", words("text|stop")},
     {"rlcore.sandbox", text, "auto", honoured,
@@ -100,6 +107,10 @@ inline constexpr key own_run[] = {
     {"rlcore.replay", text, "null", honoured,
      "responses to train on instead of sampling: a trainer.rollout_data_dir, or one file of such lines (also "
      "--replay)"},
+    {"rlcore.replay_wait_s", real, "0", honoured,
+     "seconds to wait for <step>.jsonl of each step in that folder, which another engine writes; 0: all are there",
+     finite_from(0)},
+    {"rlcore.replay_scores", boolean, "False", honoured, "rewards are the lines' scores; False: they are scored again"},
 };
 
 /// Flags that every trainer takes beside its keys.

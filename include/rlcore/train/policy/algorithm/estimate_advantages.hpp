@@ -36,7 +36,8 @@ class token_table {
 
   /// A field of the trajectories as a matrix, 0 where a row has ended.
   std::vector<float> gather(std::span<const trajectory> batch, const std::vector<float> trajectory::* field) const;
-  /// The token rewards: those of the trajectory if it has any, else its reward at its last token.
+  /// The token rewards: those of the trajectory if it has any, else its turns' if it is rewarded by turn, else its
+  /// reward at its last token.
   std::vector<float> rewards(std::span<const trajectory> batch) const;
   /// Back into a field of the trajectories.
   void scatter(const std::vector<float>& matrix, std::span<trajectory> batch,
@@ -215,10 +216,14 @@ RLCORE_INLINE std::vector<float> token_table::gather(std::span<const trajectory>
 
 RLCORE_INLINE std::vector<float> token_table::rewards(std::span<const trajectory> batch) const {
   std::vector<float> out = gather(batch, &trajectory::token_reward);
-  for (std::size_t i = 0; i < rows_; ++i)
-    if (const auto length = static_cast<std::size_t>(batch[i].policy_length());
-        batch[i].token_reward.empty() && length > 0)
-      out[i * columns_ + length - 1] = batch[i].reward;
+  for (std::size_t i = 0; i < rows_; ++i) {
+    const trajectory& t = batch[i];
+    if (!t.token_reward.empty() || t.policy_length() == 0) continue;
+    std::vector<float> score(static_cast<std::size_t>(t.policy_length()));
+    score.back() = t.reward;
+    if (t.rewarded_by_turn) score = t.score_by_token();
+    std::copy(score.begin(), score.end(), out.data() + i * columns_);
+  }
   return out;
 }
 

@@ -14,7 +14,7 @@
 RLCORE_BEGIN
 namespace train {
 
-/// Rules, an external program or a reward model, with the reward manager's additions. `custom_rewards`
+/// Rules, an external program, a reward model or an agent, with the reward manager's additions. `custom_rewards`
 /// replaces the rules, the program or the model. Throws rlcore::error when the source cannot be opened.
 class opened_rewards {
  public:
@@ -22,15 +22,19 @@ class opened_rewards {
   template <class Device>
   opened_rewards(Device& device, const reward_settings& s, const std::filesystem::path& policy_folder,
                  std::size_t logits_bytes, reward_source* custom_rewards = nullptr) {
-    if (custom_rewards != nullptr && (s.external || s.model))
+    if (custom_rewards != nullptr && (s.external || s.model || s.agent || s.stored))
       throw config_error(
-          "this program brings its own reward function: leave out custom_reward_function.path, rlcore.reward_command "
-          "and reward_model.enable");
+          "this program brings its own reward function: leave out custom_reward_function.path, rlcore.reward_command, "
+          "rlcore.agent_func_path, rlcore.replay_scores and reward_model.enable");
     if (custom_rewards == nullptr) {
       if (s.model)
         source_ = std::make_unique<model_rewards<Device>>(device, *s.model, policy_folder, logits_bytes);
       else if (s.external)
         source_ = std::make_unique<command_rewards>(*s.external, s.dapo_manager);
+      else if (s.stored)
+        source_ = std::make_unique<stored_rewards>();
+      else if (s.agent)
+        source_ = std::make_unique<agent_rewards>(s.turn_rewards);
       else
         source_ = std::make_unique<rule_rewards>(s.dapo_manager, verify::rules_of(s.version));
     }

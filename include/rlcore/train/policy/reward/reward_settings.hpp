@@ -31,7 +31,7 @@ struct model_reward {
   bool normalize = false;                                     ///< (score - mean) / std of its config.json
 };
 
-/// The reward source of a run: the external program, the reward model, or the rules if neither is set; and the
+/// The reward source of a run: the external program, the reward model, the agent, or the rules if none is set; and the
 /// manager's additions.
 struct reward_settings {
   bool dapo_manager = false;
@@ -40,6 +40,9 @@ struct reward_settings {
   std::optional<soft_overlong> overlong;
   std::optional<external_reward> external;
   std::optional<model_reward> model;
+  bool stored = false;        ///< the scores of rlcore.replay
+  bool agent = false;         ///< the agent of rlcore.agent_func_path
+  bool turn_rewards = false;  ///< its rewards are at the ends of turns
 };
 
 /// After check_reward_options().
@@ -75,6 +78,25 @@ RLCORE_INLINE reward_settings read_reward_settings(const options& opt) {
                                  manager == "batch",
                                  opt.get<double>("rlcore.reward_timeout"),
                                  opt.get<std::string>("rlcore.reward_on_failure") == "zero"};
+  s.stored = opt.get<bool>("rlcore.replay_scores");
+  s.agent = opt.find<std::string>("rlcore.agent_func_path").has_value();
+  s.turn_rewards = opt.get<bool>("rlcore.turn_rewards");
+  if (s.stored && (s.external || s.agent || opt.get<bool>("reward_model.enable")))
+    throw config_error("rlcore.replay_scores=True takes the scores of the stored lines; leave out " +
+                       std::string(path      ? "custom_reward_function.path"
+                                   : command ? "rlcore.reward_command"
+                                   : s.agent ? "rlcore.agent_func_path"
+                                             : "reward_model.enable=True"));
+  if (s.stored) s.overlong.reset();  // the stored scores have had it
+  if (s.turn_rewards && !s.agent)
+    throw config_error("rlcore.turn_rewards=True: only an agent (rlcore.agent_func_path) rewards turns");
+  if (s.turn_rewards && opt.get<std::string>("rlcore.advantages") == "openrlhf")
+    throw config_error("rlcore.turn_rewards=True: rlcore.advantages=openrlhf rewards the last token alone");
+  if (s.agent && (s.external || opt.get<bool>("reward_model.enable")))
+    throw config_error("rlcore.agent_func_path: the agent gives the rewards; leave out " +
+                       std::string(path      ? "custom_reward_function.path"
+                                   : command ? "rlcore.reward_command"
+                                             : "reward_model.enable=True"));
   if (opt.get<bool>("reward_model.enable")) {
     model_reward& m = s.model.emplace();
     m.path = opt.get<std::string>("reward_model.model.path");

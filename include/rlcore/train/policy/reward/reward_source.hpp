@@ -1,4 +1,4 @@
-// Reward sources: rules, a C++ function, and verl's dapo manager around them.
+// Reward sources: rules, a C++ function, an agent, and verl's dapo manager around them.
 #pragma once
 
 #include <cmath>
@@ -139,6 +139,33 @@ class function_rewards final : public text_rewards {
   F function_;
 };
 
+/// The rewards that the agent gave while it answered: the score is their sum, the accuracy its last score.
+class agent_rewards final : public reward_source {
+ public:
+  /// `by_turn`: each reward is at the last token of its turn, for estimators by token; otherwise their sum is at the
+  /// response's last one.
+  explicit agent_rewards(bool by_turn = false) : by_turn_(by_turn) {}
+  void score(std::span<trajectory> batch, const data::prompt_dataset&, const text::tokenizer&) override;
+  bool reads_truth() const override { return false; }
+
+ private:
+  bool by_turn_;
+};
+
+/// The scores that came with the responses (rlcore.replay_scores).
+class stored_rewards final : public reward_source {
+ public:
+  /// Throws data_error for a score that is not finite as a float.
+  void score(std::span<trajectory> batch, const data::prompt_dataset&, const text::tokenizer&) override {
+    for (trajectory& t : batch) {
+      t.reward = static_cast<float>(t.score());
+      if (!std::isfinite(t.reward))
+        throw data_error("row " + std::to_string(t.row) + ": the stored score is not finite");
+    }
+  }
+  bool reads_truth() const override { return false; }
+};
+
 /// Scores by `source`; an answer without accuracy gets its score as one, and `overlong` is added by the length of the
 /// response in tokens. Unlike verl it is added to the score of a reward model as well.
 class managed_rewards final : public reward_source {
@@ -203,6 +230,19 @@ RLCORE_INLINE void text_rewards::score(std::span<trajectory> batch, const data::
       throw data_error("the reward of response " + std::to_string(i + 1) + " of " + std::to_string(batch.size()) +
                        " (data_source '" + data::printable(answers[i].data_source) + "', row " + std::to_string(t.row) +
                        ") is " + std::to_string(t.score()) + "; expected a finite number");
+  }
+}
+
+RLCORE_INLINE void agent_rewards::score(std::span<trajectory> batch, const data::prompt_dataset&,
+                                        const text::tokenizer&) {
+  for (trajectory& t : batch) {
+    t.verdict = judged(t.talk.reward).verdict;
+    t.accuracy = t.talk.score;
+    t.reward = static_cast<float>(t.score());
+    if (!std::isfinite(t.reward))
+      throw data_error("row " + std::to_string(t.row) + ": the agent's reward is " + std::to_string(t.talk.reward) +
+                       "; expected a finite number");
+    t.rewarded_by_turn = by_turn_ && !t.turn_rewards.empty();
   }
 }
 

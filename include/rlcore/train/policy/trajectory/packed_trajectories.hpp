@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "rlcore/data/prompt_dataset.hpp"
@@ -39,8 +41,12 @@ struct packed_trajectories {
     offsets.assign(1, 0);
   }
   /// Appends a row and its targets: response token i is predicted by the row of the token before it. Its prompt's
-  /// images are those of its row of `prompts`; null: there are none.
+  /// images are those of its row of `prompts`; null: there are none. Throws std::logic_error if the tokens are not
+  /// those that were sampled.
   void push_back(const trajectory& t, const data::prompt_dataset* prompts = nullptr) {
+    if (t.sampled_ids != 0 && t.sampled_ids != t.ids_hash())
+      throw std::logic_error("rlcore: the tokens of a response to row " + std::to_string(t.row) +
+                             " are not those that were sampled");
     const auto start = static_cast<std::int32_t>(tokens.values.size());
     tokens.push_back(std::span(t.tokens).first(t.tokens.size() - 1));
     if (prompts != nullptr) pictures.push_back((*prompts)[t.row].images, prompts->cache.get());

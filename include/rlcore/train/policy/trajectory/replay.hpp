@@ -1,18 +1,18 @@
 // Replay (rlcore.replay): stored responses instead of sampled ones, to compare devices, precisions or algorithms on the
-// same data.
+// same data, or those of another engine that samples while the run waits.
 #pragma once
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
-#include <unordered_map>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,7 +24,9 @@
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/train/policy/inputs.hpp"
+#include "rlcore/train/policy/trajectory/stored_response.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
+#include "rlcore/train/run/interrupt.hpp"
 
 RLCORE_BEGIN
 namespace train {
@@ -36,16 +38,10 @@ namespace train {
 /// otherwise than they were sampled. Only the places of the lines are kept in memory.
 class replay {
  public:
-  /// Requirements on the stored responses.
-  struct run {
-    const data::prompt_dataset& prompts;
-    const text::tokenizer& tokenizer;
-    std::span<const std::int32_t> eos_ids;
-    std::int64_t max_response_length = 0, trajectories_per_step = 0, samples = 1;
-    std::vector<std::int32_t> never_sampled = {};  ///< tokens that stand for images
-  };
+  using run = stored_run;
 
-  /// Reads and checks every line. Throws file_error, data_error (file and line), before anything is trained.
+  /// Reads and checks every line, unless the run waits for them. Throws file_error, data_error (file and line), before
+  /// anything is trained.
   replay(const std::filesystem::path& path, const run& fits);
   replay(const replay&) = delete;
   replay& operator=(const replay&) = delete;
@@ -54,8 +50,11 @@ class replay {
   void require(std::int64_t first, std::int64_t last) const;
 
   /// What was sampled in a step, prompt by prompt, the groups that were kept for a later step last; `rollout_logp`
-  /// holds the recorded log-probs, if they were.
-  std::vector<trajectory> operator()(std::int64_t step) const;
+  /// holds the recorded log-probs, if they were. Where the run waits: the lines of <step>.jsonl, once it is there;
+  /// throws data_error if it does not come, sampling_interrupted if the run is asked to stop.
+  std::vector<trajectory> operator()(std::int64_t step);
+  /// Whether the run waits for files.
+  bool waits() const noexcept { return run_.wait_s > 0; }
 
   /// How many responses there are, and how many of them are text alone.
   std::size_t size() const noexcept { return size_; }
@@ -66,6 +65,7 @@ class replay {
     std::size_t file = 0, line = 0;
     std::uint64_t offset = 0;
     std::uint32_t row = 0, sample = 0;
+    bool has_sample = false;
     std::int64_t sampled = 0;  ///< in which step
     bool text = false;
   };
@@ -73,24 +73,21 @@ class replay {
   std::string where(const place& p) const { return files_[p.file].string() + ": line " + std::to_string(p.line); }
 
   void index(std::size_t file);
+  /// Waits for the file of a step, and indexes it.
+  void await(std::int64_t step);
 
   /// Whole groups, as many as the run trains on; lines of text are put together by prompt first.
   void check(std::int64_t step, std::vector<place>& lines) const;
 
-  static std::vector<std::int32_t> ids(const data::row& r, const char* name, const std::string& where);
-
-  trajectory read(const data::row& r, const std::string& where) const;
-
-  /// The row whose prompt reads as "input" does, with or without special tokens.
-  std::uint32_t row_of(const data::row& r, const std::string& where) const;
+  trajectory read(const place& p) const;
 
   std::filesystem::path path_;
   run run_;
-  std::vector<std::int32_t> eos_;
+  std::vector<std::int32_t> eos_;  ///< that run_ reads
+  response_reader read_;
   std::vector<std::filesystem::path> files_;
   std::map<std::int64_t, std::vector<place>> steps_;    ///< by the step that trained on them
   std::map<std::int64_t, std::vector<place>> sampled_;  ///< by the step that sampled them, in the order of their use
-  mutable std::unordered_map<std::string, std::uint32_t> rows_;  ///< prompt text [NUL ground truth] -> row
   std::size_t size_ = 0, text_only_ = 0;
 };
 
@@ -99,7 +96,7 @@ std::string replay_text(const policy_settings& s, const replay& stored);
 
 /// The responses set on the command line, from step `first` on; nullptr if unset. Throws config_error or data_error if
 /// they do not fit the run. The tokenizer and the prompts of `in` must outlive it.
-std::unique_ptr<replay> open_replay(const policy_inputs& in, std::int64_t first);
+std::unique_ptr<replay> open_replay(const policy_inputs& in, std::int64_t first, bool alone = true);
 
 }  // namespace train
 
@@ -109,9 +106,15 @@ RLCORE_END
 RLCORE_BEGIN
 namespace train {
 
-RLCORE_INLINE replay::replay(const std::filesystem::path& path, const run& fits) : path_(path), run_(fits) {
-  eos_.assign(run_.eos_ids.begin(), run_.eos_ids.end());
+RLCORE_INLINE replay::replay(const std::filesystem::path& path, const run& fits)
+    : path_(path), run_(fits), eos_(fits.eos_ids.begin(), fits.eos_ids.end()), read_(run_) {
   run_.eos_ids = eos_;
+  if (waits()) {
+    if (!std::filesystem::is_directory(path))
+      throw config_error("rlcore.replay=" + path.string() +
+                         ": with rlcore.replay_wait_s, expected a folder in which <step>.jsonl will appear");
+    return;
+  }
   if (std::filesystem::is_directory(path)) {
     for (const auto& entry : std::filesystem::directory_iterator(path))
       if (entry.path().extension() == ".jsonl") files_.push_back(entry.path());
@@ -128,6 +131,7 @@ RLCORE_INLINE replay::replay(const std::filesystem::path& path, const run& fits)
 }
 
 RLCORE_INLINE void replay::require(std::int64_t first, std::int64_t last) const {
+  if (waits()) return;
   for (std::int64_t step = first; step <= last; ++step)
     if (!steps_.contains(step))
       throw data_error(path_.string() + ": no responses of step " + std::to_string(step) + "; the run needs steps " +
@@ -137,18 +141,44 @@ RLCORE_INLINE void replay::require(std::int64_t first, std::int64_t last) const 
                             : std::to_string(steps_.begin()->first) + " to " + std::to_string(steps_.rbegin()->first)));
 }
 
-RLCORE_INLINE std::vector<trajectory> replay::operator()(std::int64_t step) const {
+RLCORE_INLINE void replay::await(std::int64_t step) {
+  const std::filesystem::path file = path_ / (std::to_string(step) + ".jsonl");
+  const auto begin = std::chrono::steady_clock::now();
+  while (!std::filesystem::exists(file)) {
+    if (run_.alone && asked_to_stop() != 0) throw sampling_interrupted();  // several ranks finish the step together
+    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > run_.wait_s)
+      throw data_error(file.string() + " has not come (rlcore.replay_wait_s)");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  files_.push_back(file);
+  index(files_.size() - 1);
+  if (steps_.empty()) throw data_error(file.string() + " has no responses");
+  if (steps_.size() != 1 || steps_.begin()->first != step)
+    throw data_error(file.string() + ": \"step\" of every line has to be " + std::to_string(step));
+  check(step, steps_[step]);
+}
+
+RLCORE_INLINE std::vector<trajectory> replay::operator()(std::int64_t step) {
   std::vector<trajectory> batch;
+  if (waits() || run_.by_training_step) {
+    if (waits()) steps_.clear(), await(step);
+    for (const place& p : steps_[step]) batch.push_back(read(p)), batch.back().sampled_step = p.sampled;
+    return batch;
+  }
   const auto known = sampled_.find(step);
   if (known == sampled_.end()) return batch;  // the step before left enough
-  for (const place& p : known->second) {
-    std::ifstream file(files_[p.file], std::ios::binary);
-    file.seekg(static_cast<std::streamoff>(p.offset));
-    std::string line;
-    if (!std::getline(file, line)) throw file_error(files_[p.file].string() + ": cannot read; it has changed");
-    batch.push_back(read(data::parse_row(line, where(p)), where(p)));
-  }
+  for (const place& p : known->second) batch.push_back(read(p));
   return batch;
+}
+
+RLCORE_INLINE trajectory replay::read(const place& p) const {
+  std::ifstream file(files_[p.file], std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(p.offset));
+  std::string line;
+  if (!std::getline(file, line)) throw file_error(files_[p.file].string() + ": cannot read; it has changed");
+  trajectory t = read_(data::parse_row(line, where(p)), where(p));
+  t.sample = p.sample;
+  return t;
 }
 
 RLCORE_INLINE void replay::index(std::size_t file) {
@@ -166,8 +196,8 @@ RLCORE_INLINE void replay::index(std::size_t file) {
       continue;
     }
     const data::row r = data::parse_row(line, where(p));
-    const trajectory t = read(r, where(p));
-    p.row = t.row, p.sample = t.sample;
+    const trajectory t = read_(r, where(p));
+    p.row = t.row, p.sample = t.sample, p.has_sample = r.contains("sample");
     p.text = !r.contains("response_ids");
     ++size_, text_only_ += p.text;
     const bool numbered = r.contains("step") && r["step"].is_number_integer();
@@ -200,6 +230,7 @@ RLCORE_INLINE void replay::check(std::int64_t step, std::vector<place>& lines) c
   }
   const auto n = static_cast<std::size_t>(run_.samples);
   for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (!lines[i].has_sample) lines[i].sample = static_cast<std::uint32_t>(i % n);
     if (lines[i].row != lines[i / n * n].row)
       throw data_error(where(lines[i]) + ": a response to row " + std::to_string(lines[i].row) + " in a group of row " +
                        std::to_string(lines[i / n * n].row) +
@@ -211,105 +242,6 @@ RLCORE_INLINE void replay::check(std::int64_t step, std::vector<place>& lines) c
   }
 }
 
-RLCORE_INLINE std::vector<std::int32_t> replay::ids(const data::row& r, const char* name, const std::string& where) {
-  const data::row& list = data::column(r, name, where);
-  std::vector<std::int32_t> out;
-  if (list.is_array())
-    for (const data::row& id : list) {
-      if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() > INT32_MAX) break;
-      out.push_back(id.get<std::int32_t>());
-    }
-  if (!list.is_array() || out.empty() || out.size() != list.size())
-    throw data_error(where + ": \"" + name + "\" is no list of token ids");
-  return out;
-}
-
-RLCORE_INLINE trajectory replay::read(const data::row& r, const std::string& where) const {
-  trajectory t;
-  std::vector<std::int32_t> response;
-  if (r.contains("response_ids")) {
-    const data::row& row = data::column(r, "row", where);
-    if (!row.is_number_unsigned() || row.get<std::uint64_t>() >= run_.prompts.size())
-      throw data_error(where + ": row " + data::printable(text::json_text(row)) + " of " +
-                       std::to_string(run_.prompts.size()) + " in data.train_files: other data?");
-    t.row = row.get<std::uint32_t>();
-    t.tokens = ids(r, "prompt_ids", where);
-    if (t.tokens != run_.prompts[t.row].ids)
-      throw data_error(where + ": \"prompt_ids\" are not the tokens of row " + std::to_string(t.row) +
-                       " of data.train_files: other data, tokenizer or chat template");
-    if (r.contains("sample") && r["sample"].is_number_unsigned()) t.sample = r["sample"].get<std::uint32_t>();
-    response = ids(r, "response_ids", where);
-    for (const std::int32_t id : response)
-      if (id < 0 || static_cast<std::size_t>(id) >= run_.tokenizer.vocab_size())
-        throw data_error(where + ": token " + std::to_string(id) + " is not in the vocabulary of " +
-                         std::to_string(run_.tokenizer.vocab_size()));
-    if (r.contains("mask")) {
-      const auto context = context_of(ids(r, "mask", where), std::ssize(response));
-      if (!context)
-        throw data_error(where + ": \"mask\" is " + data::printable(text::json_text(r["mask"])) +
-                         "; expected the lengths of runs, the policy's and others in turn, an odd number of them, " +
-                         std::to_string(response.size()) + " tokens in all");
-      t.context = *context;
-    }
-    const auto count = [&](const char* name, std::int32_t& to) {
-      if (r.contains(name) && r[name].is_number_unsigned() && r[name].get<std::uint64_t>() <= INT32_MAX)
-        to = r[name].get<std::int32_t>();
-    };
-    count("num_turns", t.talk.turns), count("tool_calls", t.talk.calls);
-    if (r.contains("log_probs")) {
-      for (const data::row& x : r["log_probs"]) t.rollout_logp.push_back(x.is_number() ? x.get<float>() : 0.0f);
-      std::size_t written = response.size();
-      for (const rollout::context_run& c : t.context) written -= static_cast<std::size_t>(c.count);
-      if (t.rollout_logp.size() != written)
-        throw data_error(where + ": " + std::to_string(t.rollout_logp.size()) + " log_probs of " +
-                         std::to_string(written) + " tokens");
-    }
-  } else {
-    t.row = row_of(r, where);
-    if (!run_.prompts[t.row].images.empty())
-      throw data_error(where +
-                       ": text alone does not say which images were shown; expected a line with \"row\", "
-                       "\"prompt_ids\" and \"response_ids\" (trainer.rollout_data_dir writes them)");
-    t.tokens = run_.prompts[t.row].ids;
-    response = run_.tokenizer.encode(data::string_column(r, "output", where), false);
-    if (std::ssize(response) < run_.max_response_length) response.push_back(run_.eos_ids.front());
-  }
-  for (const std::int32_t id : response)
-    if (std::find(run_.never_sampled.begin(), run_.never_sampled.end(), id) != run_.never_sampled.end())
-      throw data_error(where + ": the response has token " + std::to_string(id) + ", " + run_.tokenizer.token_of(id) +
-                       ", which stands for an image; no response can have it");
-  if (std::ssize(response) > run_.max_response_length)
-    throw data_error(where + ": a response of " + std::to_string(response.size()) +
-                     " tokens; data.max_response_length=" + std::to_string(run_.max_response_length));
-  if (r.contains("gts") && r["gts"].is_string() && r["gts"] != run_.prompts[t.row].ground_truth)
-    throw data_error(where + ": \"gts\" is " + data::printable(text::json_text(r["gts"])) + ", row " +
-                     std::to_string(t.row) + " of data.train_files has '" +
-                     data::printable(run_.prompts[t.row].ground_truth) + "'");
-  t.prompt_length = static_cast<std::int32_t>(t.tokens.size());
-  t.tokens.insert(t.tokens.end(), response.begin(), response.end());
-  const bool ended = std::find(run_.eos_ids.begin(), run_.eos_ids.end(), response.back()) != run_.eos_ids.end();
-  t.reason = ended ? rollout::finish::eos : rollout::finish::length;
-  return t;
-}
-
-RLCORE_INLINE std::uint32_t replay::row_of(const data::row& r, const std::string& where) const {
-  if (rows_.empty())
-    for (std::uint32_t row = 0; row < run_.prompts.size(); ++row)
-      for (const bool skip : {true, false}) {
-        std::string text = run_.tokenizer.decode(run_.prompts[row].ids, skip);
-        rows_.emplace(text + '\0' + run_.prompts[row].ground_truth, row);
-        rows_.emplace(std::move(text), row);
-      }
-  const std::string input = data::string_column(r, "input", where);
-  if (r.contains("gts") && r["gts"].is_string())
-    if (const auto found = rows_.find(input + '\0' + r["gts"].get<std::string>()); found != rows_.end())
-      return found->second;
-  const auto found = rows_.find(input);
-  if (found == rows_.end())
-    throw data_error(where + ": \"input\" is no prompt of data.train_files: '" + data::printable(input) + "'");
-  return found->second;
-}
-
 RLCORE_INLINE std::string replay_text(const policy_settings& s, const replay& stored) {
   const std::filesystem::path from = checkpoint::expand_home(s.replay), to = checkpoint::expand_home(s.rollout_dir);
   std::error_code absent;
@@ -317,6 +249,7 @@ RLCORE_INLINE std::string replay_text(const policy_settings& s, const replay& st
                                  std::filesystem::equivalent(from.parent_path(), to, absent)))
     throw config_error("trainer.rollout_data_dir=" + s.rollout_dir + " is where rlcore.replay=" + s.replay +
                        " reads: name another folder");
+  if (stored.waits()) return "replay the responses of each step, as they come in " + from.string();
   std::string text = "replay " + std::to_string(stored.size()) + " responses from " + from.string();
   if (stored.text_only() > 0)
     text += "\nnote: " + std::to_string(stored.text_only()) +
@@ -325,13 +258,14 @@ RLCORE_INLINE std::string replay_text(const policy_settings& s, const replay& st
   return text;
 }
 
-RLCORE_INLINE std::unique_ptr<replay> open_replay(const policy_inputs& in, std::int64_t first) {
+RLCORE_INLINE std::unique_ptr<replay> open_replay(const policy_inputs& in, std::int64_t first, bool alone) {
   const policy_settings& s = in.settings;
   if (s.replay.empty()) return nullptr;
-  auto stored =
-      std::make_unique<replay>(checkpoint::expand_home(s.replay),
-                               replay::run{in.train, in.tokenizer, in.eos_ids, s.max_response_length,
-                                           in.plan.trajectories_per_step, s.samples, in.config.never_sampled()});
+  auto stored = std::make_unique<replay>(
+      checkpoint::expand_home(s.replay),
+      replay::run{in.train, in.tokenizer, in.eos_ids, s.max_response_length, in.plan.trajectories_per_step, s.samples,
+                  in.config.never_sampled(), !s.tools.agent_file.empty(), s.reward.stored, s.replay_wait_s,
+                  s.samples_ahead && s.recompute_old_log_prob, alone});
   stored->require(first, in.plan.total_steps);
   say("%s\n", replay_text(s, *stored).c_str());
   return stored;

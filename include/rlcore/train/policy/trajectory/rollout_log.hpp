@@ -30,10 +30,11 @@ std::filesystem::path set_aside_rollouts(const std::filesystem::path& folder, st
 
 /// Writes <folder>/<step>.jsonl with verl's keys: input, output, gts, score, step; and what rlcore.replay needs to get
 /// the same bits: row of the data set, sample, prompt_ids, response_ids, log_probs, as recorded while sampling, and
-/// sampled_step, where dynamic sampling kept the response from an earlier step; where tools may be called: num_turns,
-/// tool_calls, and mask, the lengths of the runs of tokens that the policy wrote and did not write in turn, if there
-/// are such; log_probs are those of the policy's tokens. `with_overlong` adds overlong_reward,
-/// the penalty that is part of the score, and overlong, whether there is one. Throws file_error.
+/// sampled_step, where dynamic sampling kept the response from an earlier step; in runs of several turns: num_turns,
+/// tool_calls, turn_rewards, turn_score and extra_logs where an environment gave them, and mask, the lengths of the
+/// runs of tokens that the policy wrote and did not write in turn, if there are such; log_probs are those of the
+/// policy's tokens. `with_overlong` adds overlong_reward, the penalty that is part of the score, and overlong, whether
+/// there is one. Throws file_error.
 void write_rollouts(const std::filesystem::path& folder, std::int64_t step, std::span<const trajectory> batch,
                     const data::prompt_dataset& prompts, const text::tokenizer& tokenizer, bool with_overlong = false);
 
@@ -82,6 +83,8 @@ RLCORE_INLINE void write_rollouts(const std::filesystem::path& folder, std::int6
     if (with_overlong) line["overlong_reward"] = t.length_penalty, line["overlong"] = t.length_penalty < 0;
     if (t.sampled_step != 0 && t.sampled_step != step) line["sampled_step"] = t.sampled_step;
     if (t.talk.turns > 0) line["num_turns"] = t.talk.turns, line["tool_calls"] = t.talk.calls;
+    if (!t.turn_rewards.empty()) line["turn_rewards"] = t.turn_rewards, line["turn_score"] = t.talk.score;
+    if (!t.agent_logs.empty()) line["extra_logs"] = nlohmann::json::parse(t.agent_logs);
     if (!t.context.empty()) line["mask"] = mask_runs(t.context, t.response_length());
     lines += text::json_text(line) + "\n";
   }

@@ -27,9 +27,10 @@ void write_surplus(const std::filesystem::path& folder, std::span<const trajecto
 /// Reads the file of write_surplus(); returns nothing where there is none. Throws format_error.
 std::vector<trajectory> read_surplus(const std::filesystem::path& folder);
 
-/// Throws config_error where groups that a checkpoint holds belong to other data.
+/// Throws config_error where groups that a checkpoint holds belong to other data. `other_prompts`: an agent may have
+/// changed the prompts.
 void check_surplus(std::span<const trajectory> surplus, const data::prompt_dataset& train,
-                   const std::filesystem::path& folder);
+                   const std::filesystem::path& folder, bool other_prompts = false);
 
 }  // namespace train
 RLCORE_END
@@ -54,13 +55,18 @@ RLCORE_INLINE void write_surplus(const std::filesystem::path& folder, std::span<
                      {"why", static_cast<int>(t.verdict.why)},
                      {"length_penalty", t.length_penalty},
                      {"reward", t.reward},
-                     {"sampled_step", t.sampled_step}};
+                     {"sampled_step", t.sampled_step},
+                     {"sampled_ids", t.sampled_ids}};
     if (t.verdict.acc) j["acc"] = *t.verdict.acc;
     if (!t.verdict.has_reason) j["has_reason"] = false;
     if (t.verdict.pred) j["pred"] = nlohmann::json::binary({t.verdict.pred->begin(), t.verdict.pred->end()});
     if (t.accuracy) j["accuracy"] = *t.accuracy;
     if (t.talk.turns > 0)
-      j["talk"] = {t.talk.turns, t.talk.calls, t.talk.failures, t.talk.unread, t.talk.reward, t.talk.seconds};
+      j["talk"] = {t.talk.turns,       t.talk.calls,   t.talk.failures, t.talk.unread,
+                   t.talk.tool_reward, t.talk.seconds, t.talk.reward,   t.talk.score};
+    if (!t.turn_rewards.empty()) j["turn_rewards"] = t.turn_rewards;
+    if (!t.agent_logs.empty()) j["agent_logs"] = t.agent_logs;
+    if (t.rewarded_by_turn) j["rewarded_by_turn"] = true;
     if (!t.context.empty()) j["mask"] = mask_runs(t.context, t.response_length());
     rows.push_back(std::move(j));
   }
@@ -91,6 +97,9 @@ RLCORE_INLINE std::vector<trajectory> read_surplus(const std::filesystem::path& 
       j.at("length_penalty").get_to(t.length_penalty);
       j.at("reward").get_to(t.reward);
       integer("sampled_step", t.sampled_step);
+      if (j.contains("sampled_ids")) integer("sampled_ids", t.sampled_ids);
+      if (j.contains("turn_rewards")) j["turn_rewards"].get_to(t.turn_rewards);
+      if (j.contains("agent_logs")) j["agent_logs"].get_to(t.agent_logs);
       t.verdict.has_reason = j.value("has_reason", true);
       if (j.contains("acc")) t.verdict.acc = j["acc"].get<bool>();
       if (j.contains("pred")) t.verdict.pred.emplace(j["pred"].get_binary().begin(), j["pred"].get_binary().end());
@@ -99,10 +108,12 @@ RLCORE_INLINE std::vector<trajectory> read_surplus(const std::filesystem::path& 
       if (j.contains("mask"))
         context = context_of(text::get_exactly<std::vector<std::int32_t>>(j["mask"]), t.response_length());
       t.context = context.value_or(t.context);
+      t.rewarded_by_turn = j.value("rewarded_by_turn", false) && t.turn_rewards.size() == t.context.size() + 1;
       if (j.contains("talk")) {
         const nlohmann::json& talk = j["talk"];
         const auto number = [&](std::size_t i) { return text::get_exactly<std::int32_t>(talk.at(i)); };
-        t.talk = {number(0), number(1), number(2), number(3), talk.at(4).get<double>(), talk.at(5).get<double>()};
+        const auto real = [&](std::size_t i) { return i < talk.size() ? talk[i].get<double>() : 0.0; };
+        t.talk = {number(0), number(1), number(2), number(3), real(4), real(5), real(6), real(7)};
       }
       const bool fits = t.prompt_length > 0 && std::ssize(t.tokens) > t.prompt_length && context &&
                         std::ssize(t.old_logp) == t.policy_length() &&
@@ -119,10 +130,11 @@ RLCORE_INLINE std::vector<trajectory> read_surplus(const std::filesystem::path& 
 }
 
 RLCORE_INLINE void check_surplus(std::span<const trajectory> surplus, const data::prompt_dataset& train,
-                                 const std::filesystem::path& folder) {
+                                 const std::filesystem::path& folder, bool other_prompts) {
   for (const trajectory& t : surplus)
-    if (t.row >= train.size() || t.prompt_length != std::ssize(train[t.row].ids) ||
-        !std::equal(train[t.row].ids.begin(), train[t.row].ids.end(), t.tokens.begin()))
+    if (t.row >= train.size() ||
+        (!other_prompts && (t.prompt_length != std::ssize(train[t.row].ids) ||
+                            !std::equal(train[t.row].ids.begin(), train[t.row].ids.end(), t.tokens.begin()))))
       throw config_error((folder / surplus_file_name).string() +
                          ": holds answers to other prompts than data.train_files has now; train on the same files, or "
                          "pass trainer.resume_mode=disable");

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/core/abi.hpp"
+#include "rlcore/core/fingerprint.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/verify/verdict.hpp"
 
@@ -43,10 +43,11 @@ inline std::optional<std::vector<rollout::context_run>> context_of(std::span<con
 
 /// The turns of a response and its tool calls.
 struct conversation {
-  std::int32_t turns = 0;  ///< the prompt, the policy's turns and replies to them; 0: a run without tools
+  std::int32_t turns = 0;  ///< the prompt, the policy's turns and replies to them; 0: a run of single turns
   std::int32_t calls = 0;  ///< of tools
   std::int32_t failures = 0, unread = 0;  ///< calls that failed; <tool_call> blocks that are no call
-  double reward = 0, seconds = 0;         ///< sums over the calls; the reward is not part of the score
+  double tool_reward = 0, seconds = 0;    ///< sums over the calls; the reward is not part of the score
+  double reward = 0, score = 0;           ///< of the environment: sum over its answers, and its last score
 };
 
 /// Prompt and response in one token row. Per-token fields have one entry per response token that the policy wrote.
@@ -57,6 +58,7 @@ struct trajectory {
   std::uint32_t row = 0;          ///< row of the data set
   std::uint32_t sample = 0;       ///< of that row in this step, from 0
   std::int64_t sampled_step = 0;  ///< in which step it was sampled
+  std::uint64_t sampled_ids = 0;  ///< ids_hash() of what was sampled, by which training checks; 0: not known
   std::vector<float> old_logp, entropy, ref_logp;
   std::int64_t kept_ref = -1;       ///< where ref_logp begins in actor::kept_ref, if it stays on the device
   std::vector<float> rollout_logp;  ///< as recorded while sampling, where old_logp was computed again
@@ -66,6 +68,7 @@ struct trajectory {
   double length_penalty = 0;        ///< of the reward manager: 0 or negative
   float reward = 0;                 ///< score minus the KL penalty, if that is in the reward
   std::vector<float> token_reward;  ///< if not empty: the penalty of each response token, and the score at the last
+  std::vector<float> weight;  ///< if not empty: importance weight of each response token, which scales its advantage
   float advantage = 0;
   std::vector<float> selected;           ///< if not empty: 0 or 1 for each response token, by a selection over the step
   std::vector<float> token_advantage;    ///< if not empty: one per response token, instead of `advantage`
@@ -74,6 +77,9 @@ struct trajectory {
   std::vector<float> sum_squared_probs;  ///< of the old policy over the vocabulary, if the estimator wants it
   float greedy_score = 0;                ///< of the most likely answer to the prompt, if the estimator wants it
   conversation talk;
+  std::vector<double> turn_rewards;  ///< by the environment, one for each turn of the policy; empty: none
+  bool rewarded_by_turn = false;     ///< estimators by token see them where they were given
+  std::string agent_logs;            ///< JSON of the agent's numbers; empty: none
 
   double score() const noexcept { return verdict.score + length_penalty; }
 
@@ -87,6 +93,28 @@ struct trajectory {
   }
   std::span<const std::int32_t> response() const noexcept {
     return std::span(tokens).subspan(static_cast<std::size_t>(prompt_length));
+  }
+  /// The score by token: the reward of each turn at its last token, the length penalty at the response's.
+  std::vector<float> score_by_token() const {
+    std::vector<float> all(static_cast<std::size_t>(policy_length()));
+    std::vector<std::int32_t> runs = mask_runs(context, response_length());
+    if (runs.empty()) runs.push_back(static_cast<std::int32_t>(response_length()));
+    std::size_t end = 0;
+    for (std::size_t turn = 0; turn < turn_rewards.size(); ++turn) {
+      end += static_cast<std::size_t>(runs.at(2 * turn));
+      all[end - 1] = static_cast<float>(turn_rewards[turn]);
+    }
+    if (!all.empty()) all.back() += static_cast<float>(length_penalty);
+    return all;
+  }
+  /// A hash of the tokens and of whose they are.
+  std::uint64_t ids_hash() const noexcept {
+    fingerprint hash;
+    hash.add(tokens);
+    hash.add(static_cast<std::uint64_t>(prompt_length));
+    for (const rollout::context_run& run : context)
+      hash.add(static_cast<std::uint64_t>(run.begin)), hash.add(static_cast<std::uint64_t>(run.count));
+    return hash.word();
   }
 };
 

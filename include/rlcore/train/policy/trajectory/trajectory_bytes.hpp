@@ -20,13 +20,15 @@ namespace detail {
 /// visit(field) for every field of a trajectory.
 template <class Trajectory, class Visit>
 void each_field(Trajectory& t, Visit&& visit) {
-  visit(t.tokens), visit(t.prompt_length), visit(t.row), visit(t.sample), visit(t.sampled_step);
+  visit(t.tokens), visit(t.prompt_length), visit(t.row), visit(t.sample), visit(t.sampled_step), visit(t.sampled_ids);
   visit(t.old_logp), visit(t.entropy), visit(t.ref_logp), visit(t.rollout_logp), visit(t.reason);
   visit(t.verdict.score), visit(t.verdict.why), visit(t.verdict.acc), visit(t.verdict.pred),
       visit(t.verdict.has_reason);
-  visit(t.accuracy), visit(t.length_penalty), visit(t.reward), visit(t.token_reward), visit(t.advantage);
+  visit(t.accuracy), visit(t.length_penalty), visit(t.reward), visit(t.token_reward), visit(t.weight),
+      visit(t.advantage);
   visit(t.selected), visit(t.token_advantage), visit(t.value), visit(t.token_return);
-  visit(t.sum_squared_probs), visit(t.greedy_score), visit(t.context), visit(t.talk);
+  visit(t.sum_squared_probs), visit(t.greedy_score), visit(t.context), visit(t.talk), visit(t.turn_rewards),
+      visit(t.agent_logs), visit(t.rewarded_by_turn);
 }
 
 }  // namespace detail

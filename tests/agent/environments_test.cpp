@@ -1,0 +1,159 @@
+// Conversations with an agent or a simulated user, scripted.
+#include "agent/scripted_environment.hpp"
+
+namespace RLCORE_TEST_ID {
+namespace {
+
+using namespace scripted_turns;
+
+TEST(environments, an_agent_reads_every_turn_and_its_rewards_are_summed) {
+  scripted_environment e(environment::kind::agent,
+                         {{"\nWrong. Again:", false, 0.25, {}}, {"<|im_end|>never read", true, 0.5, 7}});
+  one_talk talk;
+  talk.lead(e, {" 41", " 42<|im_end|>"});
+  EXPECT_THAT(talk.texts(), ElementsAre(" 41", "\nWrong. Again:", " 42<|im_end|>"));
+  EXPECT_EQ(talk.record.reward, 0.75);
+  EXPECT_EQ(talk.record.score, 7);
+  EXPECT_EQ(talk.record.assistant_turns, 2);
+  EXPECT_EQ(talk.record.user_turns, 1);
+  ASSERT_EQ(e.asked.size(), 2U);
+  EXPECT_EQ(e.asked[0].observation, "Q: 6 x 7?\nA:");
+  EXPECT_EQ(e.asked[0].action, " 41");
+  EXPECT_EQ(e.asked[0].label, "42");
+  EXPECT_EQ(e.asked[1].observation, "Q: 6 x 7?\nA: 41\nWrong. Again:");
+  EXPECT_EQ(e.asked[1].action, " 42");  // the token stays in the response; OpenRLHF's text leaves it out, too
+  EXPECT_EQ(e.asked[1].number, 1U);
+  EXPECT_EQ(e.asked[1].row, 5U);
+  EXPECT_EQ(e.asked[1].sample, 3U);
+  ASSERT_EQ(e.opened.size(), 1U);
+  EXPECT_THAT(e.closed, ElementsAre(e.opened[0].conversation));
+}
+
+TEST(environments, an_agent_s_text_may_open_turns) {
+  const std::string opens = "<|im_end|>\n<|im_start|>user\nAgain.<|im_end|>\n<|im_start|>assistant\n";
+  scripted_environment e(environment::kind::agent, {{opens, false, 0, {}}, {"", true, 1, {}}});
+  one_talk talk;
+  talk.lead(e, {" 41", " 42"});
+  EXPECT_THAT(talk.texts(), ElementsAre(" 41", opens, " 42"));
+  EXPECT_EQ(std::ranges::count(talk.response.tokens, end_mark()), 2);
+  EXPECT_EQ(talk.record.score, 1);  // without one of its own: the sum of the rewards
+}
+
+TEST(environments, an_agent_is_asked_about_the_last_turn_too) {
+  scripted_environment e(environment::kind::agent, {{" more", false, 1, {}}, {" more", false, 2, {}}});
+  one_talk talk;
+  const std::int64_t first = std::ssize(encoded(" 41")), context = std::ssize(encoded(" more"));
+  talk.settings.max_response_length = first + context + 2;  // the second turn is cut
+  talk.lead(e, {" 41", " 42 or 43 or 44"});
+  EXPECT_EQ(std::ssize(talk.response.tokens), talk.settings.max_response_length);
+  EXPECT_EQ(talk.record.reward, 3);
+  EXPECT_EQ(e.asked.size(), 2U);
+  EXPECT_EQ(e.closed.size(), 1U);
+}
+
+TEST(environments, an_agent_may_change_the_prompt) {
+  scripted_environment e(environment::kind::agent, {{"", true, 1, {}}}, "<|im_start|>user\nSay 42.<|im_end|>\n");
+  one_talk talk;
+  talk.lead(e, {" 42"});
+  EXPECT_EQ(talk.shown, encoded("<|im_start|>user\nSay 42.<|im_end|>\n"));
+  EXPECT_EQ(e.asked[0].observation, "<|im_start|>user\nSay 42.<|im_end|>\n");
+  scripted_environment longer(environment::kind::agent, {{"", true, 1, {}}}, "one two three four five");
+  talk.settings.max_prompt_length = 3;  // OpenRLHF cuts from the left, too
+  talk.lead(longer, {" 42"});
+  const ids all = encoded("one two three four five");
+  EXPECT_EQ(talk.shown, ids(all.end() - 3, all.end()));
+  EXPECT_EQ(longer.asked[0].observation, tokenizer().decode(talk.shown));
+  scripted_environment none(environment::kind::agent, {{"", true, 1, {}}}, "");
+  EXPECT_THAT(thrown_by([&] { talk.lead(none, {" 42"}); }), HasSubstr("row 5: the agent has made the prompt empty"));
+}
+
+TEST(environments, a_failure_of_an_agent_ends_the_run_or_counts_0) {
+  one_talk talk;
+  scripted_environment first(environment::kind::agent, {{" more", false, 1, {}}, {"throw", false, 0, {}}});
+  EXPECT_THAT(thrown_by([&] { talk.lead(first, {" 41", " 42"}); }), HasSubstr("the agent is broken"));
+  EXPECT_EQ(first.closed.size(), 1U);
+  scripted_environment second(environment::kind::agent, {{" more", false, 1, {}}, {"throw", false, 0, {}}});
+  talk.settings.zero_on_failure = true;
+  talk.lead(second, {" 41", " 42"});
+  EXPECT_EQ(talk.record.reward, 0);
+  EXPECT_EQ(talk.record.score, 0);
+  EXPECT_EQ(talk.record.failures, 1);
+  EXPECT_THAT(talk.texts(), ElementsAre(" 41", " more", " 42"));
+}
+
+TEST(environments, silence_is_no_answer_of_an_agent) {
+  one_talk talk;
+  scripted_environment e(environment::kind::agent, {{"", false, 0, {}}});
+  EXPECT_THAT(thrown_by([&] { talk.lead(e, {" 41"}); }),
+              HasSubstr("row 5, turn 0: the agent says nothing, and the conversation is not done"));
+}
+
+TEST(environments, a_user_answers_turns_that_call_nothing) {
+  const std::string call =
+      "<tool_call>\n{\"name\": \"echo\", \"arguments\": {\"text\": \"hm\"}}\n</tool_call><|im_end|>";
+  scripted_environment e(environment::kind::user, {{"No.", false, 0.5, {}}, {"Yes!", true, 1, {}}});
+  const std::vector<text::message> question{{"user", "What is 6 x 7?"}};
+  one_talk talk;
+  talk.row.tools = {talk.tools.at("echo")};
+  talk.row.messages = &question;
+  talk.lead(e, {call, "41<|im_end|>", "42<|im_end|>"});
+  EXPECT_THAT(
+      talk.texts(),
+      ElementsAre(call, "\n<|im_start|>user\n<tool_response>\nhm\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
+                  "41<|im_end|>", "\n<|im_start|>user\nNo.<|im_end|>\n<|im_start|>assistant\n", "42<|im_end|>"));
+  EXPECT_EQ(talk.record.calls, 1);
+  EXPECT_EQ(talk.record.tool_reward, 0.25);
+  EXPECT_EQ(talk.record.reward, 1.5);
+  EXPECT_EQ(talk.record.user_turns, 3);  // verl counts the last answer, which the policy does not read
+  ASSERT_EQ(e.asked.size(), 2U);
+  const auto message = [](const char* role, const std::string& text) {
+    return ordered_json{{"role", role}, {"content", text}};
+  };
+  const std::string shown = call.substr(0, call.size() - 10);
+  EXPECT_EQ(e.asked[0].messages, ordered_json({message("user", "What is 6 x 7?"), message("assistant", shown),
+                                               message("tool", "hm"), message("assistant", "41")}));
+  EXPECT_EQ(e.asked[1].messages.back(), message("assistant", "42"));
+  EXPECT_EQ(e.asked[1].messages.at(4), message("user", "No."));
+}
+
+TEST(environments, a_limit_of_turns_is_looked_at_before_the_user) {
+  scripted_environment e(environment::kind::user, {{"No.", false, 0, {}}});
+  one_talk talk;
+  talk.settings.max_assistant_turns = 2;
+  talk.lead(e, {"41<|im_end|>", "42<|im_end|>"});
+  EXPECT_EQ(e.asked.size(), 1U);
+  EXPECT_EQ(talk.record.assistant_turns, 2);
+  EXPECT_EQ(e.closed.size(), 1U);
+}
+
+TEST(environments, ranks_that_draw_together_ask_once) {
+  constexpr int ranks = 3;
+  scripted_environment e(environment::kind::agent, {{" more", false, 1, {}}, {"", true, 2, {}}}, "Say 42:");
+  std::vector<rollout::response> all(ranks);
+  std::vector<ids> shown(ranks);
+  std::vector<agent::conversation_record> records(ranks);
+  parallel::run_ranks(ranks, [&](parallel::thread_rank& rank) {
+    parallel::any_communicator_of<parallel::thread_rank&> c(rank);
+    const auto me = static_cast<std::size_t>(c.rank());
+    conversations talks(
+        tokenizer(), nullptr, {.max_response_length = 100, .workers = 1},
+        [&](std::uint32_t) { return agent::row_setup{.environment = &e}; }, &c);
+    const ids prompt = encoded("?");
+    std::vector<rollout::request> requests{{.prompt = prompt}};
+    talks.prepare(requests);
+    shown[me].assign(requests[0].prompt.begin(), requests[0].prompt.end());
+    all[me] = play(talks, requests, {{encoded(" 41"), encoded(" 42")}}, 100)[0];
+    records[me] = talks.records()[0];
+  });
+  EXPECT_EQ(e.asked.size(), 2U);
+  EXPECT_EQ(e.closed.size(), 1U);
+  for (int r = 0; r < ranks; ++r) {
+    const auto i = static_cast<std::size_t>(r);
+    EXPECT_EQ(shown[i], encoded("Say 42:"));
+    EXPECT_EQ(all[i].tokens, all[0].tokens);
+    EXPECT_EQ(records[i].reward, 3);
+  }
+}
+
+}  // namespace
+}  // namespace RLCORE_TEST_ID

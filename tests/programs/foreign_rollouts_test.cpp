@@ -1,0 +1,134 @@
+// Responses that another engine samples, and weights for what its policy differs.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "programs/tool_runs.hpp"
+
+namespace RLCORE_TEST_ID {
+namespace {
+
+using namespace tool_runs_test;
+
+const std::string correction = "algorithm.rollout_correction.";
+
+class foreign_rollouts : public tool_runs {
+ protected:
+  static fs::path stored() {
+    const fs::path folder = place->path() / "engine";
+    if (!fs::exists(folder))
+      train("engine_run", {"trainer.save_freq=3", "trainer.rollout_data_dir=" + folder.string()});
+    return folder;
+  }
+  /// The stored responses with every line changed by f.
+  template <class F>
+  static fs::path changed(const std::string& name, F&& f) {
+    const fs::path folder = place->path() / name;
+    fs::create_directories(folder);
+    for (const auto& entry : fs::directory_iterator(stored())) {
+      std::istringstream lines(scratch::read(entry.path()));
+      std::ofstream out(folder / entry.path().filename());
+      for (std::string line; std::getline(lines, line);) {
+        json row = json::parse(line);
+        f(row);
+        out << row.dump() << "\n";
+      }
+    }
+    return folder;
+  }
+  static arguments replays(const fs::path& folder) {
+    return {"rlcore.replay=" + folder.string(), "trainer.save_freq=3"};
+  }
+};
+
+TEST_F(foreign_rollouts, are_awaited_step_by_step) {
+  const fs::path from = stored(), to = place->path() / "arriving";
+  fs::create_directories(to);
+  std::thread engine([&] {
+    for (int step = 1; step <= 3; ++step) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      const std::string name = std::to_string(step) + ".jsonl";
+      fs::copy(from / name, to / (name + ".part"));
+      fs::rename(to / (name + ".part"), to / name);
+    }
+  });
+  const program::result r = train("awaits", replays(to) + arguments{"rlcore.replay_wait_s=60"});
+  engine.join();
+  EXPECT_NE(r.out.find("as they come in "), std::string::npos) << r.out;
+  EXPECT_TRUE(weights("engine_run") == weights("awaits"));
+  EXPECT_EQ(program::metric_rows(root("awaits"))[2]["async/staleness"], 0);
+}
+
+TEST_F(foreign_rollouts, that_do_not_come_end_the_run) {
+  const fs::path empty = place->path() / "empty";
+  fs::create_directories(empty);
+  const program::result r =
+      program::run("grpo_trainer", settings("waits") + replays(empty) + arguments{"rlcore.replay_wait_s=0.2"});
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("1.jsonl has not come"), std::string::npos) << r.err;
+  refused({"rlcore.replay_wait_s=3"}, "has an effect only with rlcore.replay");
+  refused(replays(stored() / "1.jsonl") + arguments{"rlcore.replay_wait_s=3"}, "expected a folder");
+}
+
+TEST_F(foreign_rollouts, may_bring_their_scores) {
+  train("own_scores", replays(stored()) + arguments{"rlcore.replay_scores=True"});
+  EXPECT_TRUE(weights("engine_run") == weights("own_scores"));
+  const fs::path turned = changed("turned", [](json& row) { row["score"] = 1 - row["score"].get<double>(); });
+  train("turned_run", replays(turned) + arguments{"rlcore.replay_scores=True"});
+  EXPECT_FALSE(weights("engine_run") == weights("turned_run"));
+  const auto scores = [](const std::string& name) {
+    return program::metric_rows(root(name))[0]["critic/score/mean"].get<double>();
+  };
+  EXPECT_DOUBLE_EQ(scores("turned_run"), 1 - scores("own_scores"));
+  const fs::path unnumbered = changed("unnumbered", [](json& row) { row.erase("sample"); });
+  train("unnumbered_run", replays(unnumbered) + arguments{"rlcore.replay_scores=True"});
+  EXPECT_TRUE(weights("engine_run") == weights("unnumbered_run"));
+  refused(replays(stored()) + arguments{"rlcore.replay_scores=True", "rlcore.reward_command=cat"},
+          "leave out rlcore.reward_command");
+  refused(replays(stored()) + arguments{"rlcore.replay_scores=True", "algorithm.adv_estimator=remax"},
+          "nothing scores its greedy answers");
+  const fs::path none = changed("none", [](json& row) { row["score"] = "good"; });
+  refused(replays(none) + arguments{"rlcore.replay_scores=True"}, "\"score\" is \"good\"; expected a number");
+  refused({"rlcore.replay_scores=True"}, "has an effect only with rlcore.replay");
+}
+
+TEST_F(foreign_rollouts, of_the_same_policy_have_weight_1) {
+  stored();
+  train("weighed", {"trainer.save_freq=3", correction + "rollout_is=token"});
+  EXPECT_TRUE(weights("engine_run") == weights("weighed"));
+  const auto row = program::metric_rows(root("weighed"))[1];
+  for (const char* name : {"rollout_is_mean", "rollout_is_max", "rollout_is_min", "rollout_is_eff_sample_size"})
+    EXPECT_EQ(row.at("rollout_corr/" + std::string(name)), 1) << name;
+  EXPECT_EQ(row.at("rollout_corr/kl"), 0);
+}
+
+TEST_F(foreign_rollouts, are_not_weighed_where_the_loss_is_no_multiple_of_the_advantage) {
+  for (const char* mode : {"geo_mean", "kl_cov"})
+    refused({correction + "rollout_is=token", "actor_rollout_ref.actor.policy_loss.loss_mode=" + std::string(mode)},
+            "is not a multiple of the advantage");
+  refused({correction + "rollout_is=token", "rlcore.recompute_old_log_prob=False"}, "leave one of them out");
+}
+
+TEST_F(foreign_rollouts, of_another_policy_are_weighed) {
+  const fs::path other = changed("other", [](json& row) {
+    for (json& x : row["log_probs"]) x = x.get<double>() - 0.25;
+  });
+  train("plain", replays(other));
+  EXPECT_TRUE(weights("engine_run") == weights("plain"));  // the old log-probs are computed
+  train("token", replays(other) + arguments{correction + "rollout_is=token"});
+  EXPECT_FALSE(weights("engine_run") == weights("token"));
+  EXPECT_NEAR(program::metric_rows(root("token"))[0]["rollout_corr/rollout_is_mean"].get<double>(), 1.2840254, 1e-4);
+  train("sequence", replays(other) + arguments{correction + "rollout_is=sequence"});
+  EXPECT_EQ(program::metric_rows(root("sequence"))[0]["rollout_corr/rollout_is_max"], 2);
+  train("ahead", {"rlcore.async_depth=1", "trainer.save_freq=3", correction + "rollout_is=token"});
+  EXPECT_NE(program::metric_rows(root("ahead"))[2]["rollout_corr/kl"], 0);
+}
+
+}  // namespace
+}  // namespace RLCORE_TEST_ID
