@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "data/scratch.hpp"
+#include "support/has_python.hpp"
 #include "support/thrown.hpp"
 
 namespace RLCORE_TEST_ID {
@@ -31,10 +32,6 @@ using status = code_result::status;
 
 /// A Python that every user can read, if there is one.
 const char* some_python() { return std::filesystem::exists("/usr/bin/python3") ? "/usr/bin/python3" : "python3"; }
-bool has_python() {
-  static const bool found = std::system("python3 -c '' 2>/dev/null") == 0;
-  return found;
-}
 
 std::set<std::string> names_in(const std::filesystem::path& folder) {
   std::set<std::string> names;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/has_python.hpp"
 #include "support/thrown.hpp"
 
 namespace RLCORE_TEST_ID {
@@ -28,7 +29,7 @@ std::string reply(code_tool& tool, const std::string& code) {
 class code_tools : public testing::Test {
  protected:
   void SetUp() override {
-    if (std::system("python3 -c '' 2>/dev/null") != 0) GTEST_SKIP() << "needs python3";
+    if (!has_python()) GTEST_SKIP() << "needs python3";
   }
 };
 

@@ -116,6 +116,16 @@ TEST(environments, a_user_answers_turns_that_call_nothing) {
   EXPECT_EQ(e.asked[1].messages.at(4), message("user", "No."));
 }
 
+TEST(environments, a_failed_answer_leaves_no_score) {
+  one_talk talk;
+  talk.settings.zero_on_failure = true;
+  scripted_environment e(environment::kind::agent, {{"", false, 2, 3}});  // says nothing, but scores
+  talk.lead(e, {" 41"});
+  EXPECT_EQ(talk.record.reward, 0);
+  EXPECT_EQ(talk.record.score, 0);
+  EXPECT_EQ(talk.record.failures, 1);
+}
+
 TEST(environments, a_limit_of_turns_is_looked_at_before_the_user) {
   scripted_environment e(environment::kind::user, {{"No.", false, 0, {}}});
   one_talk talk;

@@ -27,6 +27,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/agent/python_tool.hpp"
 #include "rlcore/core/error.hpp"
+#include "support/has_python.hpp"
 
 namespace python_tools {
 
@@ -217,7 +218,7 @@ class Do(BaseTool):  # what its argument says
 class PythonHost : public testing::Test {
  protected:
   void SetUp() override {
-    if (std::system("python3 -c '' >/dev/null 2>&1") != 0) GTEST_SKIP() << "no python3";
+    if (!has_python()) GTEST_SKIP() << "no python3";
     scratch::write(place_ / "host_tools.py", tool_file);
     processes_before_ = children();
     descriptors_before_ = descriptors();

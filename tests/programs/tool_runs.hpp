@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "support/has_python.hpp"
 #include "support/run_files.hpp"
 
 namespace tool_runs_test {
@@ -101,7 +101,6 @@ class tool_runs : public testing::Test {
     std::ofstream(folder / "tools.json") << file.dump();
     return {turns + "tool_config_path=" + (folder / "tools.json").string()};
   }
-  static bool has_python() { return std::system("python3 -c '' 2>/dev/null") == 0; }
 
   static inline scratch::folder* place = nullptr;
   static inline int files = 0;

@@ -189,7 +189,7 @@ RLCORE_INLINE void answer_pool::ask(open_turn& t, std::unique_lock<std::mutex>& 
   }
   lock.lock();
   if (!t.failure.empty() && settings_.zero_on_failure && t.asked->what() == environment::kind::agent)
-    answer.done = true, t.failures = 1;
+    answer = {}, answer.done = true, t.failures = 1;
   else
     t.reward = answer.reward, t.broken = broken;
   t.answer = std::move(answer);

@@ -123,6 +123,7 @@ RLCORE_END
 
 RLCORE_BEGIN
 namespace agent {
+
 RLCORE_INLINE conversations::conversations(const text::tokenizer& tokenizer, const reply_tokens* replies,
                                            const conversation_settings& settings,
                                            std::function<row_setup(std::uint32_t)> of_row,

@@ -144,7 +144,7 @@ RLCORE_INLINE std::string usage_text(const registry& known, std::size_t width) {
     std::string names;
     for (std::size_t i = 0; i < known.config_names.size() && i < 4; ++i)
       names += (names.empty() ? "" : ", ") + known.config_names[i];
-    if (known.config_names.size() > 4) names += ", ...; another word lists all";
+    if (known.config_names.size() > 4) names += ", ...; a wrong name lists all";
     entries.push_back({"--config-name NAME", "table of defaults (" + names + ")", ""});
     entries.push_back({"--config-path PATH", "accepted, not read", ""});
   }

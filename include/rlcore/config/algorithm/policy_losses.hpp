@@ -38,13 +38,14 @@ struct policy_loss_settings {
 
 /// Rows of policy_loss_words. compose() returns an algorithm of namespace verl; only its objective is used, and its
 /// aggregation if `own_aggregation`. aggregation() selects one at run time instead. `since`: the first version of verl
-/// that has it. `by_response`: it takes one advantage per response, not one per token. Optional members: selection() of
+/// that has it. `by_response`: it takes one advantage per response, not one per token.
+/// `scales_with_advantage`: a weight of a token's loss is one of its advantage. Optional members: selection() of
 /// tokens, and `measure`, the clipfrac or ppo_kl that verl logs where the pieces measure a different one.
 namespace named {
 
 /// Defaults of a row.
 struct policy_loss_row {
-  static constexpr bool own_aggregation = false, by_response = false;
+  static constexpr bool own_aggregation = false, by_response = false, scales_with_advantage = true;
 };
 
 /// The clipped ratio of PPO with a dual bound.
@@ -83,6 +84,7 @@ struct clip_cov : policy_loss_row {
 /// The ratio, held back by a KL at the tokens of highest covariance.
 struct kl_cov : policy_loss_row {
   static constexpr std::string_view word = "kl_cov";
+  static constexpr bool scales_with_advantage = false;
   static auto compose(const policy_loss_settings& s) { return verl::kl_cov(s.ppo_kl_coef); }
   /// The rule as it is.
   static kl_covariance selection(const policy_loss_settings& s) { return s.kl_cov; }
@@ -91,7 +93,7 @@ struct kl_cov : policy_loss_row {
 /// The geometric mean of the ratios of a sequence (GMPO).
 struct geo_mean : policy_loss_row {
   static constexpr std::string_view word = "geo_mean";
-  static constexpr bool own_aggregation = true, by_response = true;
+  static constexpr bool own_aggregation = true, by_response = true, scales_with_advantage = false;
   static auto compose(const policy_loss_settings& s) { return verl::gmpo(s.clip); }
 };
 /// Rows whose ppo_kl is that of log-ratios within +-20.
@@ -127,6 +129,7 @@ struct dppo_kl : limited_ppo_kl {
 /// A squared log-ratio instead of a clip.
 struct dro : policy_loss_row {
   static constexpr std::string_view word = "dro";
+  static constexpr bool scales_with_advantage = false;
   static constexpr verl::version since = verl::version::v0_9_1;
   static auto compose(const policy_loss_settings& s) { return verl::dro(s.dro_beta); }
 };
@@ -140,13 +143,14 @@ using policy_loss_words =
 
 /// Policy loss properties that command-line checks need.
 struct policy_loss_traits {
-  bool by_response = false;
+  bool by_response = false, scales_with_advantage = true;
 };
 
 /// Traits of the policy loss named `word`. Throws config_error.
 inline policy_loss_traits traits_of_policy_loss(std::string_view word) {
-  return policy_loss_words::visit("actor_rollout_ref.actor.policy_loss.loss_mode", word,
-                                  [](auto row) { return policy_loss_traits{row.by_response}; });
+  return policy_loss_words::visit("actor_rollout_ref.actor.policy_loss.loss_mode", word, [](auto row) {
+    return policy_loss_traits{row.by_response, row.scales_with_advantage};
+  });
 }
 
 }  // namespace train

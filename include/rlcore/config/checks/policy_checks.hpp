@@ -150,14 +150,13 @@ RLCORE_INLINE void check_algorithm(options& opt) {
   if (openrlhf && !openrlhf_estimator_words::has(estimator))
     throw config_error("rlcore.advantages=openrlhf has no " + estimator + "; expected one of " +
                        openrlhf_estimator_words::listed());
-  if (estimator == "remax" && opt.get<bool>("rlcore.replay_scores"))
+  if (estimator == named::remax::word && opt.get<bool>("rlcore.replay_scores"))
     throw config_error(chosen + ": nothing scores its greedy answers with rlcore.replay_scores=True");
   const std::string correction = "algorithm.rollout_correction.rollout_is";
   const auto weights = opt.find<std::string>(correction);
-  for (const char* one : {"geo_mean", "kl_cov", "dro"})
-    if (weights && mode == one)
-      throw config_error(correction + "=" + *weights + ": " + losses + "loss_mode=" + mode +
-                         " is not a multiple of the advantage, so that the weights would not be those of its loss");
+  if (weights && !traits_of_policy_loss(mode).scales_with_advantage)
+    throw config_error(correction + "=" + *weights + ": " + losses + "loss_mode=" + mode +
+                       " is not a multiple of the advantage, so that the weights would not be those of its loss");
   for (const char* name : {"_threshold", "_batch_normalize"})
     if (!weights && opt.is_set(correction + name)) opt.note(correction + name + " has no effect without rollout_is");
   const estimator_traits traits = traits_of_estimator(estimator);

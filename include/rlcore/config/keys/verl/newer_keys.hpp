@@ -47,7 +47,7 @@ inline constexpr key further[] = {
     {"actor_rollout_ref.rollout.multi_turn.max_assistant_turns", integer, "null", honoured,
      "turns of the policy in a response; null, 0: no limit", at_least(0)},
     {"actor_rollout_ref.rollout.multi_turn.max_user_turns", integer, "null", honoured,
-     "turns of tools in a response; null, 0: no limit", at_least(0)},
+     "turns of tools and users in a response; null, 0: no limit", at_least(0)},
     {"actor_rollout_ref.rollout.multi_turn.tool_config_path", text, "null", honoured,
      "file of the tools: tools: [{class_name, config, tool_schema}], YAML or JSON"},
     {"actor_rollout_ref.rollout.multi_turn.max_parallel_calls", integer, "1", honoured,
