@@ -29,6 +29,8 @@ struct problem {
   attention_shape shape;
   std::vector<int> lengths;
   double size = 1;  ///< of queries and keys
+  floats qkv{};     ///< rows [queries | keys | values], values of size 1
+  floats slopes{};  ///< of the outputs
 
   extent_t q_width() const { return shape.heads * shape.head_dim; }
   extent_t width() const { return (shape.heads + 2 * shape.kv_heads) * shape.head_dim; }
@@ -42,15 +44,6 @@ struct problem {
     for (const int length : lengths) n += length;
     return n;
   }
-  /// Rows [queries | keys | values], values of size 1.
-  floats qkv() const {
-    floats x = rlcore_test::normal(at(rows() * width()), 7);
-    for (extent_t t = 0; t < rows(); ++t)
-      for (extent_t i = 0; i < q_width() + shape.kv_heads * shape.head_dim; ++i)
-        x[at(t * width() + i)] *= static_cast<float>(size);
-    return x;
-  }
-  floats slopes() const { return rlcore_test::normal(at(rows() * q_width()), 8); }
 };
 
 struct result {
@@ -59,7 +52,7 @@ struct result {
 
 result on_one_rank(const problem& p, const std::string& set) {
   cpu device(1, set);
-  const floats qkv = p.qkv(), slopes = p.slopes();
+  const floats &qkv = p.qkv, &slopes = p.slopes;
   result r{floats(at(p.rows() * p.q_width())), floats(at(p.rows() * p.width()))};
   floats statistics(at(p.rows() * p.shape.heads * 2));
   std::vector<attention_segment> segments;
@@ -103,7 +96,7 @@ result on_ranks(int ranks, context_kind how, const problem& p, const std::string
         space.context = {&any, how};
         const ragged<std::int32_t> sequences = p.sequences();
         nn::context_pass<cpu> context(device, space, p.shape, 1000, sequences, {});
-        const floats qkv = p.qkv(), slopes = p.slopes();
+        const floats &qkv = p.qkv, &slopes = p.slopes;
         const extent_t rows = context.rows(), w = p.width(), q = p.q_width();
         floats own(at(rows * w)), dout(at(rows * q)), out(dout.size()), dqkv(own.size());
         floats statistics(at(rows * p.shape.heads * 2));
@@ -134,19 +127,33 @@ bool same_bits(const floats& a, const floats& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-const std::vector<problem> problems = {
-    {{8, 8, 16, 0.25f}, {512}, 1},                    // a head for every rank of eight
-    {{16, 8, 10, 0.3f}, {300, 7, 0, 65, 1, 129}, 1},  // grouped queries, odd lengths, packed
-    {{8, 8, 16, 1.0f}, {400}, 7},                     // scores that differ by more than 88
-    {{8, 8, 6, 0.4f}, {5}, 1},                        // fewer tokens than ranks
-};
+/// The problems, drawn once for all tests.
+const std::vector<problem>& problems() {
+  static const std::vector<problem> drawn = [] {
+    std::vector<problem> all = {
+        {{8, 8, 16, 0.25f}, {512}, 1},                    // a head for every rank of eight
+        {{16, 8, 10, 0.3f}, {300, 7, 0, 65, 1, 129}, 1},  // grouped queries, odd lengths, packed
+        {{8, 8, 16, 1.0f}, {400}, 7},                     // scores that differ by more than 88
+        {{8, 8, 6, 0.4f}, {5}, 1},                        // fewer tokens than ranks
+    };
+    for (problem& p : all) {
+      p.qkv = rlcore_test::normal(at(p.rows() * p.width()), 7);
+      p.slopes = rlcore_test::normal(at(p.rows() * p.q_width()), 8);
+      for (extent_t t = 0; t < p.rows(); ++t)
+        for (extent_t i = 0; i < p.q_width() + p.shape.kv_heads * p.shape.head_dim; ++i)
+          p.qkv[at(t * p.width() + i)] *= static_cast<float>(p.size);
+    }
+    return all;
+  }();
+  return drawn;
+}
 
 class context_attention : public testing::TestWithParam<std::tuple<std::string, context_kind>> {};
 
 TEST_P(context_attention, is_that_of_one_rank) {
   const auto& [set, how] = GetParam();
-  for (std::size_t number = 0; number < problems.size(); ++number) {
-    const problem& p = problems[number];
+  for (std::size_t number = 0; number < problems().size(); ++number) {
+    const problem& p = problems()[number];
     const result one = on_one_rank(p, set);
     for (const int ranks : {1, 2, 3, 4, 8}) {
       if (how == context_kind::ulysses && p.shape.kv_heads % ranks != 0) continue;
@@ -186,8 +193,8 @@ INSTANTIATE_TEST_SUITE_P(sets, context_attention,
 
 /// The problem that is to be extreme is so.
 TEST(context_attention, scores_differ_by_more_than_88) {
-  const problem& p = problems[2];
-  const floats qkv = p.qkv();
+  const problem& p = problems()[2];
+  const floats& qkv = p.qkv;
   float low = 0, high = 0;
   for (extent_t key = 0; key < p.rows(); ++key) {
     float score = 0;
