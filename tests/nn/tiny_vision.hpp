@@ -60,14 +60,16 @@ struct prompt {
   prompt(prompt&&) = default;
 };
 
-/// Rows with none, one and three images, in turn.
+/// Row i: with none, one and three images, in turn.
+inline prompt row(std::uint32_t i) {
+  if (i % 3 == 1) return prompt(i, {{10, 14}});
+  if (i % 3 == 2) return prompt(i, {{2, 2}, {6, 4}, {4, 2}});
+  return prompt(i, {});
+}
+
 inline std::vector<prompt> prompts(std::uint32_t count) {
   std::vector<prompt> all;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    if (i % 3 == 0) all.push_back(prompt(i, {}));
-    if (i % 3 == 1) all.push_back(prompt(i, {{10, 14}}));
-    if (i % 3 == 2) all.push_back(prompt(i, {{2, 2}, {6, 4}, {4, 2}}));
-  }
+  for (std::uint32_t i = 0; i < count; ++i) all.push_back(row(i));
   return all;
 }
 

@@ -126,7 +126,7 @@ result train(int ranks, parallel::parallel_settings how, const task& of = {}) {
     }
     std::vector<prompt> rows;
     for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(of.rows); ++i)
-      rows.push_back(of.pictures ? std::move(tiny_vision::prompts(i + 1).back()) : prompt(i, {}));
+      rows.push_back(of.pictures ? tiny_vision::row(i) : prompt(i, {}));
     floats logp, scored;
     for (int n = 0; n < of.steps; ++n) {
       if (n + 1 == of.steps && !of.score) scored = score(t, rows);
