@@ -20,6 +20,7 @@
 #include "rlcore/train/policy/reward/command_rewards.hpp"
 #include "rlcore/train/policy/reward/reward_settings.hpp"
 #include "rlcore/train/policy/reward/reward_source.hpp"
+#include "rlcore/train/policy/rollout_rejection.hpp"
 #include "rlcore/train/policy/rollout_weights.hpp"
 #include "rlcore/train/policy/settings.hpp"
 #include "rlcore/train/policy/step_metrics.hpp"

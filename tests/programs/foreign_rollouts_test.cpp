@@ -106,6 +106,34 @@ TEST_F(foreign_rollouts, of_the_same_policy_have_weight_1) {
   for (const char* name : {"rollout_is_mean", "rollout_is_max", "rollout_is_min", "rollout_is_eff_sample_size"})
     EXPECT_EQ(row.at("rollout_corr/" + std::string(name)), 1) << name;
   EXPECT_EQ(row.at("rollout_corr/kl"), 0);
+  train("kept",
+        {"trainer.save_freq=3", correction + "rollout_rs=seq_mean_k3", correction + "rollout_rs_threshold=0.01"});
+  EXPECT_TRUE(weights("engine_run") == weights("kept"));
+  EXPECT_EQ(program::metric_rows(root("kept"))[1]["rollout_corr/rollout_rs_masked_fraction"], 0);
+}
+
+TEST_F(foreign_rollouts, of_another_policy_are_rejected) {
+  double all = 0, first = 0;
+  const arguments rule{correction + "rollout_rs=token_k1", correction + "rollout_rs_threshold=1.2"};
+  const fs::path some = changed("some", [&](json& row) {
+    all += 1;
+    if (row["sample"] != 0) return;
+    first += 1;
+    for (json& x : row["log_probs"]) x = x.get<double>() - 0.25;
+  });
+  train("some_run", replays(some) + rule);
+  EXPECT_FALSE(weights("engine_run") == weights("some_run"));
+  const auto metrics = program::metric_rows(root("some_run"))[0];
+  EXPECT_DOUBLE_EQ(metrics["rollout_corr/rollout_rs_seq_masked_fraction"].get<double>(), first / all);
+  EXPECT_NEAR(metrics["rollout_corr/rollout_rs_token_k1_min"].get<double>(), -0.25, 1e-4);
+  const fs::path none = changed("nothing_left", [](json& row) {
+    for (json& x : row["log_probs"]) x = x.get<double>() - 0.25;
+  });
+  train("nothing_left_run", replays(none) + rule);
+  const auto empty = program::metric_rows(root("nothing_left_run"))[0];
+  EXPECT_EQ(empty["rollout_corr/rollout_rs_masked_fraction"], 1);
+  EXPECT_EQ(empty["actor/pg_loss"], 0);
+  EXPECT_EQ(empty["actor/grad_norm"], 0);
 }
 
 TEST_F(foreign_rollouts, are_not_weighed_where_the_loss_is_no_multiple_of_the_advantage) {

@@ -126,6 +126,7 @@ RLCORE_INLINE void check_rollout(options& opt) {
                        " tokens, which enable_chunked_prefill=True does not allow");
   const bool same = opt.get<std::string>("rlcore.rollout_weights") == "same" &&
                     !opt.find<std::string>("algorithm.rollout_correction.rollout_is") &&
+                    !opt.find<std::string>("algorithm.rollout_correction.rollout_rs") &&
                     !(rollout_ranks(opt, ranks_of(opt)) && opt.get<std::int64_t>("rlcore.row_chunks") == 0 &&
                       opt.get<std::int64_t>("rlcore.async_depth") == 0);
   if (!opt.get<bool>("rlcore.recompute_old_log_prob") && same)
@@ -159,6 +160,9 @@ RLCORE_INLINE void check_algorithm(options& opt) {
                        " is not a multiple of the advantage, so that the weights would not be those of its loss");
   for (const char* name : {"_threshold", "_batch_normalize"})
     if (!weights && opt.is_set(correction + name)) opt.note(correction + name + " has no effect without rollout_is");
+  const std::string rejection = "algorithm.rollout_correction.rollout_rs";
+  if (!opt.find<std::string>(rejection) && opt.is_set(rejection + "_threshold"))
+    opt.note(rejection + "_threshold has no effect without rollout_rs");
   const estimator_traits traits = traits_of_estimator(estimator);
   if (opt.get<bool>("rlcore.turn_rewards") && !traits.by_token)
     opt.note("rlcore.turn_rewards=True has no effect with " + chosen + ", which sees the sum of a response's rewards");

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "rlcore/config/options.hpp"
 #include "rlcore/telemetry/metrics.hpp"
@@ -22,6 +23,15 @@ struct rollout_weight_settings {
   bool normalize = false;       ///< divide by the mean weight of the step
 };
 
+/// The bounds of a ratio as verl writes them: "5.0", or "0.5_5.0" with a lower one.
+struct correction_bounds {
+  std::optional<double> low;
+  double high;
+};
+
+/// Nothing if the text has another form, or the numbers are not positive and in order.
+std::optional<correction_bounds> read_correction_bounds(std::string_view text);
+
 /// Reads the settings. Throws config_error.
 rollout_weight_settings read_rollout_weights(const options& opt);
 
@@ -34,8 +44,9 @@ RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAIN_PARTS)
 #include <charconv>
-#include <string_view>
+#include <cstddef>
 #include <system_error>
+#include <vector>
 
 #include "rlcore/config/check_value.hpp"
 #include "rlcore/core/error.hpp"
@@ -46,6 +57,22 @@ RLCORE_END
 
 RLCORE_BEGIN
 namespace train {
+
+RLCORE_INLINE std::optional<correction_bounds> read_correction_bounds(std::string_view text) {
+  const auto number = [](std::string_view part) -> std::optional<double> {
+    double x = 0;
+    const auto [end, code] = std::from_chars(part.data(), part.data() + part.size(), x);
+    if (code != std::errc() || end != part.data() + part.size() || !(x > 0)) return std::nullopt;
+    return x;
+  };
+  const std::size_t line = text.find('_');
+  const auto high = number(text.substr(line == text.npos ? 0 : line + 1));
+  if (!high) return std::nullopt;
+  if (line == text.npos) return correction_bounds{std::nullopt, *high};
+  const auto low = number(text.substr(0, line));
+  if (!low || *low > *high) return std::nullopt;
+  return correction_bounds{low, *high};
+}
 
 RLCORE_INLINE rollout_weight_settings read_rollout_weights(const options& opt) {
   const std::string group = "algorithm.rollout_correction.", threshold = group + "rollout_is_threshold";
@@ -58,60 +85,52 @@ RLCORE_INLINE rollout_weight_settings read_rollout_weights(const options& opt) {
                        "of them out");
   s.enabled = true, s.per_sequence = *level == "sequence";
   s.normalize = opt.get<bool>(group + "rollout_is_batch_normalize");
-  const value& given = opt.at(threshold);
-  const auto refuse = [&](const std::string& text) {
-    return config_error(threshold + "=" + text + ": expected a positive number, or two as 0.5_5.0");
-  };
-  if (const auto* text = given.as<std::string>()) {
-    const auto number = [&](std::string_view part) {
-      double x = 0;
-      const auto [end, code] = std::from_chars(part.data(), part.data() + part.size(), x);
-      if (code != std::errc() || end != part.data() + part.size()) throw refuse(*text);
-      return x;
-    };
-    const std::size_t line = text->find('_');
-    if (line != text->npos) s.low = number(std::string_view(*text).substr(0, line));
-    s.high = number(std::string_view(*text).substr(line == text->npos ? 0 : line + 1));
-  } else if (const auto* whole = given.as<std::int64_t>()) {
-    s.high = static_cast<double>(*whole);
-  } else if (const auto* real = given.as<double>()) {
-    s.high = *real;
-  } else {
-    throw refuse(inline_text(given));
-  }
-  if (!(s.high > 0) || s.low.value_or(s.high) > s.high || !(s.low.value_or(1) > 0)) throw refuse(inline_text(given));
+  const std::string given = inline_text(opt.at(threshold));
+  const auto bounds = read_correction_bounds(given);
+  if (!bounds) throw config_error(threshold + "=" + given + ": expected a positive number, or two as 0.5_5.0");
+  s.low = bounds->low, s.high = bounds->high;
   return s;
 }
 
 namespace detail {
 
+/// How far the policy that sampled is from the step's: rollout_corr/kl and its like.
+RLCORE_INLINE void write_policies(const off_policy_report& p, metrics& out) {
+  const auto set = [&](const char* name, double x) { out.set("rollout_corr/" + std::string(name), x); };
+  set("kl", p.k1()), set("k3_kl", p.k3()), set("chi2_token", p.chi_square_token());
+  set("chi2_seq", p.chi_square_sequence()), set("ppl_ratio", p.perplexity_ratio());
+  set("training_ppl", p.train_perplexity()), set("rollout_ppl", p.rollout_perplexity());
+}
+
+/// A vector of a trajectory's tokens as a row of a batch.
+template <class T>
+auto token_row(std::vector<T>& field) {
+  return matrix(field.data(), 1, std::ssize(field));
+}
+
 /// set_rollout_weights() by one rule.
 template <class Rule>
 void set_weights(const Rule& rule, std::span<trajectory> batch, bool normalize, metrics& out) {
   correction_report<0> report;
-  const auto row = [](auto& field) { return matrix(field.data(), 1, std::ssize(field)); };
   for (trajectory& t : batch) {
     if (t.rollout_logp.size() != t.old_logp.size())
       throw data_error("algorithm.rollout_correction.rollout_is: a response to row " + std::to_string(t.row) +
                        " has no log-probs of the policy that sampled it");
     t.weight.resize(t.old_logp.size());
     token_batch<float> tokens;
-    tokens.old_logp = row(t.old_logp), tokens.rollout_logp = row(t.rollout_logp);
+    tokens.old_logp = token_row(t.old_logp), tokens.rollout_logp = token_row(t.rollout_logp);
     correction_outputs<float> outputs;
-    outputs.weight = row(t.weight);
+    outputs.weight = token_row(t.weight);
     report += correct(serial{}, rule, tokens, outputs).report;
   }
   if (normalize)
-    for (trajectory& t : batch) self_normalize(token_field<float>(row(t.weight)), report.weight);
+    for (trajectory& t : batch) self_normalize(token_field<float>(token_row(t.weight)), report.weight);
   const auto set = [&](const char* name, double x) { out.set("rollout_corr/" + std::string(name), x); };
   const weight_report& w = report.weight;
   set("rollout_is_mean", w.mean()), set("rollout_is_max", w.largest), set("rollout_is_min", w.smallest);
   set("rollout_is_std", w.deviation()), set("rollout_is_eff_sample_size", w.effective_sample_share());
   set("rollout_is_ratio_fraction_high", w.above_share()), set("rollout_is_ratio_fraction_low", w.below_share());
-  const off_policy_report& p = report.policy;
-  set("kl", p.k1()), set("k3_kl", p.k3()), set("chi2_token", p.chi_square_token());
-  set("chi2_seq", p.chi_square_sequence()), set("ppl_ratio", p.perplexity_ratio());
-  set("training_ppl", p.train_perplexity()), set("rollout_ppl", p.rollout_perplexity());
+  write_policies(report.policy, out);
 }
 
 }  // namespace detail

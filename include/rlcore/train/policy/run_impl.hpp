@@ -283,6 +283,7 @@ bool policy_run_impl<Device>::take_groups() {
   if (s.samples > 1) seen_.write(numbers);
   if (models_.recompute_old_log_prob || stored_) compare_rollout(batch, numbers);
   set_rollout_weights(batch, s.rollout_weighting, numbers);
+  reject_tokens(batch, s.rollout_rejection, numbers);
   if (stored_ && stored_->waits())
     numbers.set("async/staleness", state_.step - std::ranges::min(batch, {}, &trajectory::sampled_step).sampled_step);
   return true;

@@ -27,6 +27,7 @@
 #include "rlcore/train/policy/dynamic_sampling.hpp"
 #include "rlcore/train/policy/open.hpp"
 #include "rlcore/train/policy/reward/reward_settings.hpp"
+#include "rlcore/train/policy/rollout_rejection.hpp"
 #include "rlcore/train/policy/rollout_weights.hpp"
 #include "rlcore/train/policy/tools.hpp"
 #include "rlcore/train/run/open_log.hpp"
@@ -66,6 +67,7 @@ struct policy_settings {
   rollout::logit_rules rules;  ///< of both
   tool_settings tools;
   rollout_weight_settings rollout_weighting;
+  std::vector<rejection_rule> rollout_rejection;
   bool samples_ahead = false;  ///< rlcore.async_depth=1
   std::int64_t val_samples = 1;
   double cache_share = 0.5;  ///< of the memory that is available at the start
@@ -283,11 +285,12 @@ RLCORE_INLINE void read_rollout_settings(policy_settings& s, const options& opt)
   s.rules = read_penalties(opt, rollout);
   s.tools = read_tool_settings(opt);
   s.rollout_weighting = read_rollout_weights(opt);
-  if (s.rollout_weighting.enabled) {
+  s.rollout_rejection = read_rollout_rejection(opt);
+  if (s.rollout_weighting.enabled || !s.rollout_rejection.empty()) {
     if (opt.is_set("rlcore.recompute_old_log_prob") && !s.recompute_old_log_prob)
-      throw config_error(
-          "rlcore.recompute_old_log_prob=False: algorithm.rollout_correction.rollout_is compares old "
-          "log-probs of its own with the recorded ones; leave one of them out");
+      throw config_error("rlcore.recompute_old_log_prob=False: algorithm.rollout_correction." +
+                         std::string(s.rollout_weighting.enabled ? "rollout_is" : "rollout_rs") +
+                         " compares old log-probs of its own with the recorded ones; leave one of them out");
     s.recompute_old_log_prob = true;
   }
   s.samples_ahead = opt.get<std::int64_t>("rlcore.async_depth") > 0;

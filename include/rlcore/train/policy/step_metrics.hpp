@@ -143,7 +143,7 @@ RLCORE_INLINE void tool_metrics(std::span<const trajectory> batch, metrics& out)
   double failures = 0, unread = 0, tool_reward = 0, reward = 0, all = 0;
   for (const trajectory& t : batch) {
     turns.add(t.talk.turns), calls.add(t.talk.calls), seconds.add(t.talk.seconds);
-    policy.add(static_cast<double>(t.policy_length()));
+    policy.add(static_cast<double>(t.written_length()));
     failures += t.talk.failures, unread += t.talk.unread, tool_reward += t.talk.tool_reward, all += t.talk.calls;
     reward += t.talk.reward;
   }
@@ -217,7 +217,7 @@ RLCORE_INLINE void timing_metrics(std::span<const trajectory> batch, const stage
   double tokens = 0, drawn_tokens = 0;
   for (const trajectory& t : batch) {
     tokens += static_cast<double>(t.tokens.size());
-    drawn_tokens += static_cast<double>(t.policy_length());
+    drawn_tokens += static_cast<double>(t.written_length());
   }
   for (const auto& [name, seconds] : time.entries()) out.set("timing_s/" + name, seconds);
   for (const auto& [name, seconds] : time.entries()) {

@@ -23,7 +23,7 @@ inline std::vector<nn::picture> grids_of(const trajectory& t, const data::prompt
   return grids_of((*prompts)[t.row].images, prompts->cache.get());
 }
 
-/// Trajectories as the model sees them: rows without padding, and one target per response token that the policy wrote.
+/// Trajectories as the model sees them: rows without padding, and one target per response token of policy_length().
 /// The last token of a row predicts nothing that is scored, so it is not fed.
 struct packed_trajectories {
   ragged<std::int32_t> tokens;
@@ -57,7 +57,7 @@ struct packed_trajectories {
         targets.token.push_back(t.tokens[static_cast<std::size_t>(i)]);
       }
     };
-    for (const rollout::context_run& run : t.context) {
+    for (const rollout::context_run& run : t.left_out()) {
       until(t.prompt_length + run.begin);
       i += run.count;
     }

@@ -50,10 +50,12 @@ struct conversation {
   double reward = 0, score = 0;           ///< of the environment: sum over its answers, and its last score
 };
 
-/// Prompt and response in one token row. Per-token fields have one entry per response token that the policy wrote.
+/// Prompt and response in one token row. Per-token fields have one entry per response token that
+/// the policy wrote and no correction rejected (rollout_logp: per token that the policy wrote).
 struct trajectory {
   std::vector<std::int32_t> tokens;
-  std::vector<rollout::context_run> context;  ///< what the policy did not write; the last token is always its own
+  std::vector<rollout::context_run> context;    ///< what the policy did not write; the last token is always its own
+  std::vector<rollout::context_run> untrained;  ///< if not empty: context and rejected tokens, which losses leave out
   std::int32_t prompt_length = 0;
   std::uint32_t row = 0;          ///< row of the data set
   std::uint32_t sample = 0;       ///< of that row in this step, from 0
@@ -85,12 +87,12 @@ struct trajectory {
 
   /// Tokens behind the prompt: what a length limit counts, replies of tools included.
   std::int64_t response_length() const noexcept { return std::ssize(tokens) - prompt_length; }
-  /// Response tokens that the policy wrote: what losses, advantages and log-probs count.
-  std::int64_t policy_length() const noexcept {
-    std::int64_t count = response_length();
-    for (const rollout::context_run& run : context) count -= run.count;
-    return count;
-  }
+  /// Response tokens that the policy wrote.
+  std::int64_t written_length() const noexcept { return length_without(context); }
+  /// What training leaves out.
+  std::span<const rollout::context_run> left_out() const noexcept { return untrained.empty() ? context : untrained; }
+  /// Response tokens that the policy wrote and no correction rejected: what losses, advantages and log-probs count.
+  std::int64_t policy_length() const noexcept { return length_without(left_out()); }
   std::span<const std::int32_t> response() const noexcept {
     return std::span(tokens).subspan(static_cast<std::size_t>(prompt_length));
   }
@@ -115,6 +117,13 @@ struct trajectory {
     for (const rollout::context_run& run : context)
       hash.add(static_cast<std::uint64_t>(run.begin)), hash.add(static_cast<std::uint64_t>(run.count));
     return hash.word();
+  }
+
+ private:
+  std::int64_t length_without(std::span<const rollout::context_run> runs) const noexcept {
+    std::int64_t count = response_length();
+    for (const rollout::context_run& run : runs) count -= run.count;
+    return count;
   }
 };
 
