@@ -1,6 +1,13 @@
 // Conversations with an agent or a simulated user, scripted.
 #include "agent/scripted_environment.hpp"
 
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "rlcore/agent/python_environment.hpp"
+
 namespace RLCORE_TEST_ID {
 namespace {
 
@@ -163,6 +170,39 @@ TEST(environments, ranks_that_draw_together_ask_once) {
     EXPECT_EQ(all[i].tokens, all[0].tokens);
     EXPECT_EQ(records[i].reward, 3);
   }
+}
+
+TEST(environments, answers_of_another_shape_name_what_is_missing) {
+  using json = nlohmann::ordered_json;
+  const auto refused = [](auto read, const char* answer, const char* text) {
+    try {
+      read(json::parse(answer));
+      ADD_FAILURE() << answer;
+    } catch (const agent::tool_broken& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr(text)) << answer;
+    }
+  };
+  const turn_reply reply = agent::read_turn_reply(
+      json::parse(R"({"text": "a", "done": true, "reward": -1, "score": null, "logs": {"x": 2, "\u0000": 3}})"));
+  EXPECT_EQ(reply.text, "a");
+  EXPECT_TRUE(reply.done);
+  EXPECT_EQ(reply.reward, -1);
+  EXPECT_EQ(reply.score, std::nullopt);
+  EXPECT_EQ(reply.logs, (std::map<std::string, double>{{"x", 2}, {std::string(1, '\0'), 3}}));
+  EXPECT_EQ(agent::read_turn_reply(json::parse(R"({"text": "", "done": false, "reward": 0, "score": 3})")).score, 3);
+  refused(agent::read_turn_reply, R"({"id": 1})", R"(the process answered {"id":1}; expected 'text', a text)");
+  refused(agent::read_turn_reply, R"({"text": "a", "done": 1, "reward": 1})", "expected 'done', true or false");
+  refused(agent::read_turn_reply, R"({"text": "a", "done": true, "reward": "1"})", "expected 'reward', a number");
+  refused(agent::read_turn_reply, R"({"text": "a", "done": true, "reward": 1, "score": []})",
+          "expected 'score', a number");
+  refused(agent::read_turn_reply, R"({"text": "a", "done": true, "reward": 1, "logs": 1})", "expected 'logs', numbers");
+  refused(agent::read_turn_reply, R"({"text": "a", "done": true, "reward": 1, "logs": {"y": "1"}})",
+          "expected 'y', a number");
+  EXPECT_EQ(agent::read_opening(json::parse(R"({"text": null})")), std::nullopt);
+  EXPECT_EQ(agent::read_opening(json::parse(R"({"text": "b"})")), "b");
+  refused(agent::read_opening, "{}", "expected 'text', a text or null");
+  EXPECT_EQ(agent::read_tool_reply(json::parse(R"({"text": "b", "reward": 0.5})")).reward, 0.5);
+  refused(agent::read_tool_reply, R"({"text": "b", "reward": null})", "expected 'reward', a number");
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ const std::string yaml = R"(tools:
   - class_name: "my.Tool"
     config:
       type: native
-      limits: [1, -2.5, ~, true, "1", off, 0x10, 1_000, .5, inf]
+      limits: [1, -2.5, ~, true, "1", off, 0x10, 1_000, .5, inf, +3, +-3, 0x-3, 0o-7]
     tool_schema:
       type: function
       function:
@@ -63,7 +63,7 @@ TEST_F(tool_files, yaml_is_read_by_its_core_schema_and_schemas_are_shown_as_verl
   ASSERT_EQ(entries.size(), 1u);
   EXPECT_EQ(entries[0].class_name, "my.Tool");
   EXPECT_EQ(entries[0].config.dump(),
-            R"({"type":"native","limits":[1,-2.5,null,true,"1","off",16,"1_000",0.5,"inf"]})");
+            R"({"type":"native","limits":[1,-2.5,null,true,"1","off",16,"1_000",0.5,"inf",3,"+-3","0x-3","0o-7"]})");
   EXPECT_EQ(
       entries[0].schema.dump(),
       R"({"type":"function","function":{"name":"find","description":"finds","parameters":{"type":"object",)"

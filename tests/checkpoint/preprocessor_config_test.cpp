@@ -107,6 +107,10 @@ TEST(preprocessor_config, refuses_other_patches_in_one_line) {
   refused({{"size", {{"shortest_edge", 300}, {"longest_edge", 200}}}}, {"'size' is {", "expected at least min_pixels"});
   refused({{"size", {{"shortest_edge", 300}}}}, {"'size.longest_edge' is missing; expected an integer"});
   refused({{"size", 224}}, {"'size' is 224; expected an object"});
+  refused({{"image_std", {0.5, 0.5, 1e-60}}},
+          {"'image_std' is [0.5,0.5,1e-60]; expected numbers that make finite floats of the colours 0 to 255"});
+  refused({{"image_mean", {1e30, 0.5, 0.5}}, {"rescale_factor", 1e-30}}, {"'image_mean' is [1e+30,"});
+  refused({{"rescale_factor", 1e-60}}, {"'rescale_factor' is 1e-60"});
   refused({{"image_mean", {0.5, 0.5}}}, {"'image_mean' is [0.5,0.5]; expected a list of three numbers"});
   refused({{"image_std", {0.5, 0, 0.5}}}, {"'image_std' is", "expected a list of three numbers > 0"});
   refused({{"rescale_factor", 0}}, {"'rescale_factor' is 0; expected a number > 0"});

@@ -108,5 +108,22 @@ TEST(step_manifest, every_damage_is_named) {
   }
 }
 
+TEST(step_manifest, lists_files_of_its_folder_alone) {
+  const scratch::folder place;
+  save(place.path(), 4);
+  const fs::path folder = place / "global_step_4";
+  scratch::write(place / "other.json", "");
+  const auto listing = [&](const std::string& name) {
+    scratch::write(folder / "checkpoint.json",
+                   R"({"format": "rlcore checkpoint 1", "step": 4, "block_bytes": 16777216, "files": {")" + name +
+                       R"(": {"bytes": 0, "crc32": []}}})");
+    return problem_of(folder);
+  };
+  for (const std::string& name : {std::string("../other.json"), (place / "other.json").string(), std::string("a/../.."),
+                                  std::string("data.json\\u0000"), std::string()})
+    EXPECT_THAT(listing(name), HasSubstr("which is no file's name")) << name;
+  EXPECT_THAT(listing(std::string(300, 'a')), HasSubstr("is missing"));  // no file can have such a name
+}
+
 }  // namespace
 }  // namespace RLCORE_TEST_ID

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +34,22 @@ TEST(suggest, distance_is_a_symmetric_measure) {
   for (const auto& a : words) {
     EXPECT_EQ(edit_distance(a, a), 0u);
     for (const auto& b : words) EXPECT_EQ(edit_distance(a, b), edit_distance(b, a));
+  }
+}
+
+TEST(suggest, a_limit_changes_no_distance_below_it) {
+  std::uint32_t state = 1;
+  const auto random = [&](std::uint32_t n) { return ((state = state * 1664525u + 1013904223u) >> 16) % n; };
+  const auto word = [&] {
+    std::string text;
+    for (std::uint32_t n = random(9); n > 0; --n) text += static_cast<char>('a' + random(3));
+    return text;
+  };
+  for (int i = 0; i < 2000; ++i) {
+    const std::string a = word(), b = word();
+    const std::size_t whole = edit_distance(a, b);
+    for (std::size_t limit = 0; limit < 10; ++limit)
+      ASSERT_EQ(edit_distance(a, b, limit), std::min(whole, limit + 1)) << a << " " << b << " " << limit;
   }
 }
 

@@ -1,8 +1,9 @@
 // Bodies of requests to every endpoint that takes one, answered over an engine that repeats the prompt; some by a model
-// that reads images.
+// that reads images. Weights are changed in name only.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -50,6 +51,25 @@ class parrot final : public serving::generator {
   }
 };
 
+/// Takes every weight and adapter.
+class willing_control final : public serving::weight_control {
+ public:
+  using connection = std::function<bool()>;
+  void load_adapter(const std::string& name, const std::string& path, bool, const connection&) override {
+    fuzzing::require(!name.empty() && !path.empty(), "an adapter without a name or a path");
+  }
+  void unload_adapter(const std::string& name) override {
+    fuzzing::require(!name.empty(), "an adapter without a name");
+  }
+  void update_weights(const std::string& path, bool, const connection&) override {
+    fuzzing::require(!path.empty(), "weights without a path");
+  }
+  void sleep(const connection&) override {}
+  void wake_up() override {}
+  bool sleeping() const override { return false; }
+  void forget_prefixes() override {}
+};
+
 const serving::served_model& model() {
   static const serving::served_model only = [] {
     serving::served_model m{.names = {"x"}, .folder = "x", .tokenizer = fuzzing::small_tokenizer()};
@@ -71,13 +91,14 @@ const serving::served_model& seeing_model() {
     m.eos_id = m.tokenizer.id_of("<|im_end|>"), m.eos_ids = {*m.eos_id};
     m.max_length = 2000, m.vocabulary = static_cast<std::int64_t>(m.tokenizer.vocab_size());
     m.features = {.request_templates = true, .pictures = true, .most_pictures = 3};
-    m.images.processor.emplace().max_pixels = 12544;
-    m.images.processor->decode.max_pixels = 1 << 18;
+    rlcore::image::processor_settings& images = m.images.processor.emplace();
+    images.min_pixels = 784, images.max_pixels = 3136;  // small, for many inputs a second
+    images.decode.max_pixels = 1 << 14;
     m.images.token = *m.tokenizer.id_of("<|image_pad|>");
     m.images.cache =
         std::make_shared<rlcore::data::image_cache>(rlcore::image::processor(*m.images.processor), std::size_t{0});
     m.local_files = fuzzing::folder();
-    m.max_image_tokens = 40;
+    m.max_image_tokens = 10;
     return m;
   }();
   return only;
@@ -88,15 +109,18 @@ const serving::served_model& seeing_model() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static parrot engine;
   static serving::context words(model(), engine), pictures(seeing_model(), engine);
-  static serving::service reading(words), seeing(pictures);
+  static willing_control weights;
+  static serving::service reading(words, {}, {}, {&weights, true, true}), seeing(pictures);
   std::string_view body = fuzzing::text_of(data, size);
-  constexpr const char* paths[] = {"/v1/completions", "/v1/chat/completions", "/tokenize",
-                                   "/detokenize",     "/v1/chat/completions", "/tokenize"};
-  const std::size_t chosen = fuzzing::choice(body, 6);
-  serving::service& service = chosen < 4 ? reading : seeing;
+  constexpr const char* paths[] = {"/v1/completions",       "/v1/chat/completions",    "/tokenize",
+                                   "/detokenize",           "/v1/chat/completions",    "/tokenize",
+                                   "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/update_weights"};
+  const std::size_t chosen = fuzzing::choice(body, 9);
+  serving::service& service = chosen == 4 || chosen == 5 ? seeing : reading;
   const serving::http_response r = service({"POST", paths[chosen], std::string(body), "application/json"});
   fuzzing::require(r.status == 200 || r.status == 400 || r.status == 404, "a body gives the status",
                    std::to_string(r.status) + " " + r.body);
+  if (r.content_type.starts_with("text/plain")) return 0;
   if (!r.stream) {
     const auto answer = serving::json::parse(r.body, nullptr, false);
     fuzzing::require(answer.is_object(), "an answer is no JSON:", r.body);

@@ -1,4 +1,4 @@
-// A file that names tools: YAML where it can be read, else JSON.
+// A file that names tools or interactions: YAML where it can be read, else JSON.
 #include "fuzz/fuzzing.hpp"
 #include "rlcore/agent/tool_file.hpp"
 
@@ -9,6 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const char* name : {"tools.json", "tools.yaml"}) {
     const std::filesystem::path file = fuzzing::write(name, text);
     fuzzing::accepts([&] { rlcore::agent::read_tool_file(file); });
+    fuzzing::accepts([&] { rlcore::agent::read_interaction_file(file); });
   }
   return 0;
 }

@@ -38,13 +38,23 @@ class python_environment final : public environment {
   const python_host& host() const { return *host_; }
 
  private:
-  nlohmann::ordered_json ask(const char* what, const turn_request& request);
+  /// What `read` makes of the process's answer.
+  template <class Read>
+  auto ask(const char* what, const turn_request& request, Read read);
 
   std::shared_ptr<python_host> host_;
   kind what_;
   std::size_t entry_;
   std::string where_;
 };
+
+/// The text in a process's answer to the opening of a conversation: {"text"}, null for none. Throws tool_broken for
+/// another shape.
+std::optional<std::string> read_opening(const nlohmann::ordered_json& answer);
+
+/// The reply in a process's answer to a turn: {"text", "done", "reward"}, perhaps "score" and "logs", numbers by name.
+/// Throws tool_broken for another shape.
+turn_reply read_turn_reply(const nlohmann::ordered_json& answer);
 
 /// The agent of a file, as OpenRLHF's --agent_func_path names it: a class AgentInstance with reset() and step(), or
 /// a function step() (OpenRLHF 0.8.0 to 0.8.10), whose file runs once for each conversation. The functions get
@@ -72,7 +82,34 @@ RLCORE_END
 RLCORE_BEGIN
 namespace agent {
 
-RLCORE_INLINE nlohmann::ordered_json python_environment::ask(const char* what, const turn_request& request) {
+RLCORE_INLINE std::optional<std::string> read_opening(const nlohmann::ordered_json& answer) {
+  if (answer.contains("text") && answer["text"].is_null()) return {};
+  detail::expect_member(answer, "text", &nlohmann::ordered_json::is_string, "a text or null");
+  return answer["text"].get<std::string>();
+}
+
+RLCORE_INLINE turn_reply read_turn_reply(const nlohmann::ordered_json& answer) {
+  using json = nlohmann::ordered_json;
+  detail::expect_member(answer, "text", &json::is_string, "a text");
+  detail::expect_member(answer, "done", &json::is_boolean, "true or false");
+  detail::expect_member(answer, "reward", &json::is_number, "a number");
+  turn_reply reply{
+      answer["text"].get<std::string>(), answer["done"].get<bool>(), answer["reward"].get<double>(), {}, {}};
+  if (answer.contains("score") && !answer["score"].is_null()) {
+    detail::expect_member(answer, "score", &json::is_number, "a number or null");
+    reply.score = answer["score"].get<double>();
+  }
+  if (!answer.contains("logs")) return reply;
+  detail::expect_member(answer, "logs", &json::is_object, "numbers by name");
+  for (const auto& [name, x] : answer["logs"].items()) {
+    detail::expect_member(answer["logs"], name, &json::is_number, "a number");
+    reply.logs[name] = x.get<double>();
+  }
+  return reply;
+}
+
+template <class Read>
+auto python_environment::ask(const char* what, const turn_request& request, Read read) {
   nlohmann::ordered_json given;
   if (what_ == kind::agent) {
     given = {{"observation", request.observation}, {"action", request.action}, {"label", request.label}};
@@ -83,11 +120,11 @@ RLCORE_INLINE nlohmann::ordered_json python_environment::ask(const char* what, c
   }
   const std::string where = where_ + ": ";
   try {
-    return host_->ask(request.row, request.sample,
-                      {{"conversation", request.conversation},
-                       {"do", what},
-                       {"environment", entry_},
-                       {"given", text::exact_dump(given)}});
+    return read(host_->ask(request.row, request.sample,
+                           {{"conversation", request.conversation},
+                            {"do", what},
+                            {"environment", entry_},
+                            {"given", text::exact_dump(given)}}));
   } catch (const tool_broken& e) {
     throw tool_broken(where + e.what());
   } catch (const tool_error& e) {
@@ -97,9 +134,7 @@ RLCORE_INLINE nlohmann::ordered_json python_environment::ask(const char* what, c
 
 RLCORE_INLINE std::optional<std::string> python_environment::open(const turn_request& request) {
   try {
-    const nlohmann::ordered_json answer = ask("open", request);
-    if (answer.at("text").is_string()) return answer["text"].get<std::string>();
-    return {};
+    return ask("open", request, read_opening);
   } catch (const tool_error&) {
     close(request);  // a late one may have opened it all the same
     throw;
@@ -107,13 +142,7 @@ RLCORE_INLINE std::optional<std::string> python_environment::open(const turn_req
 }
 
 RLCORE_INLINE turn_reply python_environment::step(const turn_request& request) {
-  const nlohmann::ordered_json answer = ask("step", request);
-  turn_reply reply{
-      answer.at("text").get<std::string>(), answer.at("done").get<bool>(), answer.at("reward").get<double>(), {}, {}};
-  if (answer.contains("score") && answer["score"].is_number()) reply.score = answer["score"].get<double>();
-  if (answer.contains("logs"))
-    for (const auto& [name, x] : answer["logs"].items()) reply.logs[name] = x.get<double>();
-  return reply;
+  return ask("step", request, read_turn_reply);
 }
 
 RLCORE_INLINE void python_environment::close(const turn_request& request) noexcept {

@@ -25,6 +25,18 @@ struct host_counts {
   std::int64_t restarts = 0;  ///< of a process
 };
 
+namespace detail {
+
+/// Throws tool_broken unless the answer of a process has the member `name` of a type, which `expected` names. The
+/// program of the process keeps to it; other code there can write into its answers.
+void expect_member(const nlohmann::ordered_json& answer, const std::string& name,
+                   bool (nlohmann::ordered_json::*is)() const noexcept, const std::string& expected);
+
+}  // namespace detail
+
+/// The reply in a process's answer to a tool call: {"text", "reward"}. Throws tool_broken for another shape.
+tool_reply read_tool_reply(const nlohmann::ordered_json& answer);
+
 /// Processes that have loaded the same tools, classes in Python with verl's interface (its releases 0.5 to 0.9):
 /// __init__(config, tool_schema), create, execute, release. A call makes an instance by create, executes it and
 /// releases it, as in verl. Calls are open side by side: coroutines in an event loop, plain methods in threads. Their
@@ -87,9 +99,28 @@ RLCORE_END
 #include "rlcore/agent/tool_calls.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/text/big_integer.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace agent {
+
+namespace detail {
+
+RLCORE_INLINE void expect_member(const nlohmann::ordered_json& answer, const std::string& name,
+                                 bool (nlohmann::ordered_json::*is)() const noexcept, const std::string& expected) {
+  if (!answer.contains(name) || !(answer[name].*is)())
+    throw tool_broken("the process answered " + one_line(text::json_text(answer), 100) + "; expected '" + name + "', " +
+                      expected);
+}
+
+}  // namespace detail
+
+RLCORE_INLINE tool_reply read_tool_reply(const nlohmann::ordered_json& answer) {
+  using json = nlohmann::ordered_json;
+  detail::expect_member(answer, "text", &json::is_string, "a text");
+  detail::expect_member(answer, "reward", &json::is_number, "a number");
+  return {answer["text"].get<std::string>(), answer["reward"].get<double>()};
+}
 
 RLCORE_INLINE nlohmann::ordered_json python_host::tools_of(const std::vector<tool_entry>& entries) {
   nlohmann::ordered_json wanted{{"what", "tools"}, {"classes", nlohmann::ordered_json::array()}};
@@ -121,7 +152,7 @@ RLCORE_INLINE tool_reply python_host::call(std::size_t entry, const tool_request
           {{"tool", entry},
            {"arguments", arguments_text(request.arguments)},
            {"kwargs", request.kwargs == nullptr ? "{}" : text::exact_dump(*request.kwargs)}});
-  return {answer.at("text").get<std::string>(), answer.at("reward").get<double>()};
+  return read_tool_reply(answer);
 }
 
 RLCORE_INLINE nlohmann::ordered_json python_host::ask(std::uint32_t row, std::uint32_t sample,

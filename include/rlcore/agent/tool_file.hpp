@@ -78,6 +78,7 @@ RLCORE_INLINE nlohmann::ordered_json plain_scalar(const std::string& text) {
   const char *begin = text.data() + (text[0] == '+'), *end = text.data() + text.size();
   std::int64_t whole = 0;
   const bool hex = text.starts_with("0x"), octal = text.starts_with("0o");
+  if ((begin != text.data() || hex || octal) && begin[2 * (hex || octal)] == '-') return text;  // two signs, or 0x-1
   if (const auto [stop, code] = std::from_chars(begin + 2 * (hex || octal), end, whole,
                                                 hex     ? 16
                                                 : octal ? 8

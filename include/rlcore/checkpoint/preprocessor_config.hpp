@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -140,6 +141,12 @@ RLCORE_INLINE image::processor_settings read_processor_settings(const json_file&
   read_colours(file, "image_mean", false, s.normalise.mean);
   read_colours(file, "image_std", true, s.normalise.deviation);
   if (file.has("rescale_factor")) s.normalise.rescale = file.positive("rescale_factor");
+  for (const auto& colour : image::normalised_values(s.normalise, s.resample))
+    if (!std::isfinite(colour.front()) || !std::isfinite(colour.back()))
+      file.fail(file.has("image_std")    ? "image_std"
+                : file.has("image_mean") ? "image_mean"
+                                         : "rescale_factor",
+                "numbers that make finite floats of the colours 0 to 255");
   return s;
 }
 

@@ -1,6 +1,7 @@
 // The manifest of a step's checkpoint: which files it has, of which step, and a checksum of each.
 //
-//   checkpoint.json    {"format", "step", "block_bytes", "files": {"actor/optim.safetensors": {"bytes", "crc32": [...]}}}
+//   checkpoint.json    {"format", "step", "block_bytes", "files": {"actor/optim.safetensors": {"bytes", "crc32":
+//   [...]}}}
 //
 // The files of shards/ have their checksums in shards/manifest.json, whose own checksum is here.
 #pragma once
@@ -69,6 +70,13 @@ inline bool is_shard(const std::string& name) {
   return path.extension() == ".safetensors" && path.parent_path().filename() == "shards";
 }
 
+/// Whether a name of the list is that of a file below the folder, as files_below() writes it.
+inline bool is_below(const std::string& name) {
+  const std::filesystem::path path(name);
+  return !name.empty() && name.find('\0') == name.npos && path.is_relative() &&
+         std::ranges::none_of(path, [](const std::filesystem::path& part) { return part == ".."; });
+}
+
 /// The checksums of the file's blocks, by all cores.
 inline std::vector<std::string> checksums(const std::filesystem::path& path, std::uint64_t bytes, const threads& pool) {
   const data::descriptor file(path, O_RDONLY, "open");
@@ -134,8 +142,10 @@ RLCORE_INLINE std::string check_step_manifest(const std::filesystem::path& folde
   std::set<std::string> names;
   for (const auto& [name, file] : listed.items()) {
     names.insert(name);
+    if (!detail::is_below(name)) fail("checkpoint.json lists '" + data::printable(name) + "', which is no file's name");
     if (name.starts_with("critic/") && !std::filesystem::exists(folder / "critic")) continue;
-    if (!std::filesystem::is_regular_file(folder / name)) fail(data::printable(name) + " is missing");
+    std::error_code unnamable;  // such as a name that is too long
+    if (!std::filesystem::is_regular_file(folder / name, unnamable)) fail(data::printable(name) + " is missing");
     const std::uint64_t bytes = std::filesystem::file_size(folder / name);
     if (!file.is_object() || !file.contains("bytes") || file["bytes"] != bytes)
       fail(data::printable(name) + " has " + std::to_string(bytes) + " bytes, its manifest says " +

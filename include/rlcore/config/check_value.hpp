@@ -84,6 +84,17 @@ RLCORE_INLINE std::string_view type_words(key_type type) noexcept {
 
 namespace train::detail {
 
+/// Is it one of "a|b|c"?
+RLCORE_INLINE bool is_word(std::string_view text, std::string_view words) {
+  if (text.empty()) return words.starts_with('|') || words.find("||") != words.npos;
+  if (text.find('|') != text.npos) return false;
+  for (std::size_t at = words.find(text); at != words.npos; at = words.find(text, at + 1)) {
+    const std::size_t end = at + text.size();
+    if ((at == 0 || words[at - 1] == '|') && (end == words.size() || words[end] == '|')) return true;
+  }
+  return false;
+}
+
 RLCORE_INLINE void check_number(const key& k, const value& v, double x) {
   const auto bound = [](double b) {
     return b == std::floor(b) ? std::to_string(static_cast<long long>(b)) : real_text(b);
@@ -117,13 +128,10 @@ RLCORE_INLINE value two_reals(const key& k, const value& v, const value::list& i
 RLCORE_INLINE void check_text(const key& k, const value& v, const std::string& text) {
   if (text.starts_with("hdfs://")) wrong(k, v, "a local path; hdfs:// is not read, copy the files first");
   if (static_cast<double>(text.size()) < k.limits.at_least) wrong(k, v, "a text that is not empty");
-  if (k.limits.choices.empty()) return;
+  if (k.limits.choices.empty() || is_word(text, k.limits.choices)) return;
   const auto choices = split_words(k.limits.choices), later = split_words(k.limits.later);
   std::string list;
-  for (const std::string& word : choices) {
-    if (word == text) return;
-    list += (list.empty() ? "" : ", ") + word;
-  }
+  for (const std::string& word : choices) list += (list.empty() ? "" : ", ") + word;
   for (const std::string& word : later)
     if (word == text)
       throw config_error(std::string(k.name) + "=" + text + " is not in this build yet; it has " + list);

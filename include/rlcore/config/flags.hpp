@@ -111,10 +111,11 @@ namespace train {
 
 RLCORE_INLINE const flag& find_flag(const registry& known, std::string_view name) {
   const flag* found = nullptr;
-  std::vector<std::string> names, starting;
+  std::vector<std::string_view> names;
+  std::vector<std::string> starting;
   for (const flag& f : known.flags()) {
     if (f.name == name) return f;
-    names.emplace_back(f.name);
+    names.push_back(f.name);
     if (!name.empty() && f.name.starts_with(name)) found = &f, starting.emplace_back(f.name);
   }
   if (starting.size() == 1) return *found;
@@ -123,7 +124,7 @@ RLCORE_INLINE const flag& find_flag(const registry& known, std::string_view name
   std::string hint;
   if (starting.empty()) {
     for (const char* further : {"help", "version", "cfg", "resolve", "config-name", "config-path", "config-dir"})
-      names.emplace_back(further);
+      names.push_back(further);
     starting = nearest(name, names);
   }
   const bool several = found != nullptr;

@@ -85,9 +85,11 @@ class options {
   explicit options(registry known);
 
   std::size_t require_index(std::string_view name) const;
+  /// The configuration as composed so far, references unresolved.
+  value& root();
 
   registry known_;
-  value root_{value::map{}};   ///< as composed, references unresolved
+  std::optional<value> root_;  ///< of root(); empty: that of the registry, unchanged
   std::vector<value> values_;  ///< by key: resolved and checked
   std::vector<bool> is_set_;
   std::vector<std::string> notes_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -174,13 +175,13 @@ class options_reader {
       if (known == name) {
         if (name.find("megatron") != name.npos)
           for (const char* k : {"actor_rollout_ref.actor.strategy", "critic.strategy", "reward_model.strategy"})
-            if (options_.known_.find(k) != nullptr) assign(options_.root_, k, value("megatron"), true);
+            if (options_.known_.find(k) != nullptr) assign(options_.root(), k, value("megatron"), true);
         const auto preset = std::ranges::find(config_presets, name, &config_preset::name);
         if (preset == std::end(config_presets)) return;
         for (const std::span<const std::string_view> settings : {preset->common, preset->settings})
           for (const std::string_view text : settings) {
             const override_setting s = parse_override(text);
-            assign(options_.root_, s.key, s.item, true);
+            assign(options_.root(), s.key, s.item, true);
           }
         return;
       }
@@ -206,14 +207,14 @@ class options_reader {
       if (known != nullptr && known->fallback != "null" && known->type != key_type::dictionary &&
           (known->use == disposition::honoured || known->use == disposition::fixed))
         throw config_error("'~" + name + "': this program needs the key (" + std::string(known->meaning) + ")");
-      apply(options_.root_, setting);
+      apply(options_.root(), setting);
       return;
     }
     if (known != nullptr && setting.kind == override_kind::add && setting.item.is_scalar() && known->fallback != "null")
       options_.note("+" + name + ": the key is known, so a plain " + name + "=... does the same");
     check_known(name, setting.item);
     setting.kind = override_kind::force_add;
-    apply(options_.root_, setting);
+    apply(options_.root(), setting);
   }
 
   /// Every leaf that `item` would set at `name` must be a known key or lie in a free-form map; marks it as set.
@@ -251,16 +252,16 @@ class options_reader {
     for (const auto& [name, other] : options_.known_.spellings) {
       const std::size_t from = options_.known_.index(other), to = options_.known_.index(name);
       require(from < options_.is_set_.size() && to < options_.is_set_.size(), "a spelling is not in the registry");
-      const value *newer = select(options_.root_, other), *former = select(options_.root_, name);
+      const value *newer = select(options_.root(), other), *former = select(options_.root(), name);
       if (!options_.is_set_[from] || newer == nullptr) continue;  // not written, or deleted
       const value given = *newer;
       const std::string key(name), typed(other), text = inline_text(given);
       if (options_.is_set_[to] && former != nullptr && !(*former == given))
         throw config_error(options_.typed_.in(key + "=" + inline_text(*former) + " and " + typed + "=" + text +
                                               " mean the same setting; keep one"));
-      check_value(options_.known_.keys()[from], interpolation(options_.root_).resolve(given, typed));
+      check_value(options_.known_.keys()[from], interpolation(options_.root()).resolve(given, typed));
       if (!options_.is_set_[to]) options_.typed_.add(key, typed, text, typed + "=" + text);
-      assign(options_.root_, key, given, true);
+      assign(options_.root(), key, given, true);
       options_.is_set_[to] = true;
     }
   }
@@ -280,11 +281,11 @@ class options_reader {
 
   void finish() {
     unify_spellings();
-    interpolation references(options_.root_);
+    interpolation references(options_.root());
     const auto keys = options_.known_.keys();
     std::string accepted, unused;
     for (std::size_t i = 0; i < keys.size(); ++i) {
-      const value* raw = select(options_.root_, keys[i].name);
+      const value* raw = select(options_.root(), keys[i].name);
       const std::string name(keys[i].name);
       const bool unread = keys[i].use == disposition::unused && keys[i].type == key_type::dictionary;
       options_.values_.push_back(raw == nullptr ? value()
@@ -371,8 +372,21 @@ RLCORE_INLINE std::vector<std::string> options::overrides() const {
   return out;
 }
 
-RLCORE_INLINE options::options(registry known) : known_(std::move(known)), is_set_(known_.size(), false) {
-  for (const key& k : known_.keys()) assign(root_, k.name, parse_value(k.fallback), true);
+RLCORE_INLINE const value& registry::defaults() const {
+  const std::lock_guard lock(defaults_->mutex);
+  if (!defaults_->made) {
+    value root{value::map{}};
+    for (const key& k : keys_) assign(root, k.name, parse_value(k.fallback), true);
+    defaults_->made = std::move(root);
+  }
+  return *defaults_->made;
+}
+
+RLCORE_INLINE options::options(registry known) : known_(std::move(known)), is_set_(known_.size(), false) {}
+
+RLCORE_INLINE value& options::root() {
+  if (!root_) root_ = known_.defaults();
+  return *root_;
 }
 
 RLCORE_INLINE std::size_t options::require_index(std::string_view name) const {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -109,10 +112,22 @@ class registry {
                             [this](std::size_t i, std::string_view n) { return keys_[i].name < n; });
   }
 
+  /// A configuration that is made when it is first asked for.
+  struct late_value {
+    std::mutex mutex;
+    std::optional<value> made;
+  };
+
+  /// The fallbacks of all keys as one configuration, references unresolved. Copies of a registry share it.
+  const value& defaults() const;
+
   std::vector<key> keys_;
   std::vector<flag> flags_;
   std::vector<positional> positionals_;
   std::vector<std::size_t> order_;  ///< of keys_ by name
+  std::shared_ptr<late_value> defaults_ = std::make_shared<late_value>();
+
+  friend class options;
 };
 
 /// The unknown key with suggestions: keys that end with it, then similar spellings, then keys with the same last word.
@@ -149,6 +164,7 @@ RLCORE_BEGIN
 namespace train {
 
 RLCORE_INLINE registry& registry::add(std::span<const key> section) {
+  defaults_ = std::make_shared<late_value>();
   for (const key& k : section) {
     const std::size_t i = index(k.name);
     if (i < keys_.size()) {
@@ -192,11 +208,12 @@ RLCORE_INLINE const key* registry::free_form(std::string_view name) const {
 }
 
 RLCORE_INLINE std::string unknown_key_text(const registry& known, const std::string& name) {
-  const auto names = known.names();
+  std::vector<std::string_view> names;
+  for (const key& k : known.keys()) names.push_back(k.name);
   const auto ending = [&](const std::string& end) {
     std::vector<std::string> found;
-    for (const std::string& candidate : names)
-      if (found.size() < 3 && candidate.ends_with(end)) found.push_back(candidate);
+    for (const std::string_view candidate : names)
+      if (found.size() < 3 && candidate.ends_with(end)) found.emplace_back(candidate);
     return found;
   };
   auto near = ending("." + name);  // the front is missing, a letter is wrong, or only the last part is right

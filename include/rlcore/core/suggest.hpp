@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,18 +15,32 @@
 RLCORE_BEGIN
 
 /// Edit distance with insertions, deletions, substitutions and swaps of neighbours at cost 1 (optimal string
-/// alignment).
-inline std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
+/// alignment). A distance above `limit` is not finished and gives limit + 1 (Ukkonen 1985: only cells within `limit` of
+/// the diagonal matter), so that unlike names cost little.
+inline std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit = SIZE_MAX - 1) {
+  limit = std::min(limit, std::max(a.size(), b.size()));
+  const std::size_t far = limit + 1, width = b.size() + 1;
+  if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) > limit) return far;
+  constexpr std::size_t usual = 64;
+  std::array<std::size_t, 3 * usual> few;
+  std::vector<std::size_t> many(width > usual ? 3 * width : 0);
+  std::size_t *before = width > usual ? many.data() : few.data(), *last = before + width, *row = last + width;
+  std::fill(last, row, far);
+  for (std::size_t j = 0; j <= std::min(b.size(), limit); ++j) last[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
+    const std::size_t first = i > limit ? i - limit : 1, end = std::min(b.size(), i + limit);
+    row[first - 1] = first == 1 ? std::min(i, far) : far;
+    std::size_t least = row[first - 1];
+    for (std::size_t j = first; j <= end; ++j) {
+      row[j] = std::min(std::min(last[j], row[j - 1]) + 1, last[j - 1] + (a[i - 1] != b[j - 1]));
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+      if (row[j] > far) row[j] = far;
+      if (row[j] < least) least = row[j];
     }
-    before.swap(last);
-    last.swap(row);
+    if (least == far) return far;
+    if (end < b.size()) row[end + 1] = far;
+    std::size_t* const free = before;
+    before = last, last = row, row = free;
   }
   return last[b.size()];
 }
@@ -44,7 +59,7 @@ inline std::vector<std::string> nearest(std::string_view name, std::span<const s
                       longer = std::max(name.size(), candidate.size());
     const bool compared = longer - shorter <= limit && work <= most_work;
     if (compared) work += (name.size() + 1) * (candidate.size() + 1);
-    distances.push_back(compared ? edit_distance(name, candidate) : far);
+    distances.push_back(compared ? edit_distance(name, candidate, limit) : far);
   }
   std::vector<std::string> names;
   for (std::size_t distance = 0; distance <= limit; ++distance)

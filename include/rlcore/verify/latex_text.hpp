@@ -123,6 +123,7 @@ RLCORE_INLINE std::string_view latex_reader::space_behind(std::string_view name)
 }
 
 RLCORE_INLINE std::string_view latex_reader::special() const {
+  if (std::string_view("-`'!?&~").find(text_[at_]) == std::string_view::npos) return {};
   for (const std::string_view signs : {"---", "--", "``", "''", "!`", "?`", "&", "~"})
     if (text_.substr(at_).starts_with(signs)) return text_.substr(at_, signs.size());
   return {};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdlib>
 #include <ctime>
 #include <string>
@@ -19,8 +20,15 @@
 RLCORE_BEGIN
 namespace train {
 
-/// The parts of a dotted path.
-std::vector<std::string_view> path_parts(std::string_view path);
+/// Calls f(part) for the parts of a dotted path.
+template <class F>
+void for_each_part(std::string_view path, F&& f) {
+  for (std::size_t first = 0; first <= path.size();) {
+    const std::size_t end = std::min(path.find('.', first), path.size());
+    f(path.substr(first, end - first));
+    first = end + 1;
+  }
+}
 
 /// The node at a dotted path, or nullptr. An empty path is the root.
 const value* select(const value& root, std::string_view path);
@@ -93,21 +101,12 @@ RLCORE_END
 RLCORE_BEGIN
 namespace train {
 
-RLCORE_INLINE std::vector<std::string_view> path_parts(std::string_view path) {
-  std::vector<std::string_view> parts;
-  for (std::size_t first = 0; first <= path.size();) {
-    const std::size_t end = std::min(path.find('.', first), path.size());
-    parts.push_back(path.substr(first, end - first));
-    first = end + 1;
-  }
-  return parts;
-}
-
 RLCORE_INLINE const value* select(const value& root, std::string_view path) {
   const value* node = &root;
   if (!path.empty())
-    for (const std::string_view part : path_parts(path))
+    for_each_part(path, [&](std::string_view part) {
       if (node != nullptr) node = node->find(part);
+    });
   return node;
 }
 
@@ -131,9 +130,7 @@ RLCORE_INLINE void merge(value& target, const value& source, bool may_add, const
 
 RLCORE_INLINE void assign(value& root, std::string_view path, const value& item, bool may_add) {
   value* node = &root;
-  std::string walked;
-  for (const std::string_view part : path_parts(path)) {
-    walked += (walked.empty() ? "" : ".") + std::string(part);
+  for_each_part(path, [&](std::string_view part) {
     value* next = node->find(part);
     if (next == nullptr) {
       if (!may_add)
@@ -143,8 +140,8 @@ RLCORE_INLINE void assign(value& root, std::string_view path, const value& item,
       next = &node->as<value::map>()->back().item;
     }
     node = next;
-  }
-  merge(*node, item, may_add, walked);
+  });
+  merge(*node, item, may_add, std::string(path));
 }
 
 RLCORE_INLINE void apply(value& root, const override_setting& setting) {

@@ -55,7 +55,8 @@ class gguf_source {
 class gguf_cursor {
  public:
   /// At the front of a file, which has to outlive this.
-  explicit gguf_cursor(const gguf_source& file) : file_(file) {}
+  explicit gguf_cursor(const gguf_source& file)
+      : file_(file), buffer_(static_cast<std::size_t>(std::min<std::uint64_t>(1 << 16, file.size()))) {}
 
   std::uint64_t position() const noexcept { return buffer_at_ + used_; }
   std::uint64_t left() const noexcept { return file_.size() - position(); }
@@ -109,7 +110,7 @@ class gguf_cursor {
 
  private:
   const gguf_source& file_;
-  std::vector<std::byte> buffer_ = std::vector<std::byte>(std::size_t{1} << 16);
+  std::vector<std::byte> buffer_;
   std::uint64_t buffer_at_ = 0;
   std::size_t used_ = 0, filled_ = 0;
 };

@@ -35,6 +35,7 @@ RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TEXT)
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
@@ -56,8 +57,8 @@ namespace detail {
 /// The steps of a pre_tokenizer or normalizer, without the sequences around them.
 inline void flatten_steps(const nlohmann::json& from, const char* list, std::vector<nlohmann::json>& to) {
   if (from.is_null()) return;
-  if (from.value("type", "") != "Sequence") return to.push_back(from);
-  for (const nlohmann::json& part : from[list]) flatten_steps(part, list, to);
+  if (field(from, "type", list) != "Sequence") return to.push_back(from);
+  for (const nlohmann::json& part : field(from, list, list)) flatten_steps(part, list, to);
 }
 
 /// The name of the way in which a byte-level tokenizer.json cuts words.
@@ -66,22 +67,25 @@ inline std::string_view pre_name(const nlohmann::json& root, const std::string& 
   flatten_steps(field(root, "normalizer", where), "normalizers", normal);
   flatten_steps(field(root, "pre_tokenizer", where), "pretokenizers", cut);
   const auto is = [](const nlohmann::json& s, const char* type) { return s["type"] == type; };
+  const auto flag = [&](const nlohmann::json& s, const char* key, bool otherwise) {
+    return bool_field(s, key, otherwise, where);
+  };
   bool known = normal.empty() || (normal.size() == 1 && is(normal[0], "NFC")), digits = false;
   std::string split;
   for (std::size_t i = 0; i < cut.size(); ++i) {
     if (i + 1 == cut.size()) {
-      known = known && is(cut[i], "ByteLevel") && !cut[i].value("add_prefix_space", true) &&
-              cut[i].value("use_regex", true) == split.empty();
+      known = known && is(cut[i], "ByteLevel") && !flag(cut[i], "add_prefix_space", true) &&
+              flag(cut[i], "use_regex", true) == split.empty();
     } else if (is(cut[i], "Digits")) {
-      known = known && !digits && split.empty() && cut[i].value("individual_digits", false);
+      known = known && !digits && split.empty() && flag(cut[i], "individual_digits", false);
       digits = true;
     } else {
-      known = known && is(cut[i], "Split") && split.empty() && cut[i].value("behavior", "") == "Isolated" &&
-              !cut[i].value("invert", false) && cut[i]["pattern"].contains("Regex");
-      if (known) split = cut[i]["pattern"]["Regex"].get<std::string>();
+      known = known && is(cut[i], "Split") && split.empty() && cut[i]["behavior"] == "Isolated" &&
+              !flag(cut[i], "invert", false) && !cut[i]["pattern"].contains("String");  // else it is a Regex
+      if (known) split = string_field(cut[i]["pattern"], "Regex", where);
     }
   }
-  const bool whole_words = root["model"].value("ignore_merges", false);
+  const bool whole_words = flag(root["model"], "ignore_merges", false);
   std::string names;
   for (const gguf_pre& p : gguf_pres) {
     if (known && !cut.empty() && p.split == split && p.digits == digits && p.nfc == !normal.empty() &&
@@ -96,14 +100,15 @@ inline std::string_view pre_name(const nlohmann::json& root, const std::string& 
 /// Is `root` the BPE of SentencePiece: spaces become U+2581 and bytes are the last resort? `add_space`: one more space
 /// stands in front.
 inline bool is_sentencepiece(const nlohmann::json& root, bool& add_space) {
-  if (!root["model"].value("byte_fallback", false) || !field(root, "pre_tokenizer", "").is_null()) return false;
+  if (!bool_field(root["model"], "byte_fallback", false, "model") || !field(root, "pre_tokenizer", "").is_null())
+    return false;
   std::vector<nlohmann::json> normal;
   flatten_steps(field(root, "normalizer", ""), "normalizers", normal);
   const std::string mark = "\xE2\x96\x81";
   add_space = !normal.empty() && normal[0]["type"] == "Prepend" && normal[0]["prepend"] == mark;
   if (add_space) normal.erase(normal.begin());
-  return normal.size() == 1 && normal[0]["type"] == "Replace" && normal[0]["pattern"].value("String", "") == " " &&
-         normal[0]["content"] == mark;
+  return normal.size() == 1 && normal[0]["type"] == "Replace" && normal[0]["pattern"].contains("String") &&
+         normal[0]["pattern"]["String"] == " " && normal[0]["content"] == mark;
 }
 
 /// The merges as pairs.
@@ -134,7 +139,11 @@ inline std::vector<float> scores_of(const std::vector<std::pair<std::string, std
   std::string latest;
   for (std::size_t rank = 0; rank < pairs.size(); ++rank) {
     const std::string merged = pairs[rank].first + pairs[rank].second;
-    float& score = scores[ids.at(merged)];
+    const auto id = ids.find(merged);
+    if (id == ids.end())
+      throw format_error(where + ": model.merges[" + std::to_string(rank) + "] makes '" + shown(merged) +
+                         "', whose id is that of an added token");
+    float& score = scores[id->second];
     if (score != -1e6F && merged != latest)
       throw format_error(where + ": model.merges[" + std::to_string(rank) + "] makes '" + shown(merged) +
                          "' again; expected all merges of a token together, as those of SentencePiece");
@@ -158,10 +167,11 @@ inline std::vector<float> scores_of(const std::vector<std::pair<std::string, std
 inline std::map<std::int64_t, bool> added_tokens_of(const nlohmann::json& root, const nlohmann::json& config) {
   std::map<std::int64_t, bool> added;
   for (const nlohmann::json& a : field(root, "added_tokens", "tokenizer"))
-    added[a["id"].get<std::int64_t>()] = a.value("special", false);
+    added[integer_field(a, "id", "added_tokens")] = bool_field(a, "special", false, "added_tokens");
   const nlohmann::json& more = field(config, "added_tokens_decoder", "tokenizer_config.json");
   if (more.is_object())
-    for (const auto& [id, a] : more.items()) added.emplace(std::stoll(id), a.value("special", false));
+    for (const auto& [id, a] : more.items())
+      added.emplace(std::strtoll(id.c_str(), nullptr, 10), bool_field(a, "special", false, "added_tokens_decoder"));
   return added;
 }
 

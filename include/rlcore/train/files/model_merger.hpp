@@ -199,6 +199,7 @@ RLCORE_INLINE void copy_model_files(const std::filesystem::path& from, const std
   const std::filesystem::path old_config = from / "config.json";
   auto config = text::parse_json<format_error, nlohmann::ordered_json>(checkpoint::read_model_file(old_config),
                                                                        old_config.string());
+  if (!config.is_object()) throw format_error(old_config.string() + ": not a JSON object");
   checkpoint::set_stored_dtype(config, type);
   checkpoint::write_file_atomically(to / "config.json", text::json_text(config, 2) + "\n");
 }
