@@ -101,7 +101,7 @@ class any_strategy::share {
   /// Throws config_error if the attention or the device does not support the context group.
   void join(nn::workspace<Device>& space, train::step_gradient<Device>& gradient) {
     space.context = {&world_->context(), settings().how_context};
-    nn::check_context(model_->device(), model_->blocks().front().self_attention.shape, space.context);
+    nn::check_context(model_->device(), space.context);
     values_->set_tensor_group(tensor_);
     values_->join(space, gradient, update_.sums().by_leaf());
   }
