@@ -56,7 +56,7 @@ template <class Device>
 void open_rollout(std::optional<rollout_model<Device>>& to, actor<Device>& policy, const detail::asked_size& asked,
                   std::int64_t bucket_megabytes) {
   nn::partition part;
-  part.tensor_size = static_cast<int>(asked.ranks);
+  part.tensor_size = static_cast<int>(asked.ranks), part.repeats_key_heads = true;
   try {
     nn::check_partition(policy.model.settings(), part);
   } catch (const config_error& e) {
