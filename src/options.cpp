@@ -19,6 +19,7 @@
 #include "rlcore/config/read_options.hpp"
 #include "rlcore/config/registry.hpp"
 #include "rlcore/config/settings/batch_plan.hpp"
+#include "rlcore/config/settings/gradient_leaves.hpp"
 #include "rlcore/config/settings/image_options.hpp"
 #include "rlcore/config/settings/model_options.hpp"
 #include "rlcore/config/settings/rank_options.hpp"

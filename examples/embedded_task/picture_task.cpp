@@ -153,6 +153,7 @@ std::vector<std::string> picture_settings(const fs::path& folder) {
           "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=256",
           "actor_rollout_ref.rollout.n=8",
           "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=256",
+          "rlcore.gradient_leaves=8",
           "trainer.test_freq=10"};
 }
 

@@ -167,6 +167,10 @@ TEST(planning_traffic, bytes_of_attention_are_those_of_the_formulas) {
   EXPECT_NEAR(sent("ring, dK"), 8 * S * kv, 1);
   l.how_context = context_kind::ulysses;
   EXPECT_NEAR(sent("ulysses, forward"), 4 * S / 4 * (q + kv) * share, 1);
+  l.context = 8;  // of four key heads: four ranks exchange heads, two such groups are a ring
+  EXPECT_NEAR(sent("ulysses, forward"), 4 * S / 8 * (q + kv) * share, 1);
+  EXPECT_NEAR(sent("ring, forward"), 4 * S / 8 * kv, 1);
+  EXPECT_NEAR(sent("ring, dK"), 2 * S * kv, 1);
   l.context = 1, l.tensor = 4, w.micro_tokens = 2048;
   const double there_and_back = 2 * S * 3584 * 2 * share;  // two sums a layer forward, two backward, those of both ends
   EXPECT_NEAR(sent("tensor"), there_and_back * (4 + 2 / layers), 1);

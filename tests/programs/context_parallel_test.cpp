@@ -32,15 +32,15 @@ TEST_F(context_parallel, gathered_keys_and_ring) {
   expect_same_runs("ring", {"rlcore.context_parallel_size=2", "rlcore.context_kind=ring"}, "2 context x 1 data");
 }
 
-TEST_F(context_parallel, heads_that_do_not_divide) {
-  const program::result r = program::run(
-      "grpo_trainer",
-      settings(files, root("wrong")) +
-          arguments{"trainer.n_gpus_per_node=4", "actor_rollout_ref.actor.ulysses_sequence_parallel_size=4"});
-  EXPECT_EQ(r.code, 1) << r.out;
-  EXPECT_EQ(r.err,
-            "grpo_trainer: rlcore: ulysses sequence parallelism of 4 ranks needs a multiple of as many key and value "
-            "heads, got 2; gather_kv (rlcore.context_kind) takes any number\n");
+/// Four ranks on two key heads: pairs exchange heads, and the pairs are a ring.
+TEST_F(context_parallel, ulysses_on_more_ranks_than_key_heads) {
+  const arguments keys{"actor_rollout_ref.actor.ulysses_sequence_parallel_size=4"};
+  const auto four = train("four", keys + arguments{"trainer.n_gpus_per_node=4", "rlcore.zero_stage=0"});
+  EXPECT_NE(four.out.find("4 context x 1 data"), std::string::npos) << four.out;
+  train("eight", keys + arguments{"trainer.n_gpus_per_node=8"});
+  EXPECT_FALSE(weights(root("four"), 4).empty());
+  EXPECT_TRUE(weights(root("four"), 4) == weights(root("eight"), 4));
+  EXPECT_EQ(rows(root("four")), rows(root("eight")));
 }
 
 }  // namespace

@@ -43,6 +43,18 @@ TEST_F(rollout_ranks, in_pairs_give_the_bits_of_one_rank) {
   EXPECT_TRUE(weights(root("one"), 4) == weights(root("whole"), 4));
 }
 
+/// Groups of four on two key heads: each key head is on two of the ranks.
+TEST_F(rollout_ranks, of_more_ranks_than_key_heads_give_the_bits_of_one_rank) {
+  const arguments what{"rlcore.row_chunks=4", "trainer.total_training_steps=2"},
+      fours{rollout + "tensor_model_parallel_size=4"};
+  train("one", what);
+  const auto r = train("four", what + four + fours);
+  EXPECT_NE(r.out.find("rollout 1 groups of 4 ranks"), std::string::npos) << r.out;
+  expect_same_run("one", "four", 2);
+  train("eight", what + fours + arguments{"trainer.n_gpus_per_node=8", "rlcore.tensor_parallel_size=2"});
+  expect_same_run("one", "eight", 2);
+}
+
 /// Greedy answers beside the drawn ones, other weights than training's, adapters, rounds that are dropped.
 TEST_F(rollout_ranks, do_what_else_samples) {
   const std::pair<const char*, arguments> cases[] = {
@@ -98,8 +110,8 @@ TEST_F(rollout_ranks, that_differ_by_rounding_say_so) {
 
 TEST_F(rollout_ranks, are_refused_in_one_line_where_they_cannot_be) {
   refused({"trainer.n_gpus_per_node=3", pairs[0]}, pairs[0] + " does not divide the 3 ranks");
-  const std::string fours = rollout + "tensor_model_parallel_size=4";
-  refused(four + arguments{fours}, fours + ": tensor parallel: num_key_value_heads 2 is not a multiple");
+  const std::string eights = rollout + "tensor_model_parallel_size=8";
+  refused({"trainer.n_gpus_per_node=8", eights}, eights + ": tensor parallel: num_attention_heads 4 is not a multiple");
   const auto alone = train("alone", pairs);
   EXPECT_NE(alone.out.find("note: " + pairs[0] + ": no effect on one rank"), std::string::npos) << alone.out;
 }

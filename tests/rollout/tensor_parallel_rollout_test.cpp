@@ -109,7 +109,8 @@ std::vector<generated> generate_on_ranks(const nn::config& c, int ranks, const r
       ranks,
       [&](parallel::thread_rank& self) {
         nn::tensor_group_of<parallel::thread_rank> group(self);
-        all[static_cast<std::size_t>(self.rank())] = generate_as(c, nn::partition{self.rank(), ranks}, &group, how);
+        all[static_cast<std::size_t>(self.rank())] =
+            generate_as(c, nn::partition{self.rank(), ranks, 0, 1, true}, &group, how);
       },
       std::chrono::seconds(20));
   return all;
@@ -123,6 +124,22 @@ TEST_P(tensor_parallel_rollout, has_the_text_and_the_bits_of_the_serial_model_in
     const generated serial = generate_as(c, {}, nullptr, how);
     EXPECT_EQ(serial.recorded(), serial.trained());
     for (const int ranks : {2, 4, 8})
+      for (const generated& g : generate_on_ranks(c, ranks, how)) {
+        EXPECT_EQ(g.tokens(), serial.tokens());
+        EXPECT_EQ(g.recorded(), serial.recorded());
+        EXPECT_EQ(g.trained(), serial.trained());
+        EXPECT_EQ(g.favourites, serial.favourites);
+      }
+  }
+}
+
+/// Ranks with the same key heads: eight on two.
+TEST_P(tensor_parallel_rollout, of_more_ranks_than_key_heads_has_the_same_bits) {
+  nn::config c = small_model(GetParam(), 8);
+  c.num_key_value_heads = 2;
+  for (const rollout::sampling& how : {rollout::sampling{0.8f}, {0}}) {
+    const generated serial = generate_as(c, {}, nullptr, how);
+    for (const int ranks : {4, 8})
       for (const generated& g : generate_on_ranks(c, ranks, how)) {
         EXPECT_EQ(g.tokens(), serial.tokens());
         EXPECT_EQ(g.recorded(), serial.recorded());

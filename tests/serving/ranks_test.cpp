@@ -256,9 +256,9 @@ TEST_F(ranks_of_a_server, are_refused_in_one_line_where_they_cannot_be) {
     EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
     EXPECT_THAT(r.err, HasSubstr(why));
   };
-  refused({"--rlcore-ranks", "4"},
-          "--rlcore-ranks 4: tensor parallel: num_key_value_heads 2 is not a multiple of the number of ranks 4; "
-          "expected one of 1, 2");
+  refused({"--rlcore-ranks", "8"},
+          "--rlcore-ranks 8: tensor parallel: num_attention_heads 4 is not a multiple of the number of ranks 8; "
+          "expected one of 1, 2, 4");
   refused({"--rlcore-ranks", "0"}, "--rlcore-ranks");
   refused({"--rlcore-ranks", "2", "rlcore.row_chunks=3"}, "rlcore.row_chunks must be 0 or a power of two");
   refused({"--rlcore-ranks", "2", "trainer.device=npu_emulator"}, "--rlcore-ranks 2: expected 1 on NPUs");

@@ -128,7 +128,9 @@ RLCORE_INLINE std::string check_layout(const layout& l, const model_shape& m, co
   for (const std::string& why :
        {divides("tensor", l.tensor, "the key and value heads", m.kv_heads),
         m.experts == 0 ? divides("tensor", l.tensor, "intermediate_size", m.intermediate_size) : std::string(),
-        divides("rollout_tensor", l.rollout_tensor, "the key and value heads", m.kv_heads),
+        l.rollout_tensor > m.kv_heads && l.rollout_tensor % m.kv_heads == 0  // ranks with the same key heads
+            ? divides("rollout_tensor", l.rollout_tensor, "the query heads", m.heads)
+            : divides("rollout_tensor", l.rollout_tensor, "the key and value heads", m.kv_heads),
         divides("rollout_tensor", l.rollout_tensor, "the devices", devices),
         m.experts == 0 ? (l.expert == 1 ? std::string() : "expert=" + number(l.expert) + ": the model has no experts")
                        : divides("expert", l.expert, "the experts", m.experts),
@@ -138,10 +140,7 @@ RLCORE_INLINE std::string check_layout(const layout& l, const model_shape& m, co
             ? std::string()
             : "shard_ranks=" + number(l.shard_ranks) + " is not a multiple of context " + number(l.context),
         l.shard_ranks != 0 && l.expert_parts() > 1 ? std::string("shard_ranks together with expert is not planned")
-                                                   : std::string(),
-        l.how_context == context_kind::ulysses
-            ? divides("context", l.context, "the key and value heads of a tensor rank", m.kv_heads / l.tensor)
-            : std::string()})
+                                                   : std::string()})
     if (!why.empty()) return why;
   if (l.devices() != devices)
     return "data " + number(l.data) + " x context " + number(l.context) + " x tensor " + number(l.tensor) + " are " +

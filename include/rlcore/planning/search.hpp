@@ -84,9 +84,10 @@ RLCORE_INLINE std::vector<layout> open_layouts(const model_shape& m, const workl
         layout l = wanted.others;
         l.tensor = tensor, l.context = context, l.expert = expert;
         l.data = wanted.data.value_or(std::max<std::int64_t>(1, devices / (tensor * context)));
-        const list rollouts = !wanted.rollout_tensor        ? list{tensor}
-                              : *wanted.rollout_tensor == 0 ? sizes({}, node)
-                                                            : list{*wanted.rollout_tensor};
+        list rollouts = !wanted.rollout_tensor        ? list{tensor}
+                        : *wanted.rollout_tensor == 0 ? sizes({}, node)
+                                                      : list{*wanted.rollout_tensor};
+        if (rollouts.size() > 1) std::erase_if(rollouts, [&](std::int64_t n) { return m.kv_heads % n != 0; });
         for (const std::int64_t rollout : rollouts)
           for (const std::int64_t zero : wanted.zero ? list{*wanted.zero} : list{0, 1, 2, 3}) {
             l.zero = static_cast<int>(zero), l.rollout_tensor = rollout;

@@ -202,7 +202,7 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   // The state already counts whole weights, but not their packed copy.
   const bool there = l.zero < 3 && l.rollout_tensor == l.tensor && !l.collects_experts();
   need.rollout_weights = (there ? packed : held) * rollout.total();
-  const double per_token = m.kv_values() * value / f(l.rollout_tensor);
+  const double per_token = m.kv_values() * value / f(std::min(l.rollout_tensor, m.kv_heads));
   need.cache_of_one = per_token * f(w.length());
   const double replicas = f(l.devices()) / f(l.rollout_tensor);
   const double wanted = per_token * f(w.length()) * std::ceil(f(w.sequences()) / replicas);
@@ -290,7 +290,8 @@ RLCORE_INLINE double decode_pass(const model_shape& m, const layout& l, const cl
               (1 - std::pow(1 - f(m.experts_per_token) / f(m.experts), n * copies));
   const double dense = static_cast<double>(m.parameters() - m.expert_parameters_of_all() - m.tower_parameters()) -
                        (m.tied ? 0.0 : static_cast<double>(m.embedding_parameters()));
-  const double bytes = packed * (dense / split + experts) + n * past * m.kv_values() * value / split;
+  const double bytes =
+      packed * (dense / split + experts) + n * past * m.kv_values() * value / std::min(split, f(m.kv_heads));
   const double operations =
       n * (2 * m.product_weights() + 2 * m.head_weights() + 4 * f(m.layers * m.query_width()) * past) / split;
   double exchange =
@@ -340,7 +341,7 @@ RLCORE_INLINE stage_times times_of(const model_shape& m, const layout& l, const 
       f(w.updates * w.epochs) * passes * (pass.forward + pass.backward + (w.recompute ? pass.layers_forward : 0));
   const double adapters = f(m.layers * m.adapter_parameters(w.lora_rank)) / f(l.tensor);
   const double owned = w.lora_rank > 0 ? adapters / (l.zero == 0 ? 1 : f(l.shards()))
-                       : l.zero == 0   ? local.total()
+                       : l.zero == 0 ? local.total()
                                      : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shard_ranks());
   const bool each_pass = l.zero == 3 || packs_units(m, l, b);
   const double packed = local.total() * (each_pass ? f(b.micro) * (w.recompute ? 2 : 1) : 1),

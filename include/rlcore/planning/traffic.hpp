@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,7 +63,11 @@ struct local_sizes {
                                : static_cast<double>(m.experts * m.expert_parameters()) / static_cast<double>(expert)),
         ends(static_cast<double>(m.embedding_parameters() + m.head_parameters()) / static_cast<double>(tensor)),
         tower(static_cast<double>(m.tower_parameters())),
-        layers(m.layers) {}
+        layers(m.layers) {
+    if (tensor <= m.kv_heads) return;  // else a rank has a whole key head
+    const double keys = 2 * static_cast<double>(m.head_dim * (m.hidden_size + (m.attention_bias ? 1 : 0)));
+    layer += keys * (1 - static_cast<double>(m.kv_heads) / static_cast<double>(tensor));
+  }
   double dense() const noexcept { return layer * static_cast<double>(layers) + ends + tower; }
   double all_experts() const noexcept { return experts * static_cast<double>(layers); }
   double total() const noexcept { return dense() + all_experts(); }
@@ -275,7 +280,15 @@ RLCORE_INLINE void traffic::passes(std::vector<transfer>& out, const std::string
     add(out, {"ring, " + when, collective::shift, context, tokens * kv * value, calls * f(l_.context - 1), true});
     if (backward) add(out, {"ring, dK, dV", collective::shift, context, tokens * kv * 4, calls * f(l_.context), true});
   } else {
-    add(out, {"ulysses, " + when, collective::all_to_all, context, tokens * (2 * q + kv) * value, calls, false});
+    // With more ranks than key heads, groups of `heads` ranks exchange heads and are a ring among each other.
+    const std::int64_t heads = std::gcd(l_.context, m_.kv_heads / l_.tensor), groups = l_.context / heads;
+    add(out,
+        {"ulysses, " + when, collective::all_to_all, {heads, l_.tensor}, tokens * (2 * q + kv) * value, calls, false});
+    if (groups > 1) {
+      const rank_group ring{groups, l_.tensor * heads};
+      add(out, {"ring, " + when, collective::shift, ring, tokens * kv * value, calls * f(groups - 1), true});
+      if (backward) add(out, {"ring, dK, dV", collective::shift, ring, tokens * kv * 4, calls * f(groups), true});
+    }
   }
   if (m_.experts > 0)
     add(out, {"experts, " + when,

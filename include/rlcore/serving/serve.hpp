@@ -278,7 +278,7 @@ RLCORE_INLINE nn::config read_ranked_config(const options& opt, const std::files
   const nn::config config = nn::checked_sizes(std::move(read));
   const auto problem = [&](int n) -> std::string {
     try {
-      nn::check_partition(config, {0, n, 0, 1});
+      nn::check_partition(config, {0, n, 0, 1, true});
     } catch (const config_error& e) {
       return e.what();
     }
@@ -288,7 +288,7 @@ RLCORE_INLINE nn::config read_ranked_config(const options& opt, const std::files
   const std::string why = problem(ranks);
   if (why.empty()) return config;
   std::string possible = "1";
-  for (int n = 2; n <= config.num_key_value_heads; ++n)
+  for (int n = 2; n <= config.num_attention_heads; ++n)
     if (problem(n).empty()) possible += ", " + std::to_string(n);
   throw config_error("--rlcore-ranks " + std::to_string(ranks) + ": " + why + "; expected one of " + possible);
 }

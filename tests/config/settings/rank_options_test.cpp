@@ -142,6 +142,26 @@ TEST(rank_options, sizes_of_another_strategy) {
               testing::Not(testing::Contains(HasSubstr("no effect with strategy"))));
 }
 
+/// Sizes that change no value of a reference or a critic are the actor's, which one line says.
+TEST(rank_options, other_models_share_sequences_and_experts_as_the_actor_does) {
+  const std::string four = "trainer.n_gpus_per_node=4",
+                    ulysses = "ulysses_sequence_parallel_size=", ref = "actor_rollout_ref.ref.",
+                    ours = ": all models of a run share the work as the actor does (";
+  const auto shared = policy({four, actor + ulysses + "4", ref + ulysses + "2", "critic." + ulysses + "1"});
+  EXPECT_EQ(of(shared, 4).context, 4);
+  EXPECT_THAT(shared.notes(), testing::Contains(ref + ulysses + "2, critic." + ulysses + "1" + ours + actor + ulysses +
+                                                "4), with the same values"));
+  const auto mega = policy({four, actor + "strategy=megatron", megatron + "context_parallel_size=2",
+                            ref + "megatron.context_parallel_size=1", ref + "megatron.expert_model_parallel_size=2"});
+  EXPECT_EQ(of(mega, 4).context, 2);
+  EXPECT_THAT(mega.notes(), testing::Contains(ref + "megatron.context_parallel_size=1, " + ref +
+                                              "megatron.expert_model_parallel_size=2" + ours + megatron +
+                                              "context_parallel_size=2, " + megatron +
+                                              "expert_model_parallel_size=1), with the same values"));
+  for (const auto& line : {words{four, actor + ulysses + "4", ref + ulysses + "4"}, words{four, actor + ulysses + "4"}})
+    EXPECT_THAT(policy(line).notes(), testing::Not(testing::Contains(HasSubstr("as the actor does"))));
+}
+
 TEST(rank_options, a_fast_sum_is_said_to_be_none) {
   const auto fast = policy({"rlcore.reduction=fast"});
   EXPECT_THAT(fast.notes(), testing::Contains(HasSubstr("rlcore.reduction=fast: no engine")));
@@ -157,7 +177,8 @@ TEST(rank_options, refusals) {
   refused({actor + "strategy=megatron", megatron + "expert_model_parallel_size=3"}, 4, "does not divide the 4 ranks");
   refused({fsdp + "fsdp_size=3"}, 4, "fsdp_size=3 does not divide the 4 ranks; -1: one group of all");
   refused({fsdp + "fsdp_size=0"}, 4, "fsdp_size=0");
-  refused({"actor_rollout_ref.ref.ulysses_sequence_parallel_size=2"}, 4, "another layout than the actor's");
+  refused({actor + "strategy=megatron", "actor_rollout_ref.ref.megatron.tensor_model_parallel_size=2"}, 4,
+          "another layout than the actor's");
   refused({"critic.strategy=megatron"}, 4, "critic.strategy=megatron: another layout than the actor's");
   refused({"actor_rollout_ref.ref.strategy=megatron"}, 4, "ref.strategy=megatron: another layout than the actor's");
   EXPECT_THROW(policy({"rlcore.zero_stage=4"}), config_error);

@@ -79,6 +79,11 @@ TEST(context_device, memory_that_the_host_cannot_read) {
       any_device_of<cpu> hidden(1);
       EXPECT_EQ(run<any_device>(hidden, {&self, how}), run(plain, {&self, how}));
     });
+  on_ranks(8, [&](parallel::any_communicator& self) {  // of 4 key heads
+    cpu plain(1);
+    any_device_of<cpu> hidden(1);
+    EXPECT_EQ(run<any_device>(hidden, {&self, context_kind::ulysses}), run(plain, {&self, context_kind::ulysses}));
+  });
 }
 
 /// Takes the kernels away.
@@ -114,6 +119,49 @@ TEST(context_device, a_ring_needs_attention_in_parts) {
     cpu whole(1);
     for (const context_kind how : {context_kind::gather_kv, context_kind::ulysses})
       EXPECT_EQ(run(device, {&self, how}), run(whole, {&self, how}));
+  });
+}
+
+/// More ranks than key heads on such a device: ranks with the same key heads gather keys. Log-probs are those of one
+/// rank, and so are gradients up to the order of sums.
+TEST(context_device, ulysses_gathers_keys_where_there_is_no_ring) {
+  cpu alone(1);
+  const floats one = run(alone, {});
+  on_ranks(8, [&](parallel::any_communicator& self) {
+    whole_attention_only device(1);
+    any_device_of<whole_attention_only> hidden(1);
+    const nn::context_group group{&self, context_kind::ulysses};
+    floats r = run(device, group);
+    EXPECT_EQ(run<any_device>(hidden, group), r);
+    EXPECT_EQ(run(device, group, true), r);
+    EXPECT_TRUE(std::equal(r.begin(), r.begin() + 255, one.begin()));
+    floats all(8 * r.size());
+    self.all_gather(std::span<const float>(r), std::span<float>(all));
+    double difference = 0, size = 0;
+    for (std::size_t i = 255; i < r.size(); ++i) {
+      double sum = 0;
+      for (std::size_t k = 0; k < 8; ++k) sum += static_cast<double>(all[k * r.size() + i]);
+      difference += (sum - static_cast<double>(one[i])) * (sum - static_cast<double>(one[i]));
+      size += static_cast<double>(one[i]) * static_cast<double>(one[i]);
+    }
+    EXPECT_LE(difference, 1e-12 * size);
+  });
+}
+
+/// Eight ranks on four key heads: two groups of four exchange heads, and pairs of ranks are rings of 128 tokens each.
+TEST(context_device, bytes_of_more_ranks_than_key_heads) {
+  const std::size_t layers = 2, own = 32, heads = 8, q = 48, k = 24, others = 3, group = 4;
+  on_ranks(8, [&](parallel::any_communicator& self) {
+    cpu device(1);
+    run(device, {&self, context_kind::ulysses}, true);
+    const std::size_t exchange = own / group * others,
+                      forward = exchange * (2 * q + 2 * k + 2 * heads) + group * own * 2 * k / group,
+                      // All of them once more, but for what this layer's forward has just exchanged; then keys, values
+                      // and their gradients go around.
+        backward = exchange * (2 * q + 2 * k) + 3 * group * own * 2 * k / group;
+    std::size_t floats_sent = layers * (2 * forward + backward);
+    floats_sent += 2 * (own - (self.rank() == 7 ? 1 : 0)) * 7;  // log-probs and entropies
+    EXPECT_EQ(self.counters().total().bytes, floats_sent * sizeof(float)) << self.rank();
   });
 }
 

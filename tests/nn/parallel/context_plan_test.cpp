@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <vector>
 
 namespace RLCORE_TEST_ID {
@@ -43,6 +44,29 @@ TEST(context_plan, every_row_belongs_to_one_rank) {
         for (const auto& sequence : owners)
           EXPECT_TRUE(std::all_of(sequence.begin(), sequence.end(), [](int n) { return n == 1; }));
       }
+}
+
+/// Six ranks of which pairs exchange heads: the rows of a ring of three, each run cut into two.
+TEST(context_plan, groups_that_exchange_heads_have_the_rows_of_a_ring) {
+  for (const auto& lengths : batches) {
+    const context_plan plan(context_kind::ulysses, 6, lengths, 100, 64, 2),
+        ring(context_kind::ring, 3, lengths, 100, 64);
+    EXPECT_EQ(plan.head_ranks(), 2);
+    for (int group = 0; group < 3; ++group) {
+      std::vector<extent_t> rows, wanted;  // sequence and position of each row, in their order
+      const auto list = [](std::span<const context_piece> pieces, std::vector<extent_t>& out) {
+        for (const context_piece& p : pieces)
+          for (extent_t t = p.first; t < p.first + p.rows; ++t)
+            out.push_back(static_cast<extent_t>(p.sequence) * 10000 + t);
+      };
+      list(plan.pieces(2 * group), rows), list(plan.pieces(2 * group + 1), rows);
+      list(ring.pieces(group), wanted);
+      EXPECT_EQ(rows, wanted);
+      EXPECT_EQ(plan.rows(2 * group), ring.rows(group) / 2);
+    }
+    EXPECT_EQ(context_plan(context_kind::ulysses, 4, lengths, 100, 0, 2).groups().kind(), context_kind::gather_kv);
+    EXPECT_EQ(context_plan(context_kind::ulysses, 4, lengths, 100, 64).head_ranks(), 4);
+  }
 }
 
 TEST(context_plan, a_ring_cuts_a_sequence_into_one_run_for_each_rank_in_their_order) {

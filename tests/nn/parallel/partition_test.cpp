@@ -13,6 +13,7 @@
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/gradients.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -88,6 +89,31 @@ TEST_P(partition, rank_has_slices_of_the_serial_initialisation_and_reads_them_fr
   }
 }
 
+/// Eight ranks of four key heads: each has one query head and the key head of its pair.
+TEST_P(partition, ranks_may_have_the_same_key_heads) {
+  cpu device(1);
+  nn::causal_lm<cpu> whole(device, sizes(GetParam()));
+  whole.initialize(5);
+  std::vector<int> seen(whole.size());
+  for (int r = 0; r < 8; ++r) {
+    nn::causal_lm<cpu> part(device, sizes(GetParam()), nn::partition{r, 8, 0, 1, true});
+    part.initialize(5);
+    compare(part, values_of(part), whole, seen);
+    EXPECT_EQ(part.blocks()[0].self_attention.shape.heads, 1);
+    EXPECT_EQ(part.blocks()[0].self_attention.shape.kv_heads, 1);
+    for (const nn::parameter& p : part.parameters())
+      if (p.name == "model.layers.1.self_attn.v_proj.weight") {
+        EXPECT_EQ(p.start[0], r / 2 * 6);
+      }
+    EXPECT_THROW(nn::gradients<cpu>{part}, std::invalid_argument);
+  }
+  for (const nn::parameter& p : whole.parameters()) {
+    const bool keys = p.name.find("k_proj") != std::string::npos || p.name.find("v_proj") != std::string::npos;
+    const int copies = keys ? 2 : p.name.find("norm") == std::string::npos ? 1 : 8;
+    for (std::size_t i = 0; i < p.size; ++i) ASSERT_EQ(seen[p.offset + i], copies) << p.name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(families, partition, testing::Values(nn::qwen2{}, nn::qwen3{}, nn::llama{}));
 
 TEST(partition_parts, parts_of_parts_are_parts) {
@@ -121,7 +147,8 @@ TEST(partition_parts, says_in_one_line_what_does_not_divide) {
   EXPECT_EQ(message(nothing, 4), "");
   EXPECT_THAT(message(nothing, 3),
               testing::HasSubstr("num_attention_heads 8 is not a multiple of the number of ranks 3"));
-  EXPECT_THAT(message(nothing, 8), testing::HasSubstr("num_key_value_heads 4 is not a multiple"));
+  EXPECT_THAT(message(nothing, 8), testing::HasSubstr("num_key_value_heads 4 is not a multiple of the number of ranks "
+                                                      "8; ranks that only sample may have the same key heads"));
   EXPECT_THAT(message([](nn::config& c) { c.intermediate_size = 50; }, 4),
               testing::HasSubstr("intermediate_size 50 is not a multiple"));
   EXPECT_THAT(message([](nn::config& c) { c.vocab_size = 96; }, 4), testing::HasSubstr("vocab_size 96"));

@@ -52,7 +52,7 @@ std::size_t weight_sync(const setting& s) {
       const auto whole = t.gather_full_params();
       t.model.initialize(11);
     }
-    const nn::partition part{all.rank() % s.rollout, s.rollout};
+    const nn::partition part{all.rank() % s.rollout, s.rollout, 0, 1, true};
     nn::causal_lm<cpu> rollout(device, small_model(), part), expected(device, small_model(), part);
     rollout.initialize(5);
     expected.initialize(11);
@@ -79,7 +79,8 @@ TEST(weight_sync, from_every_layout_to_every_other) {
                            {4, 2, 1, 4},
                            {4, 3, 2, 4},
                            {4, 3, 2, 1},
-                           {3, 3, 1, 1}})
+                           {3, 3, 1, 1},
+                           {8, 3, 2, 8}})  // two ranks have the same key head
     weight_sync(s);
   weight_sync<bf16>({4, 3, 1, 2});
 }

@@ -210,8 +210,9 @@ inline constexpr key sharing[] = {
     {"rlcore.reduction", text, "tree", honoured,
      "how gradients are added: tree, exact: same bits for any number of ranks; ranked, fast: for equal runs",
      words("fast|ranked|tree|exact")},
-    {"rlcore.gradient_leaves", integer, "8", honoured,
-     "parts that an update's rows are dealt to, on one rank as on many; the bits depend on it, not on the ranks",
+    {"rlcore.gradient_leaves", integer, "null", honoured,
+     "parts that an update's rows are dealt to, on one rank as on many; the bits depend on it, not on the ranks; "
+     "null: a sixteenth of the rows, a power of two from 8 to 64",
      between(1, 4096)},
     row_chunks,
     {"rlcore.reduce_dtype", text, "null", honoured,

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/gradient_leaves.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/cuda/provider.hpp"
 #include "rlcore/device/device_settings.hpp"
@@ -57,8 +58,12 @@ parallel::context_kind context_kind_of(const options& opt, const strategy_keys& 
 
 int zero_of(const options& opt, const strategy_keys& k);
 
-/// Throws config_error if another model of the run asks for a layout that differs from the actor's.
+/// Throws config_error if another model of the run asks for another strategy or tensor parallel size than the actor's.
 void check_other_models(const options& opt, const strategy_keys& actor);
+
+/// A note about context and expert parallel sizes of other models that differ from the actor's: these models run with
+/// the actor's, which change none of their values. Empty if there are none.
+std::string other_sizes(const options& opt, const strategy_keys& actor);
 
 /// OpenRLHF's names of the two keys, for programs that take its flags.
 inline std::string rank_flags(const options& opt) {
@@ -209,15 +214,29 @@ RLCORE_INLINE void check_other_models(const options& opt, const strategy_keys& a
     if (opt.is_set(name) && opt.get<std::int64_t>(name) != ours.ranks)
       refuse(name + "=" + std::to_string(opt.get<std::int64_t>(name)), ours.text());
   };
+  if (actor.strategy != "megatron") return;
+  for (const std::string model : {"actor_rollout_ref.ref.", "critic."})
+    same(model + "megatron.tensor_model_parallel_size", actor.tensor);
+}
+
+RLCORE_INLINE std::string other_sizes(const options& opt, const strategy_keys& actor) {
+  if (opt.known().find("critic.strategy") == nullptr) return {};
+  std::string theirs, ours;
+  const auto compare = [&](const std::string& name, const asked_size& size) {
+    if (!opt.is_set(name) || opt.get<std::int64_t>(name) == size.ranks) return;
+    theirs += (theirs.empty() ? "" : ", ") + name + "=" + std::to_string(opt.get<std::int64_t>(name));
+    if (ours.find(size.text()) == std::string::npos) ours += (ours.empty() ? "" : ", ") + size.text();
+  };
   for (const std::string model : {"actor_rollout_ref.ref.", "critic."}) {
     if (actor.strategy != "megatron") {
-      same(model + "ulysses_sequence_parallel_size", actor.context);
+      compare(model + "ulysses_sequence_parallel_size", actor.context);
       continue;
     }
-    same(model + "megatron.tensor_model_parallel_size", actor.tensor);
-    same(model + "megatron.context_parallel_size", actor.context);
-    same(model + "megatron.expert_model_parallel_size", actor.expert);
+    compare(model + "megatron.context_parallel_size", actor.context);
+    compare(model + "megatron.expert_model_parallel_size", actor.expert);
   }
+  if (theirs.empty()) return {};
+  return theirs + ": all models of a run share the work as the actor does (" + ours + "), with the same values";
 }
 
 }  // namespace train::detail
@@ -258,7 +277,7 @@ RLCORE_INLINE parallel::parallel_settings read_parallel(const options& opt, int 
   s.zero = detail::zero_of(opt, k);
   s.reduction =
       parallel::named<parallel::reduction_kind>(parallel::reduction_names, opt.get<std::string>("rlcore.reduction"));
-  s.leaves = static_cast<int>(opt.get<std::int64_t>("rlcore.gradient_leaves"));
+  s.leaves = static_cast<int>(gradient_leaves(opt));
   s.tp_reduce_chunks = static_cast<int>(opt.get<std::int64_t>("rlcore.row_chunks"));
   if (opt.known().find("trainer.balance_batch") != nullptr) s.balance = opt.get<bool>("trainer.balance_batch");
   if (s.tp_reduce_chunks > 0 && !device.log_prob_merge)
@@ -316,7 +335,10 @@ RLCORE_INLINE void check_rank_options(options& opt, int started) {
                "; it is read with actor_rollout_ref.actor.strategy=megatron");
   if (opt.get<std::string>("rlcore.reduction") == "fast")
     opt.note("rlcore.reduction=fast: no engine of this build adds up by itself, the order is that of ranked");
-  if (started > 1 || asked_ranks(opt) > 1) return;
+  if (started > 1 || asked_ranks(opt) > 1) {
+    if (const std::string sizes = detail::other_sizes(opt, k); !sizes.empty()) opt.note(sizes);
+    return;
+  }
   std::string idle;
   for (const detail::asked_size* size : {&k.tensor, &k.context, &k.expert, &k.pipeline})
     if (size->ranks > 1) idle += (idle.empty() ? "" : ", ") + size->text();

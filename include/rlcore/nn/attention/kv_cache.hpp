@@ -53,7 +53,7 @@ class kv_cache {
  private:
   static attention_shape shape_of(const config& c, const partition& part) {
     return {.heads = static_cast<extent_t>(c.num_attention_heads / part.tensor_size),
-            .kv_heads = static_cast<extent_t>(c.num_key_value_heads / part.tensor_size),
+            .kv_heads = static_cast<extent_t>(key_heads(c.num_key_value_heads, part).size()),
             .head_dim = static_cast<extent_t>(c.head_dim ? c.head_dim : c.hidden_size / c.num_attention_heads)};
   }
 

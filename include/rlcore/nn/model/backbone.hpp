@@ -312,11 +312,17 @@ class backbone {
              return context_->rows() > 0;
            });
   }
-  /// A layer's backward in a rank without rows.
+  /// A layer's backward in a rank without rows. If no later pass overwrites them, the gradients of its linear weights
+  /// are 0.
   void join_collectives_forward(const nn::pass<Device>& part, std::size_t l) {
     const block& b = model_.blocks()[l];
     const block_activations& a = space_.kept[recompute_ ? 0 : l];
     if (recompute_) context_->forward({}), b.idle_forward(part, a);
+    if (part.first && part.gradients)
+      b.for_linears([&](const linear& each) {
+        part.device.fill_zero(part.gradients + each.weight,
+                              static_cast<std::size_t>(each.outputs * each.inputs) * sizeof(float));
+      });
     b.join_collectives_backward(part, a);
     context_->backward({}, nullptr, nullptr);
   }

@@ -245,10 +245,11 @@ class causal_lm {
     const config& c = settings_;
     const std::int64_t rank = partition_.tensor_rank, ranks = partition_.tensor_size;
     const std::int64_t h = c.hidden_size, q = c.num_attention_heads * c.head_dim,
-                       kv = c.num_key_value_heads * c.head_dim, heads = c.num_attention_heads / ranks,
-                       kv_heads = c.num_key_value_heads / ranks;
-    const slice own_q = part_of(q, rank, ranks), own_kv = part_of(kv, rank, ranks),
-                middle = part_of(c.intermediate_size, rank, ranks);
+                       kv = c.num_key_value_heads * c.head_dim, heads = c.num_attention_heads / ranks;
+    const slice keys = key_heads(c.num_key_value_heads, partition_),
+                own_kv = {keys.begin * c.head_dim, keys.end * c.head_dim};
+    const std::int64_t kv_heads = keys.size();
+    const slice own_q = part_of(q, rank, ranks), middle = part_of(c.intermediate_size, rank, ranks);
     vocabulary_ = vocabulary_part(c.vocab_size, rank, ranks);
     const slice own_experts = part_of(c.num_experts, partition_.expert_rank, partition_.expert_size);
     extent_t sparse = 0;

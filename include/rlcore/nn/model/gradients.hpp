@@ -39,7 +39,8 @@ namespace nn {
 template <class Device>
 class gradients {
  public:
-  /// For a causal_lm of the same device. Allocates memory now, or (`lazy`) at the first use.
+  /// For a causal_lm of the same device. Allocates memory now, or (`lazy`) at the first use. Throws
+  /// std::invalid_argument for a model with repeated key heads, whose ranks would have parts of their gradients.
   template <class Model>
   explicit gradients(const Model& model, bool lazy = false)
       : device_(&model.device()),
@@ -51,6 +52,8 @@ class gradients {
         partial_(model.part().tensor_size > 1),
         head_sums_(model),
         matrices_(model.matrices().begin(), model.matrices().end()) {
+    if (model.part().tensor_size > model.settings().num_key_value_heads)
+      throw std::invalid_argument("rlcore: gradients: the model repeats key heads, which is for sampling alone");
     std::sort(matrices_.begin(), matrices_.end(), [](const matrix& a, const matrix& b) { return a.offset < b.offset; });
     if (tied_) place_.assign(static_cast<std::size_t>(vocabulary_.size()), -1);
     if (!lazy) reserve();

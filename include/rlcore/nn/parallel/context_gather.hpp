@@ -27,6 +27,9 @@ class context_gather {
   }
   void begin_backward() { dkeys_ = c_.space.template take<float>(c_.all_shared * c_.kv_width()); }
 
+  /// Other rows lie in the qkv of the last forward(): backward() gathers their keys.
+  void forget() { collected_ = {}; }
+
   /// Gathers the keys and values of shared sequences, then computes attention of this rank's queries; reads a.qkv,
   /// writes a.attended and a.statistics.
   void forward(const attention_activations& a) {

@@ -1,6 +1,7 @@
 // Context parallel group, and its requirements on the device.
 #pragma once
 
+#include <numeric>
 #include <string>
 
 #include "rlcore/core/abi.hpp"
@@ -22,15 +23,18 @@ struct context_group {
   bool shares() const { return ranks != nullptr && ranks->size() > 1; }
 };
 
-/// Throws config_error, in all ranks, unless the group can share attention of this shape on such a device.
+/// The neighbouring ranks of a ulysses group of `ranks` that exchange heads: as many as divide both the ranks and the
+/// key heads. If they are not all of the ranks, each key head lives on ranks / this many ranks, which share the
+/// sequences of their heads among each other as a ring (Fang and Zhao 2024, arXiv:2405.07719). So a key head has all of
+/// its query heads on every rank that has it, and its gradient is summed in the order of one rank.
+inline int ulysses_head_ranks(int ranks, extent_t kv_heads) {
+  return static_cast<int>(std::gcd(static_cast<extent_t>(ranks), kv_heads));
+}
+
+/// Throws config_error, in all ranks, unless the group can share attention on such a device.
 template <class Device>
-void check_context(const Device& device, const attention_shape& shape, const context_group& group) {
+void check_context(const Device& device, const context_group& group) {
   if (!group.shares()) return;
-  const extent_t ranks = group.ranks->size();
-  if (group.kind == parallel::context_kind::ulysses && shape.kv_heads % ranks != 0)
-    throw config_error("rlcore: ulysses sequence parallelism of " + std::to_string(ranks) +
-                       " ranks needs a multiple of as many key and value heads, got " + std::to_string(shape.kv_heads) +
-                       "; gather_kv (rlcore.context_kind) takes any number");
   if (group.kind == parallel::context_kind::ring && attention_tile(device) == 0)
     throw config_error("rlcore: device " + std::string(device.name()) +
                        " cannot carry the state of attention around a ring; context parallelism by gather_kv or "

@@ -47,7 +47,10 @@ class context_pass {
   }
 
   /// Restricts the pass to sequences [begin, end). This rank's rows in them begin at first_row().
-  void select(std::size_t begin, std::size_t end) { share_.select(begin, end); }
+  void select(std::size_t begin, std::size_t end) {
+    share_.select(begin, end);
+    ulysses_.select(begin, end);
+  }
   extent_t first_row() const noexcept { return share_.first_row; }
   extent_t rows() const noexcept { return share_.rows; }
 
@@ -86,10 +89,16 @@ class context_pass {
  private:
   static context_plan plan_of(const workspace<Device>& space, const Device& device, const attention_shape& shape,
                               double constant, const ragged<std::int32_t>& sequences) {
-    check_context(device, shape, space.context);
+    check_context(device, space.context);
     std::vector<extent_t> lengths;
     for (std::size_t s = 0; s < sequences.rows(); ++s) lengths.push_back(static_cast<extent_t>(sequences.length(s)));
-    return {space.context.kind, space.context.ranks->size(), lengths, constant, attention_tile(device)};
+    const int ranks = space.context.ranks->size();
+    return {space.context.kind,
+            ranks,
+            lengths,
+            constant,
+            attention_tile(device),
+            ulysses_head_ranks(ranks, shape.kv_heads)};
   }
 
   context_share<Device> share_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -29,15 +30,21 @@ struct context_piece {
 /// gather_kv and ring keep a sequence whole on one rank while the work of the ranks differs by at most a tenth; else
 /// they cut the longest sequences. gather_kv cuts a sequence into 2 P chunks. Rank r has the chunks r and 2 P - 1 - r,
 /// so that every rank has the same share of a causal triangle. ring cuts a sequence into P runs of whole tiles of keys;
-/// rank r has run r. ulysses cuts the packed rows into P equal runs.
+/// rank r has run r. ulysses with H = head_ranks() has groups of H neighbouring ranks that exchange heads: groups() is
+/// the plan of the P / H groups as if each were one rank, and the packed rows of a group are cut into H equal runs.
 class context_plan {
  public:
-  /// `lengths` of the sequences; `constant` as in parallel::sequence_cost; a ring reads `tile` keys at once.
+  /// `lengths` of the sequences; `constant` as in parallel::sequence_cost; a ring reads `tile` keys at once (0: the
+  /// device has no ring, groups() is gather_kv). `head_ranks` of ulysses divides `ranks`; 0: all of them.
   context_plan(parallel::context_kind kind, int ranks, std::span<const extent_t> lengths, double constant,
-               extent_t tile);
+               extent_t tile, int head_ranks = 0);
 
   parallel::context_kind kind() const noexcept { return kind_; }
   int ranks() const noexcept { return ranks_; }
+  /// ulysses: the ranks of a group. Other kinds: 1.
+  int head_ranks() const noexcept { return groups_ ? ranks_ / groups_->ranks_ : 1; }
+  /// ulysses alone: the rows of each group; its rank r is the group of ranks r head_ranks() and following.
+  const context_plan& groups() const noexcept { return *groups_; }
   std::size_t sequences() const noexcept { return shared_.size(); }
   /// Is the sequence split between several ranks?
   bool shared(std::size_t sequence) const { return shared_[sequence]; }
@@ -58,7 +65,7 @@ class context_plan {
     if (first < end) pieces_[rank].push_back({sequence, first, end - first, 0, static_cast<int>(rank)});
   }
 
-  void cut_rows(std::span<const extent_t> lengths);
+  void cut_rows_of_groups();
 
   void cut_sequences(std::span<const extent_t> lengths, double constant, extent_t tile);
 
@@ -69,6 +76,7 @@ class context_plan {
   std::vector<std::vector<context_piece>> pieces_;
   std::vector<context_piece> sorted_;
   std::vector<bool> shared_;
+  std::shared_ptr<const context_plan> groups_;
 };
 
 }  // namespace nn
@@ -79,12 +87,16 @@ RLCORE_BEGIN
 namespace nn {
 
 RLCORE_INLINE context_plan::context_plan(parallel::context_kind kind, int ranks, std::span<const extent_t> lengths,
-                                         double constant, extent_t tile)
+                                         double constant, extent_t tile, int head_ranks)
     : kind_(kind), ranks_(ranks), pieces_(static_cast<std::size_t>(ranks)), shared_(lengths.size(), false) {
-  if (kind == parallel::context_kind::ulysses)
-    cut_rows(lengths);
-  else
+  if (kind == parallel::context_kind::ulysses) {
+    using parallel::context_kind;
+    groups_ = std::make_shared<const context_plan>(tile > 0 ? context_kind::ring : context_kind::gather_kv,
+                                                   head_ranks > 0 ? ranks / head_ranks : 1, lengths, constant, tile);
+    cut_rows_of_groups();
+  } else {
     cut_sequences(lengths, constant, tile);
+  }
   tell_places();
 }
 
@@ -104,16 +116,18 @@ RLCORE_INLINE const context_piece& context_plan::at(std::size_t sequence, extent
   return *(after - 1);
 }
 
-RLCORE_INLINE void context_plan::cut_rows(std::span<const extent_t> lengths) {
-  const extent_t total = std::accumulate(lengths.begin(), lengths.end(), extent_t{0}), p = ranks_;
+RLCORE_INLINE void context_plan::cut_rows_of_groups() {
+  const extent_t p = head_ranks();
   for (std::size_t r = 0; r < pieces_.size(); ++r) {
-    const auto n = static_cast<extent_t>(r);
-    const extent_t begin = total * n / p, end = total * (n + 1) / p;
-    extent_t at = 0;
-    for (std::size_t s = 0; s < lengths.size(); at += lengths[s++])
-      add(r, s, std::max(begin - at, extent_t{0}), std::min(end - at, lengths[s]));
+    const auto rank = static_cast<extent_t>(r), n = rank % p;
+    const int group = static_cast<int>(rank / p);
+    const extent_t total = groups_->rows(group), begin = total * n / p, end = total * (n + 1) / p;
+    for (const context_piece& piece : groups_->pieces(group)) {
+      const extent_t before = piece.first - piece.at;
+      add(r, piece.sequence, std::max(begin + before, piece.first), std::min(end + before, piece.first + piece.rows));
+    }
   }
-  shared_.assign(lengths.size(), true);
+  shared_.assign(shared_.size(), true);
 }
 
 RLCORE_INLINE void context_plan::cut_sequences(std::span<const extent_t> lengths, double constant, extent_t tile) {

@@ -35,7 +35,10 @@ struct context_share {
 
   /// The state of plan `p` with all sequences selected; `s` must have a context group.
   context_share(Device& d, workspace<Device>& s, const attention_shape& of, context_plan p)
-      : device(d), space(s), shape(of), plan(std::move(p)), wire(d, *s.context.ranks) {
+      : context_share(d, s, of, std::move(p), rank_subset{0, 1, s.context.ranks->size()}) {}
+  /// The same among a subset of the ranks of the context group; the plan's ranks are those of the subset.
+  context_share(Device& d, workspace<Device>& s, const attention_shape& of, context_plan p, const rank_subset& subset)
+      : device(d), space(s), shape(of), plan(std::move(p)), wire(d, *s.context.ranks, subset) {
     select(0, plan.sequences());
   }
 

@@ -2,78 +2,76 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "rlcore/nn/model/activations.hpp"
+#include "rlcore/nn/parallel/context_gather.hpp"
+#include "rlcore/nn/parallel/context_ring.hpp"
 #include "rlcore/nn/parallel/context_share.hpp"
 
 RLCORE_BEGIN
 namespace nn {
 
-/// Every rank computes attention of its heads over all rows: bit-identical to one rank.
+/// The ranks of a group (context_plan::head_ranks) exchange rows for heads: each computes attention of its heads over
+/// all rows of the group. With more ranks than key heads there are several groups, and ranks of the same heads share
+/// the sequences as a ring, on devices without one by gathered keys. Bit-identical to one rank; with gathered keys but
+/// for the gradients of keys and values.
 template <class Device>
 class context_ulysses {
  public:
-  /// Allocates device memory for this rank's heads over all rows if the plan is ulysses.
-  explicit context_ulysses(context_share<Device>& share) : c_(share), part_(share.shape) {
+  /// Allocates device memory for this rank's heads over all rows of its group if the plan is ulysses.
+  explicit context_ulysses(context_share<Device>& share) : c_(share) {
     if (c_.plan.kind() != parallel::context_kind::ulysses) return;
-    const auto p = static_cast<extent_t>(c_.wire.size());
-    part_.heads /= p, part_.kv_heads /= p;
-    qkv_ = c_.space.template take<float>(c_.all_shared * width());
-    attended_ = c_.space.template take<float>(c_.all_shared * q_width());
-    statistics_ = c_.space.template take<float>(c_.all_shared * 2 * part_.heads);
+    group_.emplace(c_);
+    const context_share<Device>& group = group_->share;
+    qkv_ = c_.space.template take<float>(group.rows * group.width());
+    attended_ = c_.space.template take<float>(group.rows * group.q_width());
+    statistics_ = c_.space.template take<float>(group.rows * 2 * group.shape.heads);
     travelling_ = c_.space.template take<float>(c_.rows * c_.width());
   }
   void begin_backward() {
-    dattended_ = c_.space.template take<float>(c_.all_shared * q_width());
-    dqkv_ = c_.space.template take<float>(c_.all_shared * width());
+    const context_share<Device>& group = group_->share;
+    dattended_ = c_.space.template take<float>(group.rows * group.q_width());
+    dqkv_ = c_.space.template take<float>(group.rows * group.width());
+    if (!group_->rings()) group_->gather.begin_backward();
+  }
+  /// As context_pass::select(); does nothing unless the plan is ulysses.
+  void select(std::size_t begin, std::size_t end) {
+    if (group_) group_->share.select(begin, end);
   }
 
   /// All-to-all rows to heads, attention, all-to-all back; reads a.qkv, writes a.attended and a.statistics.
   void forward(const attention_activations& a) {
+    const context_share<Device>& group = group_->share;
     to_heads(qkv_, a.qkv);
-    segments();
-    c_.device.run(op::attention_forward{.shape = part_,
-                                        .segments = c_.space.segments,
-                                        .q = qkv_,
-                                        .q_row = width(),
-                                        .out = attended_,
-                                        .out_row = q_width(),
-                                        .statistics = statistics_});
-    clear();
-    to_rows(a.attended, c_.q_width(), attended_, q_width());
-    to_rows(a.statistics, 2 * c_.shape.heads, statistics_, 2 * part_.heads);
+    if (group_->rings())
+      group_->ring.forward(of_heads());
+    else
+      group_->gather.forward(of_heads());
+    to_rows(a.attended, c_.q_width(), attended_, group.q_width());
+    to_rows(a.statistics, 2 * c_.shape.heads, statistics_, 2 * group.shape.heads);
     exchanged_ = {a.qkv, c_.begin, c_.end};
   }
 
   /// dqkv from the gradient of a.attended. Exchanges qkv and the results again unless this layer's are still present.
   void backward(const attention_activations& a, const float* dattended, float* dqkv) {
+    const context_share<Device>& group = group_->share;
     if (!(exchanged_ == exchange{a.qkv, c_.begin, c_.end})) {
       to_heads(qkv_, a.qkv);
-      to_heads(attended_, a.attended, c_.q_width(), q_width());
-      to_heads(statistics_, a.statistics, 2 * c_.shape.heads, 2 * part_.heads);
+      to_heads(attended_, a.attended, c_.q_width(), group.q_width());
+      to_heads(statistics_, a.statistics, 2 * c_.shape.heads, 2 * group.shape.heads);
+      group_->gather.forget();
     }
     exchanged_ = {};
-    to_heads(dattended_, dattended, c_.q_width(), q_width());
-    c_.device.fill_zero(dqkv_, static_cast<std::size_t>(c_.all_shared * width()) * sizeof(float));
-    segments();
-    for (const attention_segment& s : c_.space.segments) {
-      float* keys = dqkv_ + s.first_row * width() + q_width();
-      c_.space.segment_gradients.push_back({keys, keys + kv_width()});
-    }
-    c_.device.run(op::attention_backward{.shape = part_,
-                                         .segments = c_.space.segments,
-                                         .gradients = c_.space.segment_gradients,
-                                         .q = qkv_,
-                                         .q_row = width(),
-                                         .out = attended_,
-                                         .dout = dattended_,
-                                         .out_row = q_width(),
-                                         .statistics = statistics_,
-                                         .dq = dqkv_});
-    clear();
-    c_.wire.collect(dqkv_, travelling_, c_.rows, c_.shared_rows, width());
+    to_heads(dattended_, dattended, c_.q_width(), group.q_width());
+    c_.device.fill_zero(dqkv_, static_cast<std::size_t>(group.rows * width()) * sizeof(float));
+    if (group_->rings())
+      group_->ring.backward(of_heads(), dattended_, dqkv_);
+    else
+      group_->gather.backward(of_heads(), dattended_, dqkv_);
+    group_->wire.collect(dqkv_, travelling_, c_.rows, rows_of_group(), width());
     for_ranks(
         [&](float* packed, extent_t k) {
           for_projections(k, [&](extent_t from, extent_t to, extent_t count) {
@@ -95,34 +93,56 @@ class context_ulysses {
     std::size_t begin = 0, end = 0;
     friend bool operator==(const exchange&, const exchange&) = default;
   };
+  /// Attention of this rank's heads over the rows of its group, with the ranks of other groups that have the same
+  /// heads.
+  struct group_attention {
+    context_wire<Device> wire;  ///< over the group
+    context_share<Device> share;
+    context_ring<Device> ring;
+    context_gather<Device> gather;
 
-  // Of this rank's heads.
-  extent_t q_width() const { return part_.heads * part_.head_dim; }
-  extent_t kv_width() const { return part_.kv_heads * part_.head_dim; }
-  extent_t width() const { return q_width() + 2 * kv_width(); }
-  /// The selected sequences; their rows are contiguous.
-  void segments() {
-    clear();
-    for (std::size_t s = c_.begin; s < c_.end; ++s) {
-      const extent_t first = c_.base[s], rows = c_.base[s + 1] - first;
-      if (rows == 0) continue;
-      const float* keys = qkv_ + first * width() + q_width();
-      c_.space.segments.push_back({keys, keys + kv_width(), width(), first, rows, 0});
+    explicit group_attention(const context_share<Device>& c)
+        : wire(c.device, *c.space.context.ranks, {c.wire.rank() / each(c) * each(c), 1, each(c)}),
+          share(c.device, c.space, shape_of(c), c.plan.groups(),
+                {c.wire.rank() % each(c), each(c), c.plan.groups().ranks()}),
+          ring(share),
+          gather(share) {}
+    bool rings() const { return share.plan.kind() == parallel::context_kind::ring; }
+
+   private:
+    static int each(const context_share<Device>& c) { return c.plan.head_ranks(); }
+    static attention_shape shape_of(const context_share<Device>& c) {
+      attention_shape shape = c.shape;
+      shape.heads /= each(c), shape.kv_heads /= each(c);
+      return shape;
     }
-  }
-  void clear() { c_.space.segments.clear(), c_.space.segment_gradients.clear(); }
+  };
 
-  /// Calls f(this rank's rows as sent to or received from rank k, k), with `columns` columns.
+  /// Columns of qkv of this rank's heads.
+  extent_t width() const { return group_->share.width(); }
+  attention_activations of_heads() const {
+    attention_activations a;
+    a.qkv = qkv_, a.attended = attended_, a.statistics = statistics_;
+    return a;
+  }
+  /// The selected rows of each rank of this rank's group.
+  std::span<const extent_t> rows_of_group() const {
+    const auto each = static_cast<std::size_t>(group_->wire.size()), rank = static_cast<std::size_t>(c_.wire.rank());
+    return std::span<const extent_t>(c_.shared_rows).subspan(rank / each * each, each);
+  }
+
+  /// Calls f(this rank's rows as sent to or received from rank k of the group, k), with `columns` columns.
   template <class F>
   void for_ranks(F&& f, extent_t columns) {
-    for (extent_t k = 0; k < c_.wire.size() && c_.rows > 0; ++k) f(travelling_ + k * c_.rows * columns, k);
+    for (extent_t k = 0; k < group_->wire.size() && c_.rows > 0; ++k) f(travelling_ + k * c_.rows * columns, k);
   }
   /// Calls f(column in qkv, column among those of rank k, number) for queries, keys and values.
   template <class F>
   void for_projections(extent_t k, F&& f) {
-    f(k * q_width(), 0, q_width());
-    f(c_.q_width() + k * kv_width(), q_width(), kv_width());
-    f(c_.q_width() + c_.kv_width() / 2 + k * kv_width(), q_width() + kv_width(), kv_width());
+    const extent_t q = group_->share.q_width(), kv = group_->share.kv_width() / 2;
+    f(k * q, 0, q);
+    f(c_.q_width() + k * kv, q, kv);
+    f(c_.q_width() + c_.kv_width() / 2 + k * kv, q + kv, kv);
   }
   void to_heads(float* to, const float* qkv) {
     for_ranks(
@@ -137,9 +157,9 @@ class context_ulysses {
           });
         },
         width());
-    c_.wire.scatter(travelling_, c_.rows, to, c_.shared_rows, width());
+    group_->wire.scatter(travelling_, c_.rows, to, rows_of_group(), width());
   }
-  /// `columns` of x [rows, row] for each rank.
+  /// `columns` of x [rows, row] for each rank of the group.
   void to_heads(float* to, const float* x, extent_t row, extent_t columns) {
     for_ranks(
         [&](float* packed, extent_t k) {
@@ -147,10 +167,10 @@ class context_ulysses {
               .y = packed, .y_row = columns, .x = x + k * columns, .x_row = row, .count = c_.rows, .width = columns});
         },
         columns);
-    c_.wire.scatter(travelling_, c_.rows, to, c_.shared_rows, columns);
+    group_->wire.scatter(travelling_, c_.rows, to, rows_of_group(), columns);
   }
   void to_rows(float* x, extent_t row, const float* from, extent_t columns) {
-    c_.wire.collect(from, travelling_, c_.rows, c_.shared_rows, columns);
+    group_->wire.collect(from, travelling_, c_.rows, rows_of_group(), columns);
     for_ranks(
         [&](float* packed, extent_t k) {
           c_.device.run(op::copy_rows{
@@ -160,7 +180,7 @@ class context_ulysses {
   }
 
   context_share<Device>& c_;
-  attention_shape part_;
+  std::optional<group_attention> group_;
   exchange exchanged_;
   float *qkv_ = nullptr, *attended_ = nullptr, *statistics_ = nullptr, *travelling_ = nullptr;
   float *dqkv_ = nullptr, *dattended_ = nullptr;

@@ -1,6 +1,7 @@
 // Collectives of context parallelism on rows of device memory.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -13,22 +14,41 @@
 RLCORE_BEGIN
 namespace nn {
 
+/// Ranks first, first + stride, ... of a communicator, `size` of them.
+struct rank_subset {
+  int first = 0, stride = 1, size = 0;
+};
+
 /// The collectives work in place if the host can read device memory, otherwise through host memory. Rank k has rows[k]
-/// rows of `width` floats.
+/// rows of `width` floats. Of a wire over subsets all ranks of the communicator make the same calls together, each for
+/// its own subset.
 template <class Device>
 class context_wire {
  public:
-  /// Both must outlive it.
-  context_wire(Device& device, parallel::any_communicator& ranks) : device_(device), ranks_(ranks) {}
+  /// Over all ranks. Both must outlive it.
+  context_wire(Device& device, parallel::any_communicator& ranks)
+      : context_wire(device, ranks, rank_subset{0, 1, ranks.size()}) {}
+  /// Over the subset of this rank. shift() needs one that reaches around: stride * size = the ranks.
+  context_wire(Device& device, parallel::any_communicator& ranks, const rank_subset& subset)
+      : device_(device), ranks_(ranks), subset_(subset) {}
 
-  int rank() const { return ranks_.rank(); }
-  int size() const { return ranks_.size(); }
+  int rank() const { return (ranks_.rank() - subset_.first) / subset_.stride; }
+  int size() const { return subset_.size; }
 
   /// All-gather: out = the rows of all ranks in rank order.
   void all_gather(const float* in, float* out, std::span<const extent_t> rows, extent_t width) {
     count(counts_, rows, width);
     const std::size_t n = counts_[static_cast<std::size_t>(rank())], gathered = total(counts_);
-    ranks_.all_gather_v(read(in, n), room(out, gathered), std::span<const std::size_t>(counts_));
+    if (size() == ranks_.size()) {
+      ranks_.all_gather_v(read(in, n), room(out, gathered), std::span<const std::size_t>(counts_));
+    } else {
+      const std::span<const float> rows_here = read(in, n);
+      copies_.clear();
+      for (int k = 0; k < size(); ++k) copies_.insert(copies_.end(), rows_here.begin(), rows_here.end());
+      received_ = counts_;
+      counts_.assign(counts_.size(), n);
+      exchange(copies_, room(out, gathered));
+    }
     write(out, gathered);
   }
   /// Reduce-scatter: out = the sum over ranks, in rank order, of this rank's rows of `in`, which has the rows of all
@@ -36,8 +56,19 @@ class context_wire {
   void reduce_scatter(const float* in, float* out, std::span<const extent_t> rows, extent_t width) {
     count(counts_, rows, width);
     const std::size_t n = counts_[static_cast<std::size_t>(rank())], gathered = total(counts_);
-    parallel::reduce_scatter_sum(parallel::ranked{}, ranks_, read(in, gathered), std::span<const std::size_t>(counts_),
-                                 room(out, n), scratch_);
+    const std::span<const float> rows_here = read(in, gathered);
+    if (size() == ranks_.size()) {
+      parallel::reduce_scatter_sum(parallel::ranked{}, ranks_, rows_here, std::span<const std::size_t>(counts_),
+                                   room(out, n), scratch_);
+    } else {
+      received_.assign(counts_.size(), n);
+      copies_.resize(n * counts_.size());
+      exchange(rows_here, copies_);
+      const std::span<float> sum = room(out, n);
+      std::copy_n(copies_.begin(), n, sum.begin());
+      for (std::size_t at = n; at < copies_.size(); at += n)
+        for (std::size_t i = 0; i < n; ++i) sum[i] += copies_[at + i];
+    }
     write(out, n);
   }
   /// All-to-all: sends `local_rows` different rows to each rank and receives rows[k] from rank k, in rank order.
@@ -54,16 +85,26 @@ class context_wire {
   }
   /// Sends n floats to the rank `distance` after this one and receives n from the rank `distance` before it.
   void shift(const float* in, float* out, std::size_t n, int distance) {
-    ranks_.shift(read(in, n), room(out, n), distance);
+    ranks_.shift(read(in, n), room(out, n), distance * subset_.stride);
     write(out, n);
   }
 
  private:
   void move(const float* in, float* out) {
     const std::size_t sent = total(counts_), came = total(received_);
-    ranks_.all_to_all_v(read(in, sent), std::span<const std::size_t>(counts_), room(out, came),
-                        std::span<const std::size_t>(received_));
+    exchange(read(in, sent), room(out, came));
     write(out, came);
+  }
+  /// All-to-all of counts_[k] floats to and received_[k] floats from rank k of the subset.
+  void exchange(std::span<const float> in, std::span<float> out) {
+    ranks_.all_to_all_v(in, of_all_ranks(counts_, sent_counts_), out, of_all_ranks(received_, received_counts_));
+  }
+  std::span<const std::size_t> of_all_ranks(const std::vector<std::size_t>& counts,
+                                            std::vector<std::size_t>& room_for_all) const {
+    room_for_all.assign(static_cast<std::size_t>(ranks_.size()), 0);
+    for (std::size_t k = 0; k < counts.size(); ++k)
+      room_for_all[static_cast<std::size_t>(subset_.first) + k * static_cast<std::size_t>(subset_.stride)] = counts[k];
+    return room_for_all;
   }
   static void count(std::vector<std::size_t>& to, std::span<const extent_t> rows, extent_t width) {
     to.clear();
@@ -92,8 +133,9 @@ class context_wire {
 
   Device& device_;
   parallel::any_communicator& ranks_;
-  std::vector<std::size_t> counts_, received_;
-  std::vector<float> sent_, come_;
+  rank_subset subset_;
+  std::vector<std::size_t> counts_, received_, sent_counts_, received_counts_;
+  std::vector<float> sent_, come_, copies_;
   parallel::reduction_scratch<float> scratch_;
 };
 

@@ -17,6 +17,9 @@ namespace nn {
 /// A rank's place in the groups that split tensors. Serial: the default.
 struct partition {
   int tensor_rank = 0, tensor_size = 1, expert_rank = 0, expert_size = 1;
+  /// For models that only score and sample: with more tensor ranks than key heads, tensor_size / key heads neighbouring
+  /// ranks have the same key head, and each some of its query heads (as vLLM and Megatron do).
+  bool repeats_key_heads = false;
 };
 
 /// Elements [begin, end) of a dimension.
@@ -45,6 +48,13 @@ constexpr slice vocabulary_part(std::int64_t vocabulary, std::int64_t part, std:
 /// `ids`.
 void choose_tokens(const slice& part, std::span<const std::int32_t> ids, std::vector<std::int32_t>& local,
                    std::vector<std::int32_t>& places, std::span<const std::int32_t> except = {});
+
+/// The key heads of a rank: its part of them, or the one that it shares with its neighbours.
+constexpr slice key_heads(std::int64_t heads, const partition& p) {
+  if (p.tensor_size <= heads) return part_of(heads, p.tensor_rank, p.tensor_size);
+  const std::int64_t head = p.tensor_rank * heads / p.tensor_size;
+  return {head, head + 1};
+}
 
 /// Throws config_error, in one line that names the key of config.json, unless the model can be split this way. head_dim
 /// must be set.
@@ -84,7 +94,14 @@ RLCORE_INLINE void check_partition(const config& c, const partition& p) {
   };
   const char* const ranks = "the number of ranks";
   divides(c.num_attention_heads, p.tensor_size, "num_attention_heads", ranks);
-  divides(c.num_key_value_heads, p.tensor_size, "num_key_value_heads", ranks);
+  if (p.tensor_size > c.num_key_value_heads && p.tensor_size % c.num_key_value_heads == 0) {
+    if (!p.repeats_key_heads)
+      fail("num_key_value_heads " + std::to_string(c.num_key_value_heads) +
+           " is not a multiple of the number of ranks " + size +
+           "; ranks that only sample may have the same key heads, ranks that train need their own");
+  } else {
+    divides(c.num_key_value_heads, p.tensor_size, "num_key_value_heads", ranks);
+  }
   divides(c.intermediate_size, p.tensor_size, "intermediate_size", ranks);
   if (p.tensor_size > 1 && vocabulary_part(c.vocab_size, 0, p.tensor_size).size() == 0)
     fail("vocab_size " + std::to_string(c.vocab_size) + " has less than " + std::to_string(vocabulary_unit) +

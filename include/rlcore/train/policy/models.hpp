@@ -56,7 +56,7 @@ template <class Device>
 void open_rollout(std::optional<rollout_model<Device>>& to, actor<Device>& policy, const detail::asked_size& asked,
                   std::int64_t bucket_megabytes) {
   nn::partition part;
-  part.tensor_size = static_cast<int>(asked.ranks);
+  part.tensor_size = static_cast<int>(asked.ranks), part.repeats_key_heads = true;
   try {
     nn::check_partition(policy.model.settings(), part);
   } catch (const config_error& e) {
@@ -147,7 +147,8 @@ class policy_models {
       description += fmt::format(", {:.3g} M of them trained (LoRA, rank {}, alpha {:g})",
                                  static_cast<double>(policy.trained_size()) * 1e-6, lora->rank, lora->alpha);
     device_description = rlcore::describe(device) + ranks.describe();
-    say("model  %s\ndevice %s\n\n%s\n", description.c_str(), device_description.c_str(), in.plan.table().c_str());
+    say("model  %s\ndevice %s\n%s\n%s\n", description.c_str(), device_description.c_str(), ranks.idle_note().c_str(),
+        in.plan.table().c_str());
     if (rollout && !in.settings.samples_ahead)
       say("%s\n",
           fmt::format("rollout {} groups of {} ranks: {:.3g} M parameters each while sampling, {:.3g} M of them from "

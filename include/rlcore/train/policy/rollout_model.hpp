@@ -15,8 +15,9 @@ RLCORE_BEGIN
 namespace train {
 
 /// Groups of neighbouring ranks, each with one copy of the weights while they sample and none otherwise; so a rank has
-/// 1 / size() of the matrices beside its part of training, and no rank the whole (verl's hybrid engine,
-/// DeepSpeed-Chat's hybrid engine). All ranks of a group generate the same rows together.
+/// 1 / size() of the matrices (with more ranks than key heads, a whole key head's projections) beside its part of
+/// training, and no rank the whole (verl's hybrid engine, DeepSpeed-Chat's hybrid engine). All ranks of a group
+/// generate the same rows together.
 template <class Device>
 class rollout_model {
  public:
@@ -29,7 +30,8 @@ class rollout_model {
         group_(policy.world()->all().rank() / size),
         ranks_(policy.world()->all().split(group_, policy.world()->all().rank() % size)),
         tensor_(*ranks_),
-        model_(policy.model.device(), policy.model.settings(), {ranks_->rank(), size, 0, 1}, nn::weights_in::units),
+        model_(policy.model.device(), policy.model.settings(), {ranks_->rank(), size, 0, 1, true},
+               nn::weights_in::units),
         weight_sync_(policy, model_) {
     model_.set_tensor_group(&tensor_);
   }

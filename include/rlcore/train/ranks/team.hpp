@@ -29,7 +29,7 @@ class team {
   team(const options& opt, parallel::any_communicator* ranks)
       : ranks_(ranks != nullptr ? *ranks : alone(opt)), world_(ranks_, read_parallel(opt, ranks_.size())) {
     const device_abilities& device = asked_device(opt);
-    unit_ = device.unit;
+    unit_ = device.unit, idle_ = idle_ranks(opt, world_.place().data_size);
     if (!device.number_key.empty()) first_device_ = opt.get<std::int64_t>(std::string(device.number_key));
   }
   team(const team&) = delete;
@@ -44,6 +44,9 @@ class team {
   /// "; 4 ranks (threads): 4 data, ZeRO stage 3, tree sums over 8 leaves", or nothing for one rank.
   std::string describe() const;
 
+  /// "note: ...", a line about data ranks that have no part in updates (idle_ranks()); empty if all have.
+  std::string idle_note() const { return idle_.empty() ? "" : "note: " + idle_ + "\n"; }
+
   /// The smallest `number` of all ranks.
   std::size_t least(std::size_t number) const;
 
@@ -56,7 +59,7 @@ class team {
   parallel::any_communicator_of<parallel::alone> self_{parallel::alone{}};
   parallel::any_communicator& ranks_;
   mutable parallel::world world_;
-  std::string unit_;
+  std::string unit_, idle_;
   std::optional<std::int64_t> first_device_;  ///< of this machine, where it may have several
 };
 
@@ -84,9 +87,6 @@ RLCORE_INLINE std::string team::describe() const {
   text += ", ZeRO stage " + std::to_string(s.zero) + ", ";
   text += parallel::reduction_names[static_cast<int>(s.reduction)];
   text += " sums over " + std::to_string(s.leaves) + " leaves";
-  if (const int data = world_.place().data_size; data > s.leaves)
-    text += " (" + std::to_string(data - s.leaves) +
-            " ranks have no part in updates: rlcore.gradient_leaves=" + std::to_string(data) + ")";
   return text;
 }
 

@@ -248,7 +248,8 @@ void supervised_run<Device, Task>::describe(Device& device, const training_setti
                               training.lora->alpha, static_cast<double>(model.trained_size()) * 1e-6);
   info.device = rlcore::describe(device) + ranks_.describe();
   for (const auto& line : plan_.table().lines) info.derived.emplace_back(line.name, line.number);
-  say("model  %s\ndevice %s\n\n%s\n", info.model.c_str(), info.device.c_str(), plan_.table().text().c_str());
+  say("model  %s\ndevice %s\n%s\n%s\n", info.model.c_str(), info.device.c_str(), ranks_.idle_note().c_str(),
+      plan_.table().text().c_str());
   std::fflush(stdout);
 }
 

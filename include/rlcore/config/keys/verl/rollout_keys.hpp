@@ -179,7 +179,7 @@ inline constexpr key critic[] = {
      words("fsdp|fsdp2|megatron")},
     {"critic.rollout_n", integer, "${actor_rollout_ref.rollout.n}", accepted, "follows rollout.n"},
     {"critic.ulysses_sequence_parallel_size", integer, "1", honoured,
-     "as the actor's (the default follows it): another is refused", at_least(1)},
+     "ranks have the actor's size, with the same values", at_least(1)},
     {"critic.checkpoint.save_contents", texts, "[model,optimizer,extra]", accepted,
      "a checkpoint here always holds everything"},
     {"critic.checkpoint.load_contents", any, "${.save_contents}", accepted,

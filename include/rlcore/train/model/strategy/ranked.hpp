@@ -101,7 +101,7 @@ class any_strategy::share {
   /// Throws config_error if the attention or the device does not support the context group.
   void join(nn::workspace<Device>& space, train::step_gradient<Device>& gradient) {
     space.context = {&world_->context(), settings().how_context};
-    nn::check_context(model_->device(), model_->blocks().front().self_attention.shape, space.context);
+    nn::check_context(model_->device(), space.context);
     values_->set_tensor_group(tensor_);
     values_->join(space, gradient, update_.sums().by_leaf());
   }
@@ -124,7 +124,8 @@ class any_strategy::share {
     update_.sums().release();
     gradient.release();
   }
-  /// The rank with the most passes sets their number in a round. Counts are summed over all ranks.
+  /// The rank with the most passes sets their number in a round. Counts are summed over the data ranks; a pass has
+  /// summed them over its context ranks.
   template <class F, class Idle>
   void count_passes(const train::leaf_plan& plan, nn::router_counts& counts, F&& f, Idle&& idle) {
     const parallel::leaf_schedule& schedule = update_.sums().schedule();
@@ -137,7 +138,9 @@ class any_strategy::share {
     std::vector<std::int64_t> gathered(size * static_cast<std::size_t>(ranks.size()));
     ranks.all_gather(std::span<const std::int64_t>(counts.values), std::span<std::int64_t>(gathered));
     std::fill(counts.values.begin(), counts.values.end(), 0);
-    for (std::size_t i = 0; i < gathered.size(); ++i) counts.values[i % size] += gathered[i];
+    const auto contexts = static_cast<std::size_t>(world_->place().context_size);
+    for (std::size_t r = 0; r < static_cast<std::size_t>(ranks.size()); r += contexts)
+      for (std::size_t i = 0; i < size; ++i) counts.values[i] += gathered[r * size + i];
   }
   /// Runs the schedule of leaves round by round.
   template <class F>
