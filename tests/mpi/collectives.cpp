@@ -34,6 +34,21 @@ TEST(mpi, moves_the_right_bytes) {
   communicator_checks::check_shifts(*world);
 }
 
+TEST(mpi, messages_between_two_ranks) {
+  communicator_checks::check_messages(*world);
+  if (world->size() == 1) return;
+  EXPECT_GT(world->counters().of(collective::send).bytes, 0u);
+  // More than a rank may have under way: the sender waits for the receiver.
+  const int next = (world->rank() + 1) % world->size(), before = (world->rank() + world->size() - 1) % world->size();
+  std::vector<double> block(100'000, world->rank());
+  if (world->rank() == 0)
+    for (std::size_t k = 0; k < 2 * most_messages; ++k) world->send(read(block), next);
+  if (before == 0)
+    for (std::size_t k = 0; k < 2 * most_messages; ++k) world->receive(std::span(block), before);
+  EXPECT_EQ(block.back(), before == 0 ? 0 : world->rank());
+  world->barrier();
+}
+
 TEST(mpi, splits) { communicator_checks::check_splits(*world); }
 
 TEST(mpi, splits_by_any_color) {
