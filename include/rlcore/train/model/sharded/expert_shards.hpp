@@ -145,16 +145,18 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
       in_order_.emplace_back(layouts_[r], std::span<const double>(squares_).subspan(at, counts[r]));
     return *this;
   }
-  /// Adds nothing for a unit without experts.
-  void add_unit(std::size_t u, double& total) override {
+  /// Appends nothing for a unit without experts.
+  void append_unit(std::size_t u, std::vector<double>& squares) override {
     const std::int64_t layer = sparse_layer(u);
     if (layer < 0) return;
-    for (squares_in_order& of_rank : in_order_) of_rank.add_unit(static_cast<std::size_t>(layer), total);
+    for (squares_in_order& of_rank : in_order_) of_rank.append_unit(static_cast<std::size_t>(layer), squares);
   }
   /// Adds the layers in their order.
   void add_all(double& total) override {
+    std::vector<double> squares;
     for (std::size_t l = 0; l < sums_.layout().units(); ++l)
-      for (squares_in_order& of_rank : in_order_) of_rank.add_unit(l, total);
+      for (squares_in_order& of_rank : in_order_) of_rank.append_unit(l, squares);
+    for (const double x : squares) total += x;
   }
   /// Takes the step of the experts, after `optimizer` has taken it for the `before` values of the non-expert
   /// parameters. This rank holds `shard` of the gradient.

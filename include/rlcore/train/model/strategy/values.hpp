@@ -108,7 +108,7 @@ class whole_values final : public held_values<Device> {
 
   const nn::causal_lm<Device>& passing() const override { return *model_; }
   std::span<const nn::parameter> parameters() const override {
-    return adapter_ ? adapter_->parameters() : model_->parameters();
+    return adapter_ ? adapter_->parameters() : model_->own_parameters();
   }
   buffer<float, Device>& weights() override { return adapter_ ? adapter_->values() : model_->weights(); }
   /// By its place among the parameters.
