@@ -129,7 +129,8 @@ class policy_models {
       say("note: sums of this device depend on the batch in their last places: old log-probs are computed again\n");
     }
     const auto group = rollout_ranks(opt, ranks.size());
-    if (group && !s.samples_ahead && ranks.world().settings().tp_reduce_chunks == 0 && !needs) {
+    const bool other_order = group && group->ranks != ranks.world().tensor().size();
+    if (other_order && !s.samples_ahead && ranks.world().settings().tp_reduce_chunks == 0 && !needs) {
       needs = true;
       say("note: %s adds up in another order than training without rlcore.row_chunks: old log-probs are computed "
           "again\n",
