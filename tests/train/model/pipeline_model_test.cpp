@@ -37,6 +37,7 @@ struct task {
   int rows = 11, steps = 3, poisoned = -1;  ///< step whose gradient is not finite
   std::int64_t max_rows = 2;
   int layers = 4;
+  int thrower = -1, pass = 0;  ///< the rank that fails in its forward of this pass
 };
 
 nn::config model_of(const task& t) {
@@ -88,11 +89,13 @@ std::vector<std::int32_t> row_of(std::uint32_t r) {
 /// or values, as losses report it.
 float step(train::trainable_model<cpu>& t, const task& what, int number, result& r, bool first) {
   float sum = 0;
+  int passes = 0;
   t.begin_update();
   t.for_micro_batches(
       {.rows = static_cast<std::size_t>(what.rows), .max_rows = what.max_rows},
       [&](std::uint32_t i) { return row_of(i).size(); },
       [&](std::span<const std::uint32_t> some) {
+        if (t.strategy().rank() == what.thrower && passes++ == what.pass) throw error("no memory left");
         train::packed_answers batch;  // every token but the first of a row is a target
         std::vector<float> factor;
         for (const std::uint32_t i : some) {
@@ -146,7 +149,10 @@ result train(int ranks, const parallel_settings& how, const task& what = {}) {
     s.adamw.weight_decay = 0.1, s.recompute = what.recompute, s.decay_norms_and_biases = false;
     if (what.balances) s.router_aux_loss = 0.1;
     train::trainable_model<cpu> t(device, model_of(what), s, &world);
-    t.model.initialize(11);
+    {
+      const auto whole = t.gather_full_params();
+      t.model.initialize(11);
+    }
     for (int number = 0; number < what.steps; ++number) {
       float sum = step(t, what, number, r, all.rank() == 0);
       parallel::sum_over_ranks(world, sum);
@@ -155,9 +161,9 @@ result train(int ranks, const parallel_settings& how, const task& what = {}) {
     const std::vector<float> m = to_host(device, t.optimizer().m()), v = to_host(device, t.optimizer().v());
     const std::lock_guard<std::mutex> lock(writing);
     std::set<std::string> names;
-    for (const nn::parameter& p : t.model.parameters()) {
+    for (const nn::parameter& p : t.passing().parameters()) {
       EXPECT_TRUE(names.insert(p.name).second) << p.name;
-      put(r.weights[p.name], nn::piece_of(p), std::as_const(t.model).weights().data() + p.offset);
+      put(r.weights[p.name], nn::piece_of(p), t.passing().weights().data() + p.offset);
     }
     for (const train::owned_run& run : train::owned_runs(t.held(), t.pieces())) {
       put(r.m[run.piece.tensor], run.piece, m.data() + run.moments);
@@ -168,7 +174,10 @@ result train(int ranks, const parallel_settings& how, const task& what = {}) {
     parallel::world world(all, how);
     cpu device(1);
     train::trainable_model<cpu> t(device, model_of(what), {}, &world);
-    t.model.initialize(11);
+    {
+      const auto whole = t.gather_full_params();
+      t.model.initialize(11);
+    }
     static std::mutex one;
     result mine;
     score(t, what, world, mine);
@@ -242,6 +251,17 @@ TEST(pipeline, experts_and_their_load) {
   expect_same(train(1, {.zero = 0}, what), train(4, staged(2), what));
 }
 
+TEST(pipeline, expert_parallel_stages) {
+  task what{.family = nn::family::qwen3_moe, .tied = false};
+  const result one = train(1, {.zero = 0}, what);
+  expect_same(one, train(4, staged(2, {.expert = 2, .zero = 0}), what));
+  expect_same(one, train(8, staged(2, {.expert = 2, .zero = 1}), what));
+  what.balances = true, what.recompute = true;
+  expect_same(train(1, {.zero = 0}, what), train(6, staged(3, {.expert = 2, .zero = 1}), what));
+  expect_same(train(2, {.context = 2, .zero = 0}, what),
+              train(4, staged(2, {.context = 2, .expert = 2, .zero = 0}), what));
+}
+
 TEST(pipeline, score_model) {
   const task what{.tied = false, .score = true};
   expect_same(train(1, {.zero = 0}, what), train(3, staged(3), what));
@@ -267,6 +287,20 @@ TEST(pipeline, skips_a_step_that_is_not_finite_on_all_stages) {
   EXPECT_EQ(one.skipped, (std::vector<bool>{false, true, false}));
   EXPECT_EQ(two.skipped, one.skipped);
   EXPECT_EQ(two.weights, one.weights);
+}
+
+TEST(pipeline, a_stage_that_fails_ends_all) {
+  for (int stage = 0; stage < 3; ++stage)
+    for (const int pass : {0, 4}) {
+      const auto begin = std::chrono::steady_clock::now();
+      try {
+        train(3, staged(3), {.thrower = stage, .pass = pass});
+        ADD_FAILURE() << "stage " << stage;
+      } catch (const error& e) {
+        EXPECT_STREQ(e.what(), "no memory left");
+      }
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+    }
 }
 
 TEST(pipeline, refusals) {

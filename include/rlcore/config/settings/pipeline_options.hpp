@@ -64,8 +64,6 @@ RLCORE_INLINE parallel::pipeline_division read_pipeline(const options& opt, cons
   if (zero > 1)
     throw config_error(text + ": expected ZeRO stage 0 or 1, not " + std::to_string(zero) +
                        "; rlcore.zero_stage=1 shares the optimizer state");
-  if (k.expert.ranks > 1)
-    throw config_error(text + " with " + k.expert.text() + ": expected one of them; stages hold all their experts");
   if (const asked_size chunks = asked_chunks(opt, k); chunks.ranks > 1)
     throw config_error(chunks.text() + ": expected 1; a stage runs its layers in one chunk");
   if (const value* layout = transformer_override(opt, k, "pipeline_model_parallel_layout"))

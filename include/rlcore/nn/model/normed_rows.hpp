@@ -44,7 +44,7 @@ struct normed_rows {
     pass.context = share_sequences(context, model, space, sequences.tokens, rows);
     const packed_batch<Device> batch(model, space, sequences, rows, pass.context);
     if (rows.empty()) {
-      if (units_) idle_scoring(*units_, layers_, tied_);
+      if (units_) idle_scoring(*units_, layers_, tied_, embeds(), !passed_on());
       return;
     }
     if (context) rows = context->targets().rows();
@@ -72,7 +72,7 @@ struct normed_rows {
     const bool helps = context && batch.tokens == 0;  // this rank has no rows of the sequences
     float* last = helps ? nullptr : space.template take<float>(n * h);
     for (std::size_t l = 0; l < layers_; ++l)
-      with_unit(unit_number::layer(l), true, [&] {
+      with_unit(unit_of_layer(l), true, [&] {
         const block& b = model.blocks()[l];
         if (helps) {
           context->forward({}), b.idle_forward(pass, a);
@@ -87,7 +87,7 @@ struct normed_rows {
       send_rows(model.device(), *link_, between(x));
       return;
     }
-    enter(unit_number::top(layers_), true);
+    enter(unit_of_layer(layers_), true);
     top_ = units_ != nullptr;
     if (!helps) normed = model.head().normed(pass, last, n).normed;
     if (tied_) enter(unit_number::embedding, true);
@@ -96,7 +96,7 @@ struct normed_rows {
   normed_rows& operator=(const normed_rows&) = delete;
   ~normed_rows() {
     if (!top_) return;
-    units_->leave(unit_number::top(layers_));
+    units_->leave(unit_of_layer(layers_));
     if (tied_) units_->leave(unit_number::embedding);
   }
 
@@ -123,6 +123,10 @@ struct normed_rows {
   }
 
  private:
+  bool embeds() const { return !link_ || link_->first(); }
+  /// The unit of layer l of this stage; of the head after the last. Models whose units are gathered in stages are not
+  /// tied.
+  std::size_t unit_of_layer(std::size_t l) const { return l + (embeds() ? 1 : 0); }
   void enter(std::size_t unit, bool packed) {
     if (!units_) return;
     const unit_view v = units_->enter(unit, packed);

@@ -66,12 +66,15 @@ class unit_sink {
   virtual void take(std::size_t unit, const float* gradient) = 0;
 };
 
-/// Collective calls that a rank without rows must still make: an inference pass, ...
-inline void idle_scoring(unit_source& units, std::size_t layers, bool tied) {
+/// Collective calls that a rank without rows must still make: an inference pass, of a model with an embedding, of a
+/// stage without, of one with a head, ...
+inline void idle_scoring(unit_source& units, std::size_t layers, bool tied, bool embeds = true, bool has_head = true) {
   const auto visit = [&](std::size_t unit, bool packed) { units.enter(unit, packed), units.leave(unit); };
-  visit(unit_number::embedding, false);
-  for (std::size_t l = 0; l < layers; ++l) visit(unit_number::layer(l), true);
-  visit(unit_number::top(layers), true);
+  const std::size_t before = embeds ? 1 : 0;
+  if (embeds) visit(unit_number::embedding, false);
+  for (std::size_t l = 0; l < layers; ++l) visit(before + l, true);
+  if (!has_head) return;
+  visit(before + layers, true);
   if (tied) visit(unit_number::embedding, true);
 }
 /// ... a forward, ...

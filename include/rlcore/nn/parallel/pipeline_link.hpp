@@ -84,9 +84,10 @@ class pipeline_link_of final : public pipeline_link {
   void receive_forward(std::span<float> x, std::size_t width, std::span<const std::int32_t> begins) override {
     const pass_header expected = header_of('F', received_forwards_++, x.size(), width, begins);
     pass_header found;
-    forwards_->receive(std::span<pass_header>(&found, 1), stage() - 1, patience_);
-    check(expected, found, stage() - 1, found.rows == expected.rows);
-    forwards_->receive(x, stage() - 1, patience_);
+    const int from = stage() - 1;
+    receive(*forwards_, std::span<pass_header>(&found, 1), from, expected);
+    check(expected, found, from, found.rows == expected.rows);
+    receive(*forwards_, x, from, expected);
   }
   void send_backward(std::span<const float> dx, std::size_t width, std::span<const std::uint32_t> ranges,
                      std::span<const std::int32_t> begins) override {
@@ -99,12 +100,12 @@ class pipeline_link_of final : public pipeline_link {
     const pass_header expected = header_of('B', received_backwards_++, dx.size(), width, begins);
     pass_header found;
     const int from = stage() + 1;
-    backwards_->receive(std::span<pass_header>(&found, 1), from, patience_);
+    receive(*backwards_, std::span<pass_header>(&found, 1), from, expected);
     check(expected, found, from, found.rows == expected.rows || found.rows == 0);
     ranges.resize(std::size_t{2} * found.ranges);
-    if (!ranges.empty()) backwards_->receive(std::span<std::uint32_t>(ranges), from, patience_);
+    if (!ranges.empty()) receive(*backwards_, std::span<std::uint32_t>(ranges), from, expected);
     if (found.rows == 0) return false;
-    backwards_->receive(dx, from, patience_);
+    receive(*backwards_, dx, from, expected);
     return true;
   }
 
@@ -122,6 +123,16 @@ class pipeline_link_of final : public pipeline_link {
     to.send(std::span<const pass_header>(&header, 1), stage);
     if (!ranges.empty()) to.send(ranges, stage);
     if (header.kind == 'F' || header.rows > 0) to.send(rows, stage);
+  }
+  /// Messages of the engine do not know passes: adds what this stage waits for.
+  template <class T>
+  void receive(C& group, std::span<T> to, int from, const pass_header& expected) {
+    try {
+      group.receive(to, from, patience_);
+    } catch (const communication_error& e) {
+      throw communication_error(std::string(e.what()) + "; stage " + std::to_string(stage()) + " waited for " +
+                                expected.text() + " from stage " + std::to_string(from));
+    }
   }
   void check(const pass_header& expected, const pass_header& found, int from, bool rows) {
     if (found.magic == expected.magic && found.kind == expected.kind && found.pass == expected.pass &&

@@ -40,10 +40,13 @@ inline int patience_of_stage(const parallel::world& w) { return 1 + w.place().pi
 template <class Device>
 class pipeline_stage {
  public:
-  /// `model` is this stage's part; both must outlive this object.
-  pipeline_stage(nn::causal_lm<Device>& model, parallel::world& w)
-      : model_(&model), world_(&w), link_(w.forwards(), w.backwards(), patience_of_stage(w)), tied_(model, w) {
-    model.set_pipeline(&link_);
+  /// `model` is this stage's part, of which this rank holds `values`; all must outlive this object.
+  pipeline_stage(nn::causal_lm<Device>& model, held_values<Device>& values, parallel::world& w)
+      : model_(&values.passing()),
+        values_(&values),
+        link_(w.forwards(), w.backwards(), patience_of_stage(w)),
+        tied_(model, w) {
+    values.set_pipeline(link_);
   }
   pipeline_stage(const pipeline_stage&) = delete;
   pipeline_stage& operator=(const pipeline_stage&) = delete;
@@ -66,40 +69,34 @@ class pipeline_stage {
   /// backward. Gradients are summed leaf by leaf.
   void run(std::span<const leaf_round> rounds, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums,
            const std::function<void(std::span<const std::uint32_t>)>& f) {
-    struct planned {
-      std::span<const std::uint32_t> rows;
-      std::size_t round;
-      bool ends_leaf;
-    };
-    std::vector<planned> passes;
-    for (std::size_t n = 0; n < rounds.size(); ++n) {
-      const std::size_t before = passes.size();
-      rounds[n].run([&](std::span<const std::uint32_t> rows) { passes.push_back({rows, n, false}); });
-      if (passes.size() > before) passes.back().ends_leaf = true;
-    }
+    const std::vector<planned> passes = plan(rounds, sums.schedule());
     const parallel::pipeline_shape shape{.stages = link_.stages(), .passes = static_cast<int>(passes.size())};
     std::size_t next_round = 0;
     const auto end_rounds_before = [&](std::size_t round) {
-      for (; next_round < round; ++next_round) tied_.skip(rounds[next_round].number, sums);
+      for (; next_round < round; ++next_round) end_leaf(rounds[next_round], gradient, sums);
     };
-    gradient.borrow(sums);
+    if (model_->part().expert_size == 1) gradient.borrow(sums);
     for (const parallel::pipeline_action& a : parallel::stage_schedule(shape, link_.stage())) {
       const planned& p = passes[static_cast<std::size_t>(a.pass)];
       if (a.forward) {
         running_ = a;
-        f(p.rows);
+        if (!p.idle)
+          f(p.rows);
+        else if (last())
+          values_->idle(rounds[p.round].recompute);
+        else
+          forward(ragged<std::int32_t>(), {}, rounds[p.round].recompute);
         running_.reset();
       }
       if (!a.forward && !last()) backward(a.pass, gradient);
       if (a.forward || !p.ends_leaf) continue;
-      end_rounds_before(p.round);
-      if (sums.by_leaf()) tied_.take(rounds[p.round].number, gradient, sums);
-      ++next_round;
+      end_rounds_before(p.round + 1);
     }
     end_rounds_before(rounds.size());
   }
   /// After run(): ends the sums of this rank.
   void end_rounds(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) {
+    if (!tied_) return values_->end_rounds(gradient, sums);
     if (!sums.by_leaf()) tied_.take(0, gradient, sums);
     tied_.complete(gradient, sums);
   }
@@ -107,6 +104,29 @@ class pipeline_stage {
   void copy_embedding() { tied_.copy_weights(); }
 
  private:
+  /// A pass of this rank, or one without rows beside those of other ranks.
+  struct planned {
+    std::span<const std::uint32_t> rows{};
+    std::size_t round = 0;
+    bool idle = false, ends_leaf = false;
+  };
+  std::vector<planned> plan(std::span<const leaf_round> rounds, const parallel::leaf_schedule& schedule) const {
+    std::vector<planned> passes;
+    for (std::size_t n = 0; n < rounds.size(); ++n) {
+      std::size_t made = rounds[n].run([&](std::span<const std::uint32_t> rows) { passes.push_back({rows, n}); });
+      const std::size_t most = values_->passes(rounds[n], schedule);
+      for (; made < most; ++made) passes.push_back({{}, n, true});
+      if (most > 0) passes.back().ends_leaf = true;
+    }
+    return passes;
+  }
+  void end_leaf(const leaf_round& round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) {
+    if (!tied_) return values_->end_leaf(round, gradient, sums);
+    if (!round.has_rows())
+      tied_.skip(round.number, sums);
+    else if (sums.by_leaf())
+      tied_.take(round.number, gradient, sums);
+  }
   /// A pass between its forward and its backward.
   struct kept_pass {
     kept_pass(Device& device, std::size_t logits_bytes) : space(device, logits_bytes) {}
@@ -131,8 +151,8 @@ class pipeline_stage {
     (*p)->body.reset();
   }
 
-  nn::causal_lm<Device>* model_;
-  parallel::world* world_;
+  const nn::causal_lm<Device>* model_;
+  held_values<Device>* values_;
   stage_link link_;
   tied_embedding<Device> tied_;
   const nn::workspace<Device>* like_ = nullptr;

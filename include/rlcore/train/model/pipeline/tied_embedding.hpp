@@ -23,7 +23,7 @@ namespace train {
 /// Takes the gradients of leaves for a stage. The last stage owns a tied embedding: it adds the sums over input rows,
 /// which the first stage sends per leaf, to its sums over target rows, as one rank does, before it hands the leaf over.
 /// It keeps leaves until then, so that it need not wait for the first stage. The first stage gets the updated values.
-/// Other stages, and models without a tied embedding, hand leaves over at once.
+/// Other stages, and models without a tied embedding, end leaves at once.
 template <class Device>
 class tied_embedding {
  public:
@@ -34,6 +34,8 @@ class tied_embedding {
         sends_(model.copies_embedding()),
         receives_(model.settings().tied() && model.part().stage.has_head()) {}
 
+  /// Does the model have such an embedding, at this end of the pipeline?
+  explicit operator bool() const noexcept { return sends_ || receives_; }
   /// The gradient of a leaf is complete; it is 0 afterwards.
   void take(std::size_t round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) {
     if (sends_) send_inputs(gradient);

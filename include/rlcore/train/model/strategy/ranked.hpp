@@ -84,8 +84,8 @@ class any_strategy::share {
     }
     if (w->pipeline().size() > 1 && adapters)
       throw config_error("pipeline parallel: adapters (LoRA) cannot be trained in stages");
-    if (w->pipeline().size() > 1 && w->expert().size() > 1)
-      throw config_error("pipeline parallel: ranks cannot divide experts and layers at the same time");
+    if (w->pipeline().size() > 1 && w->expert().size() > 1 && config.tied())
+      throw config_error("pipeline parallel: ranks cannot divide the experts of a model whose embedding is tied");
     const bool in_units = (train::has_shards(w) || train::divides_experts(w)) && !adapters;
     return nn::causal_lm<Device>(device, train::config_of(config, w), train::part_of(w, config),
                                  in_units ? nn::weights_in::units : nn::weights_in::memory);
@@ -97,9 +97,9 @@ class any_strategy::share {
         world_(strategy.world()),
         model_(&model),
         tensor_(world_->tensor(), settings().sequence_parallel),
-        stage_(world_->pipeline().size() > 1 ? std::make_unique<train::pipeline_stage<Device>>(model, *world_)
-                                             : nullptr),
         values_(make_values(model, adapter)),
+        stage_(world_->pipeline().size() > 1 ? std::make_unique<train::pipeline_stage<Device>>(model, *values_, *world_)
+                                             : nullptr),
         update_(model.device(), *world_,
                 adapter ? std::vector<std::size_t>{adapter->size()} : nn::unit_ends(values_->shared_parameters()),
                 train::counted_ranges(values_->shared_parameters(), model.part().tensor_rank),
@@ -218,8 +218,8 @@ class any_strategy::share {
   parallel::world* world_;
   nn::causal_lm<Device>* model_;
   nn::tensor_group_of<parallel::any_communicator> tensor_;
-  std::unique_ptr<train::pipeline_stage<Device>> stage_;
   std::unique_ptr<train::held_values<Device>> values_;
+  std::unique_ptr<train::pipeline_stage<Device>> stage_;
   train::sharded_update<Device> update_;
   const float* sum_ = nullptr;
   bool dealt_ = false;
