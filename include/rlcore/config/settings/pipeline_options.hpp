@@ -82,7 +82,26 @@ RLCORE_INLINE parallel::pipeline_division read_pipeline(const options& opt, cons
   return d;
 }
 
+/// A note about the members that are not read.
+RLCORE_INLINE void note_unread_overrides(options& opt, const strategy_keys& k) {
+  const std::string name(actor_transformer_config);
+  if (opt.known().find(name) == nullptr || !opt.is_set(name)) return;
+  const auto is_read = [](std::string_view member) {
+    for (const std::string_view known : {"num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage",
+                                         "context_parallel_size", "account_for_embedding_in_pipeline_split",
+                                         "account_for_loss_in_pipeline_split", "pipeline_model_parallel_layout"})
+      if (member == known) return true;
+    return false;
+  };
+  value::map unread;
+  if (const auto* members = opt.at(name).as<value::map>())
+    for (const member& each : *members)
+      if (k.strategy != "megatron" || !is_read(each.name)) unread.push_back(each);
+  if (!unread.empty()) opt.note("accepted, without effect on this device: " + name + "=" + inline_text(value(unread)));
+}
+
 RLCORE_INLINE void note_pipeline(options& opt, const strategy_keys& k) {
+  note_unread_overrides(opt, k);
   if (k.strategy != "megatron") return;
   if (k.pipeline.ranks == 1) {
     if (const asked_size chunks = asked_chunks(opt, k); chunks.ranks > 1)

@@ -19,6 +19,7 @@
 #include "rlcore/nn/model/packed_weights.hpp"
 #include "rlcore/nn/model/parameter.hpp"
 #include "rlcore/nn/model/units.hpp"
+#include "rlcore/nn/model/weight_values.hpp"
 #include "rlcore/nn/parallel/partition.hpp"
 #include "rlcore/nn/parallel/pipeline_link.hpp"
 #include "rlcore/nn/parallel/tensor_group.hpp"
@@ -27,13 +28,6 @@
 
 RLCORE_BEGIN
 namespace nn {
-
-/// Storage of a model's weights.
-enum class weights_in : unsigned char {
-  memory,  ///< as floats, and packed for matrix products
-  units,   ///< none before allocate_weights(); training gathers them from units()
-  packed   ///< matrices only packed: for inference, after fill()
-};
 
 /// All weights live in one flat buffer, in the order of parameters(): a checkpoint, a clip or an optimizer step is one
 /// call over it. Gradients have the same layout (nn::gradients). The passes are in log_probs.hpp, forward_backward.hpp
@@ -74,9 +68,9 @@ class causal_lm {
   }
   /// The vocabulary range of this rank.
   const slice& vocabulary() const noexcept { return vocabulary_; }
-  /// Sets the way to the other stages, for passes if part() is one of several; all stages run the same passes.
+  /// Sets the way to the other stages, which run the same passes.
   void set_pipeline(pipeline_link* link) noexcept { pipeline_ = link; }
-  /// nullptr for a whole model. Throws std::logic_error if the model is a stage and no link was set.
+  /// nullptr for a whole model. Throws std::logic_error for a stage without it.
   pipeline_link* pipeline() const {
     if (partition_.stage.split() && !pipeline_)
       throw std::logic_error("rlcore: a stage of a pipeline runs without set_pipeline()");
@@ -129,7 +123,12 @@ class causal_lm {
   /// float32 takes half the memory where the device can (weight_format::bfloat16_exact). If the format stores the
   /// embedding exactly, its rows are read from the packed copy; otherwise it is also kept as floats.
   template <class Read>
-  void fill(weight_format format, bf16_weights rounded, Read&& read);
+  void fill(weight_format format, bf16_weights rounded, Read&& read) {
+    if (!packed_alone()) throw std::logic_error("rlcore: fill() is for a model whose weights are packed alone");
+    if (weights_.size() != kept_) allocate_weights();
+    fill_packed(*device_, std::span<const parameter>(parameters_), weights_.data(), packed_.front(), embedding_,
+                std::span<const matrix>(matrices_), products_, format, rounded, read);
+  }
   /// The embedding of a model with only packed weights: as floats, or null if the packed copy embedding_number() serves
   /// it.
   const float* embedding_rows() const noexcept { return embedding_.data(); }
@@ -178,7 +177,12 @@ class causal_lm {
     for (std::size_t k = 0; k < parameters_.size(); ++k) initialize(seed, k);
   }
   /// The values that initialize() gives to parameter k of parameters().
-  std::vector<float> initial_values(std::uint64_t seed, std::size_t k) const;
+  std::vector<float> initial_values(std::uint64_t seed, std::size_t k) const {
+    const parameter& p = parameters_[k];
+    return drawn_values(
+        p, numbers_[k], seed,
+        p.name == score_name ? 1 / static_cast<double>(settings_.hidden_size + 1) : settings_.initializer_range);
+  }
   /// initialize() for only the head of a score model: turns a causal model into a score model.
   void initialize_score(std::uint64_t seed) {
     for (std::size_t k = 0; k < parameters_.size(); ++k)
@@ -384,8 +388,6 @@ class causal_lm {
 
 }  // namespace nn
 RLCORE_END
-
-#include "rlcore/nn/model/causal_lm_values.hpp"
 
 #if defined(RLCORE_MODELS)
 #include "rlcore/device/any_device.hpp"
