@@ -88,11 +88,9 @@ class causal_lm {
     return settings_.tied() && partition_.stage.has_embedding() && !partition_.stage.has_head();
   }
   std::size_t embedding_offset() const noexcept { return embedding_offset_; }  ///< in the flat weights
-  /// The number of parameters that all ranks of an expert parallel model hold; this rank's experts follow, layer by
-  /// layer. Otherwise size().
+  /// The values that all ranks of an expert parallel model hold; this rank's experts follow. Otherwise size().
   std::size_t shared_size() const noexcept { return shared_size_; }
-  /// Mutable weights. Invalidates the packed copies, which are rebuilt at their next use. Throws std::logic_error if
-  /// only packed copies exist.
+  /// Mutable weights. Invalidates the packed copies, rebuilt at their next use. Throws std::logic_error without floats.
   buffer<float, Device>& weights() {
     if (packed_alone()) throw std::logic_error("rlcore: the weights are packed alone; only fill() may change them");
     for (packed_weights<Device>& p : packed_) p.forget();
