@@ -262,6 +262,14 @@ TEST(pipeline, expert_parallel_stages) {
               train(4, staged(2, {.context = 2, .expert = 2, .zero = 0}), what));
 }
 
+/// The published layout of Qwen3-235B in small: uneven ends, tensor and expert parallel ranks, sequence parallelism.
+TEST(pipeline, all_axes_together) {
+  const task what{.family = nn::family::qwen3_moe, .tied = false, .recompute = true, .steps = 2, .layers = 8};
+  parallel_settings s{.tensor = 2, .expert = 2, .sequence_parallel = true, .zero = 1, .tp_reduce_chunks = 2};
+  s.pipeline = {.stages = 4, .first = 1, .last = 1};
+  expect_same(train(1, {.zero = 0, .tp_reduce_chunks = 2}, what), train(16, s, what));
+}
+
 TEST(pipeline, score_model) {
   const task what{.tied = false, .score = true};
   expect_same(train(1, {.zero = 0}, what), train(3, staged(3), what));
