@@ -150,7 +150,9 @@ TEST(rank_options, stages_of_a_pipeline) {
                         "actor_rollout_ref.ref.megatron.tensor_model_parallel_size=4",
                         "actor_rollout_ref.ref.megatron." + stages + "8",
                         "actor_rollout_ref.ref.megatron.expert_model_parallel_size=8",
-                        "actor_rollout_ref.rollout.tensor_model_parallel_size=4"};
+                        "actor_rollout_ref.rollout.tensor_model_parallel_size=4",
+                        "trainer.nnodes=16",
+                        "trainer.n_gpus_per_node=16"};
   const auto big = policy(published);
   const parallel::parallel_settings s = of(big, 256);
   EXPECT_EQ(s.pipeline.stages, 8);

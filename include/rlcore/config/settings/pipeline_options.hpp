@@ -11,6 +11,7 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/parallel/environment.hpp"
 #include "rlcore/parallel/settings.hpp"
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
@@ -110,9 +111,11 @@ RLCORE_INLINE void note_pipeline(options& opt, const strategy_keys& k) {
       if (transformer_override(opt, k, name) != nullptr)
         opt.note(std::string(actor_transformer_config) + "." + name + ": no effect with " + k.pipeline.text());
   }
+  if (parallel::ranks_of_environment() == 1 && asked_ranks(opt) <= 1) return;
   for (const auto& [model, name] : {std::pair("actor_rollout_ref.ref.", "reference"), std::pair("critic.", "critic")}) {
     const std::string key = std::string(model) + "megatron.context_parallel_size";
     if (opt.known().find(key) == nullptr || opt.get<std::int64_t>(key) == k.context.ranks) continue;
+    if (model == std::string_view("critic.") && !opt.is_set(key)) continue;  // there may be no critic
     opt.note(key + "=" + std::to_string(opt.get<std::int64_t>(key)) + ": the " + name + " runs with the actor's " +
              std::to_string(k.context.ranks) + "; same values");
   }

@@ -23,6 +23,7 @@ struct stage_part {
   bool split() const noexcept { return stages > 1; }
   bool has_embedding() const noexcept { return stage == 0; }
   bool has_head() const noexcept { return stage + 1 == stages; }
+  /// Is layer l of the model in this stage?
   bool has_layer(std::int64_t l) const noexcept { return !split() || (l >= first && l < last); }
 };
 

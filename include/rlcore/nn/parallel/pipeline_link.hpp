@@ -51,11 +51,12 @@ class pipeline_link {
   bool first() const { return stage() == 0; }
   bool last() const { return stage() + 1 == stages(); }
 
-  /// Hidden states [rows, width] of a pass over sequences with these begins.
+  /// Sends hidden states [rows, width] of a pass over sequences with these begins.
   virtual void send_forward(std::span<const float> x, std::size_t width, std::span<const std::int32_t> begins) = 0;
+  /// Fills x from the stage before.
   virtual void receive_forward(std::span<float> x, std::size_t width, std::span<const std::int32_t> begins) = 0;
-  /// Their gradients, to the stage before: empty, or as many rows as the hidden states. `ranges` are pairs of numbers,
-  /// the sequences that have a gradient.
+  /// Sends their gradients to the stage before: empty, or as many rows as the hidden states. `ranges` are pairs of
+  /// numbers, the sequences that have a gradient.
   virtual void send_backward(std::span<const float> dx, std::size_t width, std::span<const std::uint32_t> ranges,
                              std::span<const std::int32_t> begins) = 0;
   /// Sets `ranges`. Returns whether rows came; then dx is filled.
