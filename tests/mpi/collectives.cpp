@@ -24,6 +24,7 @@ using namespace rlcore::parallel;
 using communicator_checks::read;
 
 any_communicator* world = nullptr;
+bool in_pieces = false;  // messages are sent in tiny pieces
 
 TEST(mpi, moves_the_right_bytes) {
   EXPECT_STREQ(world->engine(), ranks_of_environment() == 1 ? "alone" : "mpi");
@@ -32,6 +33,21 @@ TEST(mpi, moves_the_right_bytes) {
   communicator_checks::check_collectives(*world);
   communicator_checks::check_uneven_collectives(*world);
   communicator_checks::check_shifts(*world);
+}
+
+TEST(mpi, messages_between_two_ranks) {
+  communicator_checks::check_messages(*world);
+  if (world->size() == 1) return;
+  EXPECT_GT(world->counters().of(collective::send).bytes, 0u);
+  // More than a rank may have under way: the sender waits for the receiver.
+  const int next = (world->rank() + 1) % world->size(), before = (world->rank() + world->size() - 1) % world->size();
+  std::vector<double> block(in_pieces ? 20 : 100'000, world->rank());
+  if (world->rank() == 0)
+    for (std::size_t k = 0; k < 2 * most_messages; ++k) world->send(read(block), next);
+  if (before == 0)
+    for (std::size_t k = 0; k < 2 * most_messages; ++k) world->receive(std::span(block), before);
+  EXPECT_EQ(block.back(), before == 0 ? 0 : world->rank());
+  world->barrier();
 }
 
 TEST(mpi, splits) { communicator_checks::check_splits(*world); }
@@ -91,6 +107,7 @@ int main(int argc, char** argv) {
   launch_settings s;
   s.deadline = std::chrono::seconds(40);
   if (argc > 1) s.message_bytes = std::stoul(argv[1]);
+  in_pieces = s.message_bytes < 1000;
   s.fingerprint = argc > 2;
   try {
     launch(s, [](any_communicator& c) {

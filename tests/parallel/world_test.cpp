@@ -45,6 +45,31 @@ TEST(world, groups_of_twelve_ranks) {
   });
 }
 
+TEST(world, groups_of_stages) {
+  run_ranks(16, [](thread_rank& rank) {
+    any_communicator_of<thread_rank&> all(rank);
+    parallel_settings s;  // 2 stages x 2 data x 2 context x 2 tensor
+    s.pipeline.stages = 2, s.context = 2, s.tensor = 2, s.expert = 2, s.zero = 1;
+    world w(all, s);
+    const int r = rank.rank(), stage = r / 8 * 8, tensor = r % 2, place = r % 8;
+    using ranks = std::vector<int>;
+    EXPECT_EQ(w.place().stage, r / 8);
+    EXPECT_EQ(w.place().place_in_stage(), place);
+    EXPECT_EQ(members(w.pipeline(), r), (ranks{place, 8 + place}));
+    EXPECT_EQ(members(w.forwards(), r), (ranks{place, 8 + place}));
+    EXPECT_EQ(members(w.backwards(), r), (ranks{place, 8 + place}));
+    EXPECT_EQ(members(w.data(), r), (ranks{stage + place % 4, stage + 4 + place % 4}));
+    EXPECT_EQ(members(w.sums(), r),
+              (ranks{stage + tensor, stage + 2 + tensor, stage + 4 + tensor, stage + 6 + tensor}));
+    EXPECT_EQ(members(w.shards(), r), members(w.sums(), r));
+    EXPECT_EQ(members(w.tensor(), r), (ranks{r - tensor, r - tensor + 1}));
+    EXPECT_EQ(w.expert().size(), 2);
+    std::vector<float> of_last{static_cast<float>(r)};
+    broadcast_from_last_stage(w, std::span(of_last));
+    EXPECT_EQ(of_last[0], static_cast<float>(8 + place));
+  });
+}
+
 struct report {
   exact_sum loss;
   std::int64_t tokens = 0;

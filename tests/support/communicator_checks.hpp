@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "rlcore/parallel/communicator/communicator.hpp"
@@ -98,6 +99,37 @@ void check_shifts(C& c) {
     }
 }
 
+/// Every rank sends to every other rank before it receives anything; messages of a pair keep their order, whatever
+/// their sizes and types.
+template <communicator C>
+void check_messages(C& c) {
+  constexpr int each = 20;
+  const auto size_of = [](int from, int to, int k) { return static_cast<size_t>((from + 3 * to + 7 * k) % 5 * 40); };
+  for (int k = 0; k < each; ++k)
+    for (int to = 0; to < c.size(); ++to) {
+      if (to == c.rank()) continue;
+      const auto numbers = marks(c.rank() + 10 * k, size_of(c.rank(), to, k));
+      c.send(read(numbers), to);
+      const std::vector<float> last{static_cast<float>(k) + 0.5F};
+      c.send(read(last), to);
+    }
+  for (int from = c.size() - 1; from >= 0; --from) {
+    if (from == c.rank()) continue;
+    for (int k = 0; k < each; ++k) {
+      std::vector<std::int64_t> got(size_of(from, c.rank(), k), -1);
+      c.receive(std::span(got), from);
+      EXPECT_EQ(got, marks(from + 10 * k, got.size())) << "message " << k << " from " << from;
+      std::vector<float> last(1);
+      c.receive(std::span(last), from, 3);
+      EXPECT_EQ(last[0], static_cast<float>(k) + 0.5F);
+    }
+  }
+  const std::vector<int> mine(3);
+  EXPECT_THROW(c.send(read(mine), c.rank()), std::invalid_argument);
+  EXPECT_THROW(c.send(read(mine), c.size()), std::invalid_argument);
+  c.barrier();
+}
+
 /// The group inside a std::unique_ptr, or the group itself.
 template <class G>
 auto& group_in(G& g) {
@@ -121,6 +153,7 @@ void check_splits(C& c, bool collectives = true) {
       check_collectives(group);
       check_uneven_collectives(group);
       check_shifts(group);
+      check_messages(group);
     }
     const int self = c.rank();
     std::vector<int> numbers(static_cast<size_t>(members));

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -38,11 +40,22 @@ Kind named(const char* const (&names)[N], std::string_view name) {
   throw std::invalid_argument("rlcore: no kind is called '" + std::string(name) + "'");
 }
 
+/// How layers are divided over the stages of a pipeline. Without `first` and `last` all stages have equally many; with
+/// them the other stages share the rest equally. An accounted embedding or loss counts as one layer in front of the
+/// first or behind the last, so that this stage has one layer less. A stage has `chunks` ranges of layers (virtual
+/// stages); chunk c of stage r is virtual stage c * stages + r.
+struct pipeline_division {
+  int stages = 1, chunks = 1;
+  std::optional<std::int64_t> first = {}, last = {};  ///< layers of the first and of the last stage
+  bool account_for_embedding = false, account_for_loss = false;
+};
+
 /// Parallel axes, ZeRO stage and reduction order. mesh::of() validates them.
 struct parallel_settings {
   int data = 0;  ///< 0: the ranks left by the other axes
   int context = 1, tensor = 1;
-  int expert = 1;  ///< divides the data x context ranks
+  int expert = 1;                   ///< divides the data x context ranks
+  pipeline_division pipeline = {};  ///< stages of neighbouring ranks, each with some of the layers
   context_kind how_context = context_kind::gather_kv;
   bool sequence_parallel = false;
   /// ZeRO stage: 0 shards nothing (ddp), 1 the optimizer state, 2 also the gradients, 3 also the weights (FSDP).
@@ -56,14 +69,18 @@ struct parallel_settings {
   bool balance = true;       ///< leaves of equal cost; else equal numbers of consecutive rows
 };
 
-/// Sizes of the axes and a rank's place on them: rank = ((data * contexts) + context) * tensors + tensor.
+/// Sizes of the axes and a rank's place on them:
+/// rank = (((stage * datas) + data) * contexts + context) * tensors + tensor.
 struct mesh {
-  int data_size = 1, context_size = 1, tensor_size = 1, expert_size = 1, shard_size = 1;
-  int data = 0, context = 0, tensor = 0;
+  int data_size = 1, context_size = 1, tensor_size = 1, expert_size = 1, shard_size = 1, pipeline_size = 1;
+  int data = 0, context = 0, tensor = 0, stage = 0;
 
   /// Rank in the group over which gradients are summed: data x context.
   int sum() const noexcept { return data * context_size + context; }
   int sums_size() const noexcept { return data_size * context_size; }
+  /// The number of ranks of a stage, and this rank's number among them.
+  int stage_size() const noexcept { return sums_size() * tensor_size; }
+  int place_in_stage() const noexcept { return sum() * tensor_size + tensor; }
   int replicas() const noexcept { return sums_size() / shard_size; }
   /// The number of ranks over which the same experts are sharded: within a group of shard_size, if it consists of whole
   /// expert groups.
@@ -89,6 +106,8 @@ RLCORE_INLINE mesh mesh::of(const parallel_settings& s, int rank, int ranks) {
   axis(s.context, "the number of context parallel ranks", 1);
   axis(s.tensor, "the number of tensor parallel ranks", 1);
   axis(s.expert, "the number of expert parallel ranks", 1);
+  axis(s.pipeline.stages, "the number of pipeline stages", 1);
+  axis(s.pipeline.chunks, "the number of chunks of a stage", 1);
   axis(s.data, "the number of data parallel ranks", 0);
   axis(s.leaves, "rlcore.gradient_leaves", 1);
   axis(s.shard_ranks, "the number of ranks that share a copy (fsdp_size)", 0);
@@ -96,13 +115,18 @@ RLCORE_INLINE mesh mesh::of(const parallel_settings& s, int rank, int ranks) {
     throw config_error("the ZeRO stage is " + std::to_string(s.zero) + ", expected 0, 1, 2 or 3");
   if (s.bf16_wire && s.reduction == reduction_kind::exact && s.zero < 2)
     throw config_error("exact sums of whole gradients travel as integers, not as bfloat16: use zero 2 or 3");
-  const int others = s.context * s.tensor;
-  if (ranks % others != 0 || (s.data != 0 && s.data * others != ranks))
+  const int others = s.context * s.tensor, stages = s.pipeline.stages, of_stage = ranks / stages;
+  if (ranks % (others * stages) != 0 || (s.data != 0 && s.data * others * stages != ranks))
     throw config_error(std::to_string(ranks) + " ranks are not " +
+                       (stages > 1 ? std::to_string(stages) + " pipeline x " : std::string()) +
                        (s.data != 0 ? std::to_string(s.data) + " data x " : std::string()) + std::to_string(s.context) +
                        " context x " + std::to_string(s.tensor) + " tensor parallel");
+  if (stages > 1 && s.zero > 1)
+    throw config_error("the ZeRO stage is " + std::to_string(s.zero) + " with " + std::to_string(stages) +
+                       " pipeline stages, expected 0 or 1");
   mesh m;
-  m.data_size = ranks / others, m.context_size = s.context, m.tensor_size = s.tensor, m.expert_size = s.expert;
+  m.pipeline_size = stages, m.stage = rank / of_stage, rank %= of_stage;
+  m.data_size = of_stage / others, m.context_size = s.context, m.tensor_size = s.tensor, m.expert_size = s.expert;
   m.tensor = rank % s.tensor, m.context = rank / s.tensor % s.context, m.data = rank / others;
   if (m.sums_size() % s.expert != 0)
     throw config_error(std::to_string(s.expert) + " expert parallel ranks do not divide the " +

@@ -143,6 +143,7 @@ inline constexpr metric_definition metric_definitions[] = {
     {"perf/time_per_step", "s", "timing_s/step"},
     {"perf/throughput", "tokens/s",
      "perf/total_num_tokens / timing_s/step, for each rank; of supervised and preference trainers / timing_s/update"},
+    {"perf/pipeline_idle", "share", "of the step, in which stages of a pipeline wait for each other"},
     {"perf/cpu_memory_used_gb", "GiB", "resident memory of this process"},
     {"val-core/<data source>/<field>/mean@<N>", "score", "mean over prompts of the mean over their N samples"},
     {"val-core/<data source>/<field>/best@<N>/{mean,std}", "score",

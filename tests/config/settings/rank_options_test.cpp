@@ -9,6 +9,7 @@
 
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/config/programs/preference_keys.hpp"
+#include "rlcore/parallel/pipeline/division.hpp"
 #include "rlcore/train/supervised/sft_work.hpp"
 
 namespace RLCORE_TEST_ID {
@@ -135,6 +136,56 @@ TEST(rank_options, groups_that_sample) {
   has_note({micro, four, "trainer.n_gpus_per_node=4", "rlcore.row_chunks=4"}, idle);
 }
 
+TEST(rank_options, stages_of_a_pipeline) {
+  const std::string transformer = megatron + "override_transformer_config.", stages = "pipeline_model_parallel_size=";
+  // The layout of verl's Qwen3-235B script: 94 layers on 256 ranks; its reference has no context parallel ranks.
+  const words published{actor + "strategy=megatron",
+                        megatron + "tensor_model_parallel_size=4",
+                        megatron + stages + "8",
+                        megatron + "expert_model_parallel_size=8",
+                        megatron + "context_parallel_size=8",
+                        "+" + transformer + "num_layers_in_first_pipeline_stage=11",
+                        "+" + transformer + "num_layers_in_last_pipeline_stage=11",
+                        "+" + transformer + "context_parallel_size=8",
+                        "actor_rollout_ref.ref.megatron.tensor_model_parallel_size=4",
+                        "actor_rollout_ref.ref.megatron." + stages + "8",
+                        "actor_rollout_ref.ref.megatron.expert_model_parallel_size=8",
+                        "actor_rollout_ref.rollout.tensor_model_parallel_size=4",
+                        "trainer.nnodes=16",
+                        "trainer.n_gpus_per_node=16"};
+  const auto big = policy(published);
+  const parallel::parallel_settings s = of(big, 256);
+  EXPECT_EQ(s.pipeline.stages, 8);
+  EXPECT_EQ(s.data, 1);
+  EXPECT_EQ(s.zero, 1);
+  EXPECT_EQ(parallel::division_text(parallel::divide_layers(94, s.pipeline), 8), "11, 6 x 12, 11");
+  EXPECT_THAT(big.notes(), testing::Contains(HasSubstr("ref.megatron.context_parallel_size=1: the reference runs with "
+                                                       "the actor's 8; same values")));
+  EXPECT_EQ(rollout_ranks(big, 256).value().ranks, 4);
+
+  const words two{actor + "strategy=megatron", megatron + stages + "2"};
+  EXPECT_EQ(rollout_ranks(policy(two), 4).value().ranks, 1);  // a stage cannot sample with its layers alone
+  EXPECT_EQ(of(policy({"rlcore.pipeline_parallel_size=2", "rlcore.zero_stage=0"}), 4).data, 2);
+  EXPECT_EQ(of(ppo({"--zero_stage", "1", "rlcore.pipeline_parallel_size=2"}), 2).pipeline.stages, 2);
+  const auto refused = [&](const words& more, int ranks, const std::string& why) {
+    words all = two;
+    all.insert(all.end(), more.begin(), more.end());
+    EXPECT_THAT(refusal([&] { of(policy(all), ranks); }), HasSubstr(why));
+  };
+  refused({}, 3, "pipeline_model_parallel_size=2 does not divide the 3 ranks");
+  refused({megatron + "tensor_model_parallel_size=2"}, 6, "parallel_size=2 x " + megatron + "tensor");
+  refused({megatron + "virtual_pipeline_model_parallel_size=2"}, 4, "expected 1; a stage runs its layers in one chunk");
+  refused({"rlcore.pipeline_chunks=2"}, 4, "rlcore.pipeline_chunks=2: expected 1");
+  refused({"+" + transformer + "pipeline_model_parallel_layout=Et*4|t*4L"}, 4, "expected num_layers_in_first");
+  refused({"+" + transformer + "context_parallel_size=2"}, 4, "context_parallel_size=2: expected " + megatron);
+  refused({"+" + transformer + "num_layers_in_first_pipeline_stage=few"}, 4, "expected a number of layers");
+  refused({"rlcore.zero_stage=2"}, 4, "expected ZeRO stage 0 or 1, not 2");
+  refused({"trainer.device=npu_emulator"}, 4, "pipeline_model_parallel_size=2: expected 1 on NPUs");
+  refused({"actor_rollout_ref.ref.megatron." + stages + "1"}, 4, "another layout than the actor's");
+  EXPECT_THAT(policy({actor + "strategy=megatron", megatron + "virtual_pipeline_model_parallel_size=2"}).notes(),
+              testing::Contains(HasSubstr("no effect with " + megatron + stages + "1")));
+}
+
 TEST(rank_options, sizes_of_another_strategy) {
   EXPECT_THAT(policy({megatron + "expert_model_parallel_size=3"}).notes(),
               testing::Contains(HasSubstr("expert_model_parallel_size=3: no effect with strategy=fsdp")));
@@ -173,7 +224,7 @@ TEST(rank_options, refusals) {
     EXPECT_THAT(refusal([&] { of(policy(more), ranks); }), HasSubstr(why));
   };
   refused({actor + "ulysses_sequence_parallel_size=4"}, 6, "ulysses_sequence_parallel_size=4 does not divide the 6");
-  refused({actor + "strategy=megatron", megatron + "pipeline_model_parallel_size=2"}, 4, "expected 1; layers");
+  refused({"rlcore.pipeline_parallel_size=2"}, 4, "pipeline_parallel_size=2: expected ZeRO stage 0 or 1, not 3");
   refused({actor + "strategy=megatron", megatron + "expert_model_parallel_size=3"}, 4, "does not divide the 4 ranks");
   refused({fsdp + "fsdp_size=3"}, 4, "fsdp_size=3 does not divide the 4 ranks; -1: one group of all");
   refused({fsdp + "fsdp_size=0"}, 4, "fsdp_size=0");

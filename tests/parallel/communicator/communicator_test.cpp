@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rlcore/core/dtype.hpp"
+#include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "support/communicator_checks.hpp"
 
@@ -23,6 +24,7 @@ static_assert(std::is_empty_v<alone> && alone::size() == 1);
 static_assert(wire<float> && wire<rlcore::bf16> && !wire<std::vector<int>> && !wire<int*>);
 
 using communicator_checks::check_collectives;
+using communicator_checks::check_messages;
 using communicator_checks::check_shifts;
 using communicator_checks::check_splits;
 using communicator_checks::check_uneven_collectives;
@@ -46,6 +48,28 @@ TEST_P(group_sizes, move_the_right_bytes) {
     check_uneven_collectives(c);
     check_shifts(c);
     check_splits(c);
+  });
+}
+
+TEST_P(group_sizes, carry_messages_between_two_ranks) {
+  run_ranks(GetParam(), [&](thread_rank& c) {
+    check_messages(c);
+    any_communicator_of<thread_rank&> counted(c);
+    check_messages(counted);
+    const traffic::line sent = counted.counters().of(collective::send);
+    EXPECT_EQ(sent.calls, static_cast<std::uint64_t>(40 * (c.size() - 1)));
+    EXPECT_EQ(counted.counters().of(collective::receive).calls, sent.calls);
+    EXPECT_EQ(counted.counters().of(collective::receive).bytes, 0u);
+  });
+}
+
+TEST(messages, do_not_block_the_sender) {
+  run_ranks(2, [](thread_rank& c) {
+    std::vector<float> x(1000, 1.5F);
+    for (size_t k = 0; k < most_messages && c.rank() == 0; ++k) c.send(read(x), 1);
+    c.barrier();  // rank 1 has received nothing yet
+    for (size_t k = 0; k < most_messages && c.rank() == 1; ++k) c.receive(std::span(x), 0);
+    EXPECT_EQ(x[999], 1.5F);
   });
 }
 

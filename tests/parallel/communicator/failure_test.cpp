@@ -232,5 +232,57 @@ TEST(failure, every_collective_after_it_fails_as_well) {
   });
 }
 
+/// Rank 1 receives two floats from rank 0, which calls f.
+template <class F>
+std::string received(F f, std::chrono::milliseconds deadline = 20s) {
+  return message(
+      2,
+      [&](thread_rank& c) {
+        std::vector<float> x(2);
+        if (c.rank() == 0) return f(c);
+        c.receive(std::span(x), 0);
+      },
+      nullptr, deadline);
+}
+
+TEST(failure, message_of_another_size_or_type) {
+  EXPECT_THAT(received([](thread_rank& c) {
+                const std::vector<float> x(3);
+                c.send(std::span<const float>(x), 1);
+              }),
+              testing::AllOf(HasSubstr("rank 1 in collective 1, receive (2 elements of 4 bytes, kind 'f', from 0)"),
+                             HasSubstr("rank 0 called send (3 elements of 4 bytes, kind 'f', to 1)")));
+  EXPECT_THAT(received([](thread_rank& c) {
+                const std::vector<int> x(2);
+                c.send(std::span<const int>(x), 1);
+              }),
+              HasSubstr("kind 'i', to 1)"));
+}
+
+TEST(failure, message_that_never_comes) {
+  EXPECT_THAT(received([](thread_rank&) {}), HasSubstr("rank 0"));
+  EXPECT_THAT(received([](thread_rank& c) { c.abort("no memory"); }), HasSubstr("no memory"));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto late = [](thread_rank& c) {
+    std::this_thread::sleep_for(900ms);
+    c.barrier();
+  };
+  EXPECT_THAT(received(late, 100ms), HasSubstr("waited 100 ms in vain for rank 0 (after 0 collectives)"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 15s);
+}
+
+TEST(failure, more_messages_than_anybody_receives) {
+  const std::string what = message(
+      2,
+      [](thread_rank& c) {
+        const std::vector<char> x(1);
+        for (std::size_t k = 0; c.rank() == 0; ++k) c.send(std::span<const char>(x), 1);
+        std::this_thread::sleep_for(500ms);
+        c.barrier();
+      },
+      nullptr, 200ms);
+  EXPECT_THAT(what, HasSubstr("rank 1 has not received 128 messages"));
+}
+
 }  // namespace
 }  // namespace RLCORE_TEST_ID

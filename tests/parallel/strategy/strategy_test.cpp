@@ -35,6 +35,8 @@ constexpr parallel::parallel_settings axes = composed::axes();
 static_assert(axes.zero == 2 && axes.data == 2 && axes.context == 2 && axes.tensor == 4 && axes.expert == 4);
 static_assert(axes.how_context == parallel::context_kind::ring && composed::least_ranks() == 16);
 static_assert(data<>::axes().zero == 0 && data<>::least_ranks() == 1 && data<3>::least_ranks() == 3);
+static_assert(strategy::pipeline<4, strategy::tensor<2>>::least_ranks() == 8);
+static_assert(strategy::pipeline<4>::axes().pipeline.stages == 4 && strategy::pipeline<4>::axes().zero == 0);
 static_assert(sharded<3>::least_ranks() == 1 && strategy::tensor<2>::least_ranks() == 2);
 static_assert(sharded<1, expert<6>, strategy::context<4>>::least_ranks() == 12);  // 3 data x 4 context hold 6 experts
 

@@ -58,7 +58,13 @@ parallel::context_kind context_kind_of(const options& opt, const strategy_keys& 
 
 int zero_of(const options& opt, const strategy_keys& k);
 
-/// Throws config_error if another model of the run asks for another strategy or tensor parallel size than the actor's.
+/// How the stages of a pipeline divide the layers. Throws config_error for what stages cannot do yet.
+parallel::pipeline_division read_pipeline(const options& opt, const strategy_keys& k, int zero);
+/// Adds notes about keys of pipelines that have no effect, and of models that take the actor's layout.
+void note_pipeline(options& opt, const strategy_keys& k);
+
+/// Throws config_error if another model of the run asks for another strategy, tensor or pipeline parallel size than the
+/// actor's.
 void check_other_models(const options& opt, const strategy_keys& actor);
 
 /// A note about context and expert parallel sizes of other models that differ from the actor's: these models run with
@@ -109,11 +115,13 @@ inline std::optional<asked_size> asked_rollout(const options& opt) {
 }  // namespace detail
 
 /// The number of neighbouring ranks that share one copy of the weights while `ranks` ranks sample, and the key that
-/// sets it; empty if they sample with the weights as laid out in training.
+/// sets it; empty if they sample with the weights as laid out in training, which stages of a pipeline cannot.
 inline std::optional<detail::asked_size> rollout_ranks(const options& opt, int ranks) {
   const auto asked = detail::asked_rollout(opt);
-  if (!asked || ranks == 1 || !asked_device(opt).log_prob_merge) return std::nullopt;
-  return asked->ranks == detail::read_strategy(opt).tensor.ranks ? std::nullopt : asked;
+  if (ranks == 1 || !asked_device(opt).log_prob_merge) return std::nullopt;
+  const detail::strategy_keys k = detail::read_strategy(opt);
+  if (k.pipeline.ranks > 1) return asked ? asked : k.tensor;  // no stage samples with its layers alone
+  return !asked || asked->ranks == k.tensor.ranks ? std::nullopt : asked;
 }
 
 /// Throws config_error unless that number divides the number of ranks.
@@ -137,6 +145,8 @@ inline void note_rollout_ranks(options& opt, int ranks) {
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_CONFIG)
+#include "rlcore/config/settings/pipeline_options.hpp"
+
 RLCORE_BEGIN
 namespace train::detail {
 
@@ -156,7 +166,7 @@ RLCORE_INLINE asked_size asked(const options& opt, const std::string& rlcore_key
 RLCORE_INLINE strategy_keys read_strategy(const options& opt) {
   const auto has = [&](const char* name) { return opt.known().find(name) != nullptr; };
   strategy_keys k;
-  std::string tensor, context, expert;
+  std::string tensor, context, expert, pipeline;
   if (has("actor_rollout_ref.actor.strategy")) {
     const std::string actor = "actor_rollout_ref.actor.", megatron = actor + "megatron.";
     k.strategy = opt.get<std::string>(actor + "strategy");
@@ -165,7 +175,7 @@ RLCORE_INLINE strategy_keys read_strategy(const options& opt) {
     if (k.strategy == "megatron") {
       tensor = megatron + "tensor_model_parallel_size", context = megatron + "context_parallel_size";
       expert = megatron + "expert_model_parallel_size";
-      k.pipeline = asked(opt, megatron + "pipeline_model_parallel_size", "");
+      pipeline = megatron + "pipeline_model_parallel_size";
     }
   } else if (has("model.strategy")) {
     k.strategy = opt.get<std::string>("model.strategy");
@@ -176,6 +186,7 @@ RLCORE_INLINE strategy_keys read_strategy(const options& opt) {
   k.tensor = asked(opt, "rlcore.tensor_parallel_size", tensor);
   k.context = asked(opt, "rlcore.context_parallel_size", context);
   k.expert = asked(opt, "rlcore.expert_parallel_size", expert);
+  k.pipeline = asked(opt, "rlcore.pipeline_parallel_size", pipeline);
   return k;
 }
 
@@ -215,8 +226,10 @@ RLCORE_INLINE void check_other_models(const options& opt, const strategy_keys& a
       refuse(name + "=" + std::to_string(opt.get<std::int64_t>(name)), ours.text());
   };
   if (actor.strategy != "megatron") return;
-  for (const std::string model : {"actor_rollout_ref.ref.", "critic."})
+  for (const std::string model : {"actor_rollout_ref.ref.", "critic."}) {
     same(model + "megatron.tensor_model_parallel_size", actor.tensor);
+    same(model + "megatron.pipeline_model_parallel_size", actor.pipeline);
+  }
 }
 
 RLCORE_INLINE std::string other_sizes(const options& opt, const strategy_keys& actor) {
@@ -289,16 +302,15 @@ RLCORE_INLINE parallel::parallel_settings read_parallel(const options& opt, int 
   if (k.tensor.ranks > 1 && !device.log_prob_merge)
     throw config_error(k.tensor.text() + ": expected 1 on " + unit +
                        "s; strategy=fsdp (rlcore.zero_stage=3) shares the weights");
-  if (k.pipeline.ranks > 1)
-    throw config_error(k.pipeline.text() + ": expected 1; layers are not shared between ranks in this build, " +
-                       "tensor_model_parallel_size and use_distributed_optimizer save the same memory");
-  const std::int64_t product = k.tensor.ranks * k.context.ranks;
-  if (ranks % product != 0)
-    throw config_error((k.context.ranks == 1  ? k.tensor.text()
-                        : k.tensor.ranks == 1 ? k.context.text()
-                                              : k.tensor.text() + " x " + k.context.text()) +
-                       " does not divide the " + std::to_string(ranks) + " ranks");
-  const std::int64_t shared = ranks / k.tensor.ranks;
+  s.pipeline = detail::read_pipeline(opt, k, s.zero);
+  const std::int64_t product = k.tensor.ranks * k.context.ranks * k.pipeline.ranks;
+  if (ranks % product != 0) {
+    std::string sizes;
+    for (const detail::asked_size* size : {&k.pipeline, &k.tensor, &k.context})
+      if (size->ranks > 1) sizes += (sizes.empty() ? "" : " x ") + size->text();
+    throw config_error(sizes + " does not divide the " + std::to_string(ranks) + " ranks");
+  }
+  const std::int64_t shared = ranks / (k.tensor.ranks * k.pipeline.ranks);
   if (shared % k.expert.ranks != 0)
     throw config_error(k.expert.text() + " does not divide the " + std::to_string(shared) +
                        " ranks that share the data");
@@ -333,6 +345,7 @@ RLCORE_INLINE void check_rank_options(options& opt, int started) {
         opt.get<std::int64_t>(name) > 1)
       opt.note(name + "=" + std::to_string(opt.get<std::int64_t>(name)) + ": no effect with strategy=" + k.strategy +
                "; it is read with actor_rollout_ref.actor.strategy=megatron");
+  detail::note_pipeline(opt, k);
   if (opt.get<std::string>("rlcore.reduction") == "fast")
     opt.note("rlcore.reduction=fast: no engine of this build adds up by itself, the order is that of ranked");
   if (started > 1 || asked_ranks(opt) > 1) {

@@ -14,7 +14,7 @@ namespace nn {
 template <class Device>
 void look_up(const causal_lm<Device>& model, const pass<Device>& p, float* x, const std::int32_t* ids, extent_t n) {
   const auto h = static_cast<extent_t>(model.settings().hidden_size);
-  const float* table = model.packed_alone() ? model.embedding_rows() : p.weights + 0;  // it is the first parameter
+  const float* table = model.packed_alone() ? model.embedding_rows() : p.weights + model.embedding_offset();
   if constexpr (packed_rows<Device>)
     if (table == nullptr)
       return p.device.run(op::gather_packed_rows{.y = x,

@@ -84,6 +84,8 @@ class lora_gradients {
   }
   /// The embedding is frozen.
   void complete(const pass<Device>&, std::span<const std::int32_t>, const float*) noexcept {}
+  /// The same in a stage without the embedding.
+  void complete_layers(const pass<Device>&) noexcept {}
 
  private:
   /// Converts sums to gradients: copies the diagonal blocks to their places, times s.

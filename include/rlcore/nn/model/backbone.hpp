@@ -15,6 +15,7 @@
 #include "rlcore/nn/model/active_rows.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/packed_batch.hpp"
+#include "rlcore/nn/model/stage_rows.hpp"
 #include "rlcore/nn/vision/picture_rows.hpp"
 
 RLCORE_BEGIN
@@ -23,7 +24,8 @@ namespace nn {
 /// One forward pass over packed sequences up to the normed hidden states of selected rows, and the backward pass from
 /// their gradient. Uses the device memory of `space` during its lifetime. `recompute` (activation checkpointing) keeps
 /// only each layer's input and recomputes the layer in its backward. With a context group, each rank processes its own
-/// rows and targets; gather() and find_active() exchange the results.
+/// rows and targets; gather() and find_active() exchange the results. Stages of a pipeline pass hidden states on and
+/// their gradients back; only the last has selected rows and a head.
 template <class Device>
 class backbone {
  public:
@@ -36,6 +38,7 @@ class backbone {
         recompute_(recompute),
         width_(static_cast<extent_t>(model.settings().hidden_size)),
         pass_{model.device(), space},
+        link_(model.pipeline()),
         units_(model.units() ? model.units() : space.units) {
     space.reset();
     pass_.context = share_sequences(context_, model, space, in_.tokens, rows);
@@ -52,10 +55,14 @@ class backbone {
     if (recompute) space.kept.push_back(take_for_any(blocks, space, batch.tokens, own_rows(pass_)));
     for (std::size_t l = 0; l < blocks.size() && !recompute; ++l)
       space.kept.push_back(blocks[l].take(space, batch.tokens, own_rows(pass_)));
-    enter(unit_number::embedding, in_.shows_pictures());
-    embed(model, pass_, x(0), host_ids(), batch.ids);
-    pictures_.show(model, pass_, in_, x(0), recompute);
-    leave(unit_number::embedding);
+    if (is_first()) {
+      enter(unit_number::embedding, in_.shows_pictures());
+      embed(model, pass_, x(0), host_ids(), batch.ids);
+      pictures_.show(model, pass_, in_, x(0), recompute);
+      leave(unit_number::embedding);
+    } else {
+      receive_rows(pass_.device, *link_, between(x(0)));
+    }
     space.routed.reset(static_cast<std::size_t>(model.settings().num_experts));
     pass_.routed = &space.routed;
     for (std::size_t l = 0; l < blocks.size(); ++l) {
@@ -68,9 +75,11 @@ class backbone {
         context_->forward({}), blocks[l].idle_forward(pass_, a);
       if (units_) units_->pause(unit_number::layer(l));
     }
-    enter_top();
+    if (!is_last()) send_rows(pass_.device, *link_, between(x(blocks.size())));
+    if (is_last()) enter_top();
     pass_.routed = nullptr;
     if (context_ && space.routed.experts() > 0) context_->sum(space.routed.values);
+    if (!is_last()) return;
     row_ = space.take_copy(wanted_.data(), count_);
     top_ = model.head().gather(pass_, all_rows(pass_, x(blocks.size()), share_.whole, width_), row_, count_);
   }
@@ -169,27 +178,29 @@ class backbone {
       leave(unit_number::layer(l));
       leave_zero(grads, unit_number::layer(l));
     }
+    if (!is_first()) return send_gradients(pass_.device, *link_, between(nullptr), {});
     enter_tower(), leave_tower();
     leave_zero(grads, unit_number::embedding);
+  }
+
+  /// The whole backward of a stage that is not the last.
+  template <class Gradients>
+  void backward_of_stage(Gradients& grads) {
+    float* dx = space_.template take<float>(own_rows(pass_) * width_);
+    receive_gradients(pass_.device, *link_, between(dx), space_.ranges);
+    if (space_.ranges.empty()) return skip_backward(grads);
+    if (context_) context_->begin_backward();
+    if (!has_active_sequences()) return idle_backward(grads);
+    grads.begin(pass_);
+    backward_of_layers(grads, dx);
   }
 
   /// Layers from the last to the first; dnormed [count(), hidden] is used up.
   template <class Gradients>
   void backward(Gradients& grads, float* dnormed) {
+    if (!has_active_sequences()) return idle_backward(grads);
     Device& device = pass_.device;
     const extent_t t = pass_.tokens, h = width_;
-    if (!has_active_sequences()) {
-      leave_top();
-      leave_zero(grads, unit_number::top(model_.blocks().size()));
-      for (std::size_t l = model_.blocks().size(); l-- > 0;) {
-        enter(unit_number::layer(l));
-        for_active_sequences(pass_, [&](const nn::pass<Device>& part, extent_t) { join_collectives_forward(part, l); });
-        leave(unit_number::layer(l));
-        leave_zero(grads, unit_number::layer(l));
-      }
-      enter_tower(), leave_tower();
-      return leave_zero(grads, unit_number::embedding);
-    }
     model_.head().final_norm.backward(device, pass_.weights, pass_.gradients, dnormed, dnormed, h, top_.rows, h,
                                       top_.rstd, count_, false);
     leave_top();
@@ -201,10 +212,36 @@ class backbone {
     if (pass_.share)
       device.run(op::copy_rows{
           .y = dx, .y_row = h, .x = full_dx + first_own_row() * h, .x_row = h, .count = own_rows(pass_), .width = h});
+    backward_of_layers(grads, dx);
+  }
 
+ private:
+  bool is_first() const { return !link_ || link_->first(); }
+  bool is_last() const { return !link_ || link_->last(); }
+  stage_rows between(float* rows) const { return {rows, own_rows(pass_), width_, in_.tokens}; }
+
+  /// backward() in a rank that has no row of a sequence with a gradient.
+  template <class Gradients>
+  void idle_backward(Gradients& grads) {
+    leave_top();
+    leave_zero(grads, unit_number::top(model_.blocks().size()));
+    for (std::size_t l = model_.blocks().size(); l-- > 0;) {
+      enter(unit_number::layer(l));
+      for_active_sequences(pass_, [&](const nn::pass<Device>& part, extent_t) { join_collectives_forward(part, l); });
+      leave(unit_number::layer(l));
+      leave_zero(grads, unit_number::layer(l));
+    }
+    if (!is_first()) return send_gradients(pass_.device, *link_, between(nullptr), space_.ranges);
+    enter_tower(), leave_tower();
+    leave_zero(grads, unit_number::embedding);
+  }
+
+  /// Layers from the last to the first, then the embedding; dx: of the last hidden states.
+  template <class Gradients>
+  void backward_of_layers(Gradients& grads, float* dx) {
+    const extent_t h = width_;
     const std::span<const block> blocks = model_.blocks();
-    const std::vector<block_activations>& kept = space_.kept;
-    const block_scratch scratch = blocks.front().take_scratch(space_, t);
+    const block_scratch scratch = blocks.front().take_scratch(space_, pass_.tokens);
     float* again = recompute_ ? space_.template take<float>(own_rows(pass_) * h) : nullptr;
     for (std::size_t l = blocks.size(); l-- > 0;) {
       const auto differentiate = [&](const nn::pass<Device>& part, extent_t begin) {
@@ -213,9 +250,9 @@ class backbone {
         const auto place = place_in_rows(space_, blocks[l].self_attention);
         const extent_t local_begin = own_begin(part, begin);
         const float* input = x(l) + local_begin * h;
-        if (recompute_) blocks[l].forward(part, kept[0], again, input, place);
-        blocks[l].backward(part, recompute_ ? kept[0] : rows_from(blocks[l], kept[l], begin, local_begin), scratch,
-                           dx + local_begin * h, input, place,
+        if (recompute_) blocks[l].forward(part, space_.kept[0], again, input, place);
+        blocks[l].backward(part, recompute_ ? space_.kept[0] : rows_from(blocks[l], space_.kept[l], begin, local_begin),
+                           scratch, dx + local_begin * h, input, place,
                            place_gradients_in_rows(space_, blocks[l].self_attention));
       };
       enter(unit_number::layer(l), recompute_);
@@ -227,16 +264,20 @@ class backbone {
       leave(unit_number::layer(l));
       if constexpr (by_units<Gradients>) grads.leave(unit_number::layer(l));
     }
+    if (!is_first()) {
+      send_gradients(pass_.device, *link_, between(dx), space_.ranges);
+      grads.complete_layers(pass_);
+      return pass_.device.wait();
+    }
     const float* const whole_dx = all_rows(pass_, dx, share_.whole, h);
     if constexpr (by_units<Gradients>) grads.enter_embedding(pass_);
     enter_tower();
     pictures_.backward(model_, pass_, whole_dx);
     leave_tower();
     grads.complete(pass_, host_ids(), whole_dx);
-    device.wait();
+    pass_.device.wait();
   }
 
- private:
   /// The weights of a unit, gathered if they are sharded, and packed if passes go by units.
   void enter(std::size_t unit, bool packed = true) {
     if (!units_) return;
@@ -281,6 +322,7 @@ class backbone {
       head_->gradients = grads.gradients_of_unit(unit_number::output(model_.blocks().size(), model_.settings().tied()));
   }
   void leave_top() {
+    if (!is_last()) return;
     leave(unit_number::top(model_.blocks().size()));
     if (model_.settings().tied()) leave(unit_number::embedding);
   }
@@ -340,6 +382,7 @@ class backbone {
   row_share share_;
   std::optional<context_pass<Device>> context_;
   std::vector<std::int32_t> local_;
+  pipeline_link* link_;
   unit_source* units_;
   std::optional<nn::pass<Device>> head_;  // if the head's weights or gradients belong to another unit
   float* inputs_ = nullptr;

@@ -12,29 +12,22 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/core/random.hpp"
 #include "rlcore/device/device.hpp"
-#include "rlcore/exec/threads.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/head/head.hpp"
 #include "rlcore/nn/layer/block.hpp"
 #include "rlcore/nn/model/packed_weights.hpp"
 #include "rlcore/nn/model/parameter.hpp"
 #include "rlcore/nn/model/units.hpp"
+#include "rlcore/nn/model/weight_values.hpp"
 #include "rlcore/nn/parallel/partition.hpp"
+#include "rlcore/nn/parallel/pipeline_link.hpp"
 #include "rlcore/nn/parallel/tensor_group.hpp"
 #include "rlcore/nn/vision/vision_tower.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
 namespace nn {
-
-/// Storage of a model's weights.
-enum class weights_in : unsigned char {
-  memory,  ///< as floats, and packed for matrix products
-  units,   ///< none before allocate_weights(); training gathers them from units()
-  packed   ///< matrices only packed: for inference, after fill()
-};
 
 /// All weights live in one flat buffer, in the order of parameters(): a checkpoint, a clip or an optimizer step is one
 /// call over it. Gradients have the same layout (nn::gradients). The passes are in log_probs.hpp, forward_backward.hpp
@@ -43,8 +36,8 @@ template <rlcore::device Device>
 class causal_lm {
  public:
   /// Allocates the weights (uninitialised). Throws config_error, naming the key of config.json, for inconsistent sizes.
-  /// head_dim 0 means hidden_size / num_attention_heads. Under tensor parallelism holds one rank's shard, see
-  /// partition.
+  /// head_dim 0 means hidden_size / num_attention_heads. Under tensor parallelism holds one rank's shard, and
+  /// of a stage of a pipeline its units, see partition.
   causal_lm(Device& device, config settings, const nn::partition& part = {}, weights_in where = weights_in::memory)
       : device_(&device), settings_(checked_sizes(std::move(settings))), partition_(part), where_(where) {
     check_partition(settings_, partition_);
@@ -75,13 +68,29 @@ class causal_lm {
   }
   /// The vocabulary range of this rank.
   const slice& vocabulary() const noexcept { return vocabulary_; }
+  /// Sets the way to the other stages, which run the same passes.
+  void set_pipeline(pipeline_link* link) noexcept { pipeline_ = link; }
+  /// nullptr for a whole model. Throws std::logic_error for a stage without it.
+  pipeline_link* pipeline() const {
+    if (partition_.stage.split() && !pipeline_)
+      throw std::logic_error("rlcore: a stage of a pipeline runs without set_pipeline()");
+    return pipeline_;
+  }
   std::span<const parameter> parameters() const noexcept { return parameters_; }
   std::size_t size() const noexcept { return size_; }
-  /// The number of parameters that all ranks of an expert parallel model hold; this rank's experts follow, layer by
-  /// layer. Otherwise size().
+  /// Those without the copy of a tied embedding that belongs to the last stage: the first stage's last parameter.
+  std::span<const parameter> own_parameters() const noexcept {
+    return parameters().first(parameters_.size() - (copies_embedding() ? 1 : 0));
+  }
+  std::size_t own_size() const noexcept { return copies_embedding() ? parameters_.back().offset : size_; }
+  /// Does this stage have a copy of the last stage's embedding?
+  bool copies_embedding() const noexcept {
+    return settings_.tied() && partition_.stage.has_embedding() && !partition_.stage.has_head();
+  }
+  std::size_t embedding_offset() const noexcept { return embedding_offset_; }  ///< in the flat weights
+  /// The values that all ranks of an expert parallel model hold; this rank's experts follow. Otherwise size().
   std::size_t shared_size() const noexcept { return shared_size_; }
-  /// Mutable weights. Invalidates the packed copies, which are rebuilt at their next use. Throws std::logic_error if
-  /// only packed copies exist.
+  /// Mutable weights. Invalidates the packed copies, rebuilt at their next use. Throws std::logic_error without floats.
   buffer<float, Device>& weights() {
     if (packed_alone()) throw std::logic_error("rlcore: the weights are packed alone; only fill() may change them");
     for (packed_weights<Device>& p : packed_) p.forget();
@@ -115,24 +124,8 @@ class causal_lm {
   void fill(weight_format format, bf16_weights rounded, Read&& read) {
     if (!packed_alone()) throw std::logic_error("rlcore: fill() is for a model whose weights are packed alone");
     if (weights_.size() != kept_) allocate_weights();
-    const rlcore::threads readers;
-    std::size_t at = 0;
-    for (const parameter& p : parameters_)
-      if (p.shape.size() == 1)
-        read_weights(*device_, weights_.data() + std::exchange(at, at + p.size), p.offset, p.size, read, readers);
-    const bool exact =
-        format == weight_format::float32 || (format == weight_format::bfloat16 && rounded != bf16_weights::none);
-    if (format == weight_format::float32 && rounded == bf16_weights::all && has_bfloat16_exact(*device_))
-      format = weight_format::bfloat16_exact;
-    embedding_ = {};
-    const bool rows = !(exact && reads_packed_rows(*device_));
-    if (rows) {
-      embedding_ = buffer<float, Device>(*device_, parameters_.front().size);
-      read_weights(*device_, embedding_.data(), 0, embedding_.size(), read, readers);
-    }
-    if (packed_.front().format() != format) packed_.front() = packed_weights<Device>(format);
-    packed_.front().fill(*device_, std::span<const matrix>(matrices_).first(rows ? products_ : matrices_.size()), read,
-                         readers);
+    fill_packed(*device_, std::span<const parameter>(parameters_), weights_.data(), packed_.front(), embedding_,
+                std::span<const matrix>(matrices_), products_, format, rounded, read);
   }
   /// The embedding of a model with only packed weights: as floats, or null if the packed copy embedding_number() serves
   /// it.
@@ -183,20 +176,10 @@ class causal_lm {
   }
   /// The values that initialize() gives to parameter k of parameters().
   std::vector<float> initial_values(std::uint64_t seed, std::size_t k) const {
-    const random_key key = random_key{seed}.child(0x696e6974u);
     const parameter& p = parameters_[k];
-    const bool matrix = p.shape.size() >= 2, bias = p.name.ends_with(".bias");
-    const double deviation =
-        p.name == score_name ? 1 / static_cast<double>(settings_.hidden_size + 1) : settings_.initializer_range;
-    std::vector<float> values(p.size, bias ? 0.0f : 1.0f);
-    if (matrix)
-      p.for_runs([&](std::size_t at, std::uint64_t i, std::size_t count) {
-        for (const std::size_t end = at + count; at < end; ++at, ++i)
-          values[at] = static_cast<float>(deviation * key.normal(static_cast<std::uint32_t>(i),
-                                                                 static_cast<std::uint32_t>(i >> 32),
-                                                                 static_cast<std::uint32_t>(numbers_[k])));
-      });
-    return values;
+    return drawn_values(
+        p, numbers_[k], seed,
+        p.name == score_name ? 1 / static_cast<double>(settings_.hidden_size + 1) : settings_.initializer_range);
   }
   /// initialize() for only the head of a score model: turns a causal model into a score model.
   void initialize_score(std::uint64_t seed) {
@@ -215,8 +198,10 @@ class causal_lm {
     std::size_t n = 1;
     for (const std::int64_t e : shape) n *= static_cast<std::size_t>(e);
     const bool vector = shape.size() == 1;
+    const std::size_t number = next_number_++;
+    if (!has_unit_) return no_parameter;
     parameters_.push_back({std::move(name), std::move(shape), size_, n});
-    numbers_.push_back(next_number_++);
+    numbers_.push_back(number);
     const std::size_t at = std::exchange(size_, size_ + n);
     return packed_alone() && vector ? std::exchange(kept_, kept_ + n) : at;
   }
@@ -225,7 +210,7 @@ class causal_lm {
     std::vector<std::int64_t> whole = shape, start(shape.size());
     shape[d] = part.size(), start[d] = part.begin;
     const std::size_t at = add(std::move(name), std::move(shape));
-    if (parameters_.back().shape != whole)
+    if (has_unit_ && parameters_.back().shape != whole)
       parameters_.back().global_shape = std::move(whole), parameters_.back().start = start;
     return at;
   }
@@ -257,7 +242,10 @@ class causal_lm {
     const std::int64_t chunks = std::max<std::int64_t>(1, c.tp_reduce_chunks / ranks);
     const auto wide = [](std::int64_t n) { return static_cast<extent_t>(n); };
     const layer_names& names = c.model->names;
-    const std::size_t embedding = add_part("model.embed_tokens.weight", {c.vocab_size, h}, 0, vocabulary_);
+    const stage_part& stage = partition_.stage;
+    has_unit_ = c.tied() ? stage.has_head() : stage.has_embedding();
+    std::size_t embedding = add_part(embedding_name, {c.vocab_size, h}, 0, vocabulary_);
+    has_unit_ = stage.has_embedding();
     if (c.vision) {
       tower_range_.first = size_;
       tower_ = vision_tower(*c.vision, [this](std::string name, std::vector<std::int64_t> shape) {
@@ -270,6 +258,7 @@ class causal_lm {
       const std::string layer = "model.layers." + std::to_string(l) + ".", self = layer + "self_attn.",
                         mlp_name = layer + "mlp.";
       const auto named = [&](std::string_view part) { return (layer + std::string(part)) += ".weight"; };
+      has_unit_ = stage.has_layer(l);
       block b;
       b.input_norm = {add(named(names.input_norm), {h}), wide(h), 1, c.rms_norm_eps};
       b.self_attention.qkv = {add_part(self + "q_proj.weight", {q, h}, 0, own_q), no_parameter,
@@ -294,14 +283,15 @@ class causal_lm {
       b.self_attention.shape = {wide(heads), wide(kv_heads), wide(c.head_dim),
                                 static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_dim)))};
       b.post_attention_norm = {add(named(names.post_attention_norm), {h}), wide(h), 1, c.rms_norm_eps};
-      b.self_attention.head_sums = static_cast<std::size_t>(l * (own_q.size() + own_kv.size()));
+      b.self_attention.head_sums = blocks_.size() * static_cast<std::size_t>(own_q.size() + own_kv.size());
       b.self_attention.qkv.sections = {wide(own_q.size()), wide(own_kv.size()), wide(own_kv.size())};
       b.self_attention.output.row_parallel = true;
       b.self_attention.qkv.chunks = b.self_attention.output.chunks = wide(chunks);
       if (c.sparse(l)) {
         b.experts.router = {add(named(names.router), {c.num_experts, h}), no_parameter, wide(c.num_experts), wide(h)};
         b.experts.chosen = wide(c.num_experts_per_tok), b.experts.renormalise = c.norm_topk_prob;
-        b.experts.layer = sparse++;
+        b.experts.layer = sparse;
+        if (has_unit_) ++sparse;
         b.experts.first_expert = own_experts.begin;
         numbers.push_back(next_number_);
         if (!divided()) lay_out_experts(b.experts, layer, own_experts, next_number_);
@@ -312,8 +302,9 @@ class causal_lm {
         b.feed_forward.down.row_parallel = true;
         b.feed_forward.gate_up.chunks = b.feed_forward.down.chunks = wide(chunks);
       }
-      blocks_.push_back(std::move(b));
+      if (has_unit_) blocks_.push_back(std::move(b));
     }
+    has_unit_ = stage.has_head();
     head_.final_norm = {add("model.norm.weight", {h}), wide(h), 1, c.rms_norm_eps};
     if (c.output == model_output::score) {
       head_.output = {add(score_name, {1, h}), no_parameter, 1, wide(h)};
@@ -327,11 +318,21 @@ class causal_lm {
     }
     shared_size_ = size_;
     if (divided())
-      for (std::size_t l = 0, n = 0; l < blocks_.size(); ++l)
-        if (c.sparse(static_cast<std::int64_t>(l)))
-          lay_out_experts(blocks_[l].experts, "model.layers." + std::to_string(l) + ".", own_experts, numbers[n++]);
+      for (std::int64_t l = 0, n = 0, own = 0; l < c.num_hidden_layers; ++l) {
+        const std::int64_t number = c.sparse(l) ? n++ : -1;
+        has_unit_ = stage.has_layer(l);
+        if (has_unit_ && number >= 0)
+          lay_out_experts(blocks_[static_cast<std::size_t>(own)].experts, "model.layers." + std::to_string(l) + ".",
+                          own_experts, numbers[static_cast<std::size_t>(number)]);
+        own += has_unit_ ? 1 : 0;
+      }
+    if (copies_embedding()) {
+      has_unit_ = true, next_number_ = 0;
+      embedding = add_part(embedding_name, {c.vocab_size, h}, 0, vocabulary_);
+    }
+    embedding_offset_ = embedding;
     for (block& b : blocks_) b.for_linears([&](linear& each) { pack(each); });
-    pack(head_.output);
+    if (stage.has_head()) pack(head_.output);
     products_ = matrices_.size();
     if (packed_alone() && !c.tied()) matrices_.push_back({embedding, wide(vocabulary_.size()), wide(h), 1});
   }
@@ -357,15 +358,19 @@ class causal_lm {
   }
 
   static constexpr const char* score_name = "score.weight";
+  static constexpr const char* embedding_name = "model.embed_tokens.weight";
 
   Device* device_;
   config settings_;
   nn::partition partition_;
   tensor_group* tensor_ = nullptr;
+  pipeline_link* pipeline_ = nullptr;
   slice vocabulary_;
   std::vector<parameter> parameters_;
   std::vector<std::size_t> numbers_;  // parameter indices in the serial model, which has all experts
   std::size_t next_number_ = 0;
+  bool has_unit_ = true;  // while parameters are laid out: does this stage have their unit?
+  std::size_t embedding_offset_ = 0;
   std::vector<block> blocks_;
   nn::head head_;
   vision_tower tower_;

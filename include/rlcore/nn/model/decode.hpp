@@ -91,6 +91,8 @@ template <class Device>
 void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<Device>& cache,
             std::span<const decode_chunk> chunks, float* logits, std::optional<weight_format> format = {}) {
   check_output(model, model_output::logits, "decode");
+  if (model.part().stage.split())
+    throw std::logic_error("rlcore: decode: a stage of a pipeline has some of the layers; sample with a whole model");
   const config& c = model.settings();
   space.reset();
   space.segments.clear();

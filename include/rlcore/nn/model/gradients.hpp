@@ -44,9 +44,10 @@ class gradients {
   template <class Model>
   explicit gradients(const Model& model, bool lazy = false)
       : device_(&model.device()),
-        size_(model.size()),
+        size_(model.own_size()),
         width_(static_cast<extent_t>(model.settings().hidden_size)),
         tied_(model.settings().tied()),
+        apart_(model.copies_embedding()),
         without_{model.settings().pad_token_id, model.settings().image_token_id},
         vocabulary_(model.vocabulary()),
         partial_(model.part().tensor_size > 1),
@@ -74,9 +75,9 @@ class gradients {
   /// Throws std::invalid_argument unless these gradients match the model.
   template <class Model>
   void check(const Model& model) const {
-    if (size() != model.size())
+    if (size() != model.own_size())
       throw std::invalid_argument("rlcore: gradients of " + std::to_string(size()) + " values for a model of " +
-                                  std::to_string(model.size()));
+                                  std::to_string(model.own_size()));
   }
 
   /// Sets all gradients to 0, lazily: the next backward overwrites where it can.
@@ -194,7 +195,7 @@ class gradients {
     if (p.first) head_sums_.zero();
     if (p.first) {
       zero_others(flat_.data(), 0, size_);
-    } else if (!ids_.empty()) {
+    } else if (!ids_.empty() && !apart_) {
       device_->run(op::copy_rows{.y = flat_.data(),
                                  .y_row = width_,
                                  .ids = rows_named(),
@@ -218,6 +219,32 @@ class gradients {
     if (!sink_) return;
     leave(unit_number::embedding);
     zero();
+  }
+
+  /// Replaces complete() in a stage without the embedding.
+  void complete_layers(const pass<Device>& p) { head_sums_.complete(p.tensor, flat_.data()); }
+
+  /// In the first stage, whose tied embedding belongs to the last: the input tokens since zero() in order of appearance
+  /// and their sums [tokens, hidden], for add_inputs() there.
+  void take_inputs(std::vector<std::int32_t>& ids, std::vector<float>& sums) const {
+    ids = ids_;
+    sums.resize(ids.size() * static_cast<std::size_t>(width_));
+    device_->download(sums.data(), input_sum_.data(), sums.size() * sizeof(float));
+  }
+  /// In the last stage: adds them to a gradient of all its parameters, the first of which is the embedding.
+  void add_inputs(float* gradient, std::span<const std::int32_t> ids, std::span<const float> sums) const {
+    const auto n = static_cast<extent_t>(ids.size());
+    if (n == 0) return;
+    buffer<std::int32_t, Device> rows(*device_, ids.size());
+    buffer<float, Device> values(*device_, sums.size());
+    device_->upload(rows.data(), ids.data(), ids.size_bytes());
+    device_->upload(values.data(), sums.data(), sums.size_bytes());
+    device_->run(op::scatter_add_rows{.y = gradient,
+                                      .x = values.data(),
+                                      .ids = {rows.data(), rows_below(ids.data(), n)},
+                                      .count = n,
+                                      .width = width_});
+    device_->wait();
   }
 
  private:
@@ -264,6 +291,7 @@ class gradients {
                                       .ids = {space.take_copy(space.index.data(), tokens), distinct},
                                       .count = tokens,
                                       .width = width_});
+    if (apart_) return;
     device_->run(op::gather_rows{.y = head_sum_.data(),
                                  .x = sum,
                                  .x_rows = std::ssize(place_),
@@ -341,7 +369,7 @@ class gradients {
   mutable buffer<float, Device> flat_;
   mutable bool zero_ = false;  // flat_ counts as 0, regardless of its content
   extent_t width_;
-  bool tied_;
+  bool tied_, apart_;                    // apart_: the sums over input rows are sent to the stage of the head
   std::array<std::int32_t, 2> without_;  // tokens whose embedding gets no gradient; -1: none
   slice vocabulary_;
   bool partial_;  // this rank has only a part of the vocabulary

@@ -32,7 +32,7 @@ inline void check_temperature(float temperature) {
 
 /// With z the logits at row[i] divided by `temperature` and p = softmax(z): logp[i] = z[token[i]] - logsumexp(z) and,
 /// unless `entropy` is empty, entropy[i] = logsumexp(z) - sum p z. Keeps the activations of one layer and a tile of
-/// logits, at most workspace::logits_bytes() and 8 MiB.
+/// logits, at most workspace::logits_bytes() and 8 MiB. Only the last stage of a pipeline writes results.
 template <class Device>
 void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const input& sequences, const targets& wanted,
                float temperature, std::span<float> logp, std::span<float> entropy) {
@@ -45,7 +45,7 @@ void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const i
   check_output(model, model_output::logits, "log_probs");
   check_targets(wanted, model.settings());
   normed_rows<Device> body(model, space, sequences, wanted.row);
-  if (count == 0) return;
+  if (count == 0 || body.passed_on()) return;
   const extent_t n = body.count;
   float* results = space.template take<float>(2 * n);
   const head_rows<Device> scores(body.pass, model.head(), temperature, n, space.logits_bytes(), false);
@@ -64,7 +64,7 @@ void most_likely(const causal_lm<Device>& model, workspace<Device>& space, const
     throw std::invalid_argument("rlcore: most_likely: " + std::to_string(rows.size()) + " rows, room for " +
                                 std::to_string(out.size()) + " tokens");
   normed_rows<Device> body(model, space, sequences, rows);
-  if (rows.empty()) return;
+  if (rows.empty() || body.passed_on()) return;
   const extent_t n = body.count, h = static_cast<extent_t>(model.settings().hidden_size);
   const extent_t at_once = logit_rows(model, space, n);
   const auto vocabulary = static_cast<std::size_t>(model.settings().vocab_size);
@@ -94,7 +94,7 @@ void values(const causal_lm<Device>& model, workspace<Device>& space, const inpu
     throw std::invalid_argument("rlcore: values: " + std::to_string(rows.size()) + " rows, room for " +
                                 std::to_string(out.size()) + " values");
   normed_rows<Device> body(model, space, sequences, rows);
-  if (rows.empty()) return;
+  if (rows.empty() || body.passed_on()) return;
   float* value = space.template take<float>(body.count);
   model.head().forward(body.pass, value, body.normed, body.count);
   body.download(out, value);

@@ -12,12 +12,15 @@
 #include "rlcore/nn/layer/embedding.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/packed_batch.hpp"
+#include "rlcore/nn/model/stage_rows.hpp"
 #include "rlcore/nn/model/units.hpp"
 #include "rlcore/nn/vision/picture_rows.hpp"
 
 RLCORE_BEGIN
 namespace nn {
 
+/// In a stage that is not the last of a pipeline there is nothing to read: the hidden states go to the next stage.
+///
 /// The normed hidden states [count, hidden] of `rows` of the packed batch, or of this rank's part of them if the
 /// workspace has a context group, and the pass that the head belongs to. Sharded weights are gathered unit by unit,
 /// those of the head for the lifetime of this object. A rank without rows still takes part in collectives.
@@ -33,6 +36,7 @@ struct normed_rows {
   normed_rows(const causal_lm<Device>& model, workspace<Device>& space, const input& sequences,
               std::span<const std::int32_t> rows)
       : pass{model.device(), space},
+        link_(model.pipeline()),
         units_(model.units()),
         layers_(model.blocks().size()),
         tied_(model.settings().tied()) {
@@ -40,7 +44,7 @@ struct normed_rows {
     pass.context = share_sequences(context, model, space, sequences.tokens, rows);
     const packed_batch<Device> batch(model, space, sequences, rows, pass.context);
     if (rows.empty()) {
-      if (units_) idle_scoring(*units_, layers_, tied_);
+      if (units_) idle_scoring(*units_, layers_, tied_, embeds(), !passed_on());
       return;
     }
     if (context) rows = context->targets().rows();
@@ -51,29 +55,39 @@ struct normed_rows {
     float *x = space.template take<float>(batch.tokens * h), *y = space.template take<float>(batch.tokens * h);
     pass.tensor = model.tensor();
     if (model.part().expert_size > 1) pass.expert = space.experts;
-    with_unit(unit_number::embedding, sequences.shows_pictures(), [&] {
-      embed(model, pass, x,
+    const bool has_head = !link_ || link_->last();
+    const auto between = [&](float* h_rows) { return stage_rows{h_rows, batch.tokens, h, sequences.tokens}; };
+    if (link_ && !link_->first())
+      receive_rows(model.device(), *link_, between(x));
+    else
+      with_unit(unit_number::embedding, sequences.shows_pictures(), [&] {
+        embed(
+            model, pass, x,
             context ? std::span<const std::int32_t>(space.ids) : std::span<const std::int32_t>(sequences.tokens.values),
             batch.ids);
-      picture_rows<Device>().show(model, pass, sequences, x, true, false);
-    });
+        picture_rows<Device>().show(model, pass, sequences, x, true, false);
+      });
     const extent_t most = std::max(batch.tokens, n);
     const block_activations a = take_for_any(model.blocks(), space, most, most);
     const bool helps = context && batch.tokens == 0;  // this rank has no rows of the sequences
     float* last = helps ? nullptr : space.template take<float>(n * h);
     for (std::size_t l = 0; l < layers_; ++l)
-      with_unit(unit_number::layer(l), true, [&] {
+      with_unit(unit_of_layer(l), true, [&] {
         const block& b = model.blocks()[l];
         if (helps) {
           context->forward({}), b.idle_forward(pass, a);
-        } else if (l + 1 < layers_) {
+        } else if (l + 1 < layers_ || !has_head) {
           b.forward(pass, a, y, x, place_in_rows(space, b.self_attention));
           std::swap(x, y);
         } else {
           b.forward_rows(pass, a, last, x, place_in_rows(space, b.self_attention), space.take_copy(rows.data(), n), n);
         }
       });
-    enter(unit_number::top(layers_), true);
+    if (!has_head) {
+      send_rows(model.device(), *link_, between(x));
+      return;
+    }
+    enter(unit_of_layer(layers_), true);
     top_ = units_ != nullptr;
     if (!helps) normed = model.head().normed(pass, last, n).normed;
     if (tied_) enter(unit_number::embedding, true);
@@ -82,9 +96,12 @@ struct normed_rows {
   normed_rows& operator=(const normed_rows&) = delete;
   ~normed_rows() {
     if (!top_) return;
-    units_->leave(unit_number::top(layers_));
+    units_->leave(unit_of_layer(layers_));
     if (tied_) units_->leave(unit_number::embedding);
   }
+
+  /// Has the next stage of a pipeline the hidden states?
+  bool passed_on() const noexcept { return link_ && !link_->last(); }
 
   /// This rank's part of a host list with one value per entry of `rows`.
   std::span<const std::int32_t> local(std::span<const std::int32_t> values) {
@@ -106,6 +123,10 @@ struct normed_rows {
   }
 
  private:
+  bool embeds() const { return !link_ || link_->first(); }
+  /// The unit of layer l of this stage; of the head after the last. Models whose units are gathered in stages are not
+  /// tied.
+  std::size_t unit_of_layer(std::size_t l) const { return l + (embeds() ? 1 : 0); }
   void enter(std::size_t unit, bool packed) {
     if (!units_) return;
     const unit_view v = units_->enter(unit, packed);
@@ -118,6 +139,7 @@ struct normed_rows {
     if (units_) units_->leave(unit);
   }
 
+  pipeline_link* link_;
   unit_source* units_;
   std::size_t layers_;
   bool tied_, top_ = false;  // has the head been entered?

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,9 @@ namespace nn {
 
 /// The end of each unit of the flat parameters: embedding with vision tower, every layer, final norm and head.
 std::vector<std::size_t> unit_ends(std::span<const parameter> parameters);
+
+/// The number (unit_number) of each of these units in the model with all layers; `parameters` may be those of a stage.
+std::vector<std::size_t> unit_numbers(std::span<const parameter> parameters);
 
 /// The begin of each expert in the flat parameters.
 std::vector<std::size_t> expert_begins(std::span<const parameter> parameters);
@@ -62,12 +66,15 @@ class unit_sink {
   virtual void take(std::size_t unit, const float* gradient) = 0;
 };
 
-/// Collective calls that a rank without rows must still make: an inference pass, ...
-inline void idle_scoring(unit_source& units, std::size_t layers, bool tied) {
+/// Collective calls that a rank without rows must still make: an inference pass, of a model with an embedding, of a
+/// stage without, of one with a head, ...
+inline void idle_scoring(unit_source& units, std::size_t layers, bool tied, bool embeds = true, bool has_head = true) {
   const auto visit = [&](std::size_t unit, bool packed) { units.enter(unit, packed), units.leave(unit); };
-  visit(unit_number::embedding, false);
-  for (std::size_t l = 0; l < layers; ++l) visit(unit_number::layer(l), true);
-  visit(unit_number::top(layers), true);
+  const std::size_t before = embeds ? 1 : 0;
+  if (embeds) visit(unit_number::embedding, false);
+  for (std::size_t l = 0; l < layers; ++l) visit(before + l, true);
+  if (!has_head) return;
+  visit(before + layers, true);
   if (tied) visit(unit_number::embedding, true);
 }
 /// ... a forward, ...
@@ -99,6 +106,21 @@ RLCORE_END
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_NN)
 RLCORE_BEGIN
 namespace nn {
+
+RLCORE_INLINE std::vector<std::size_t> unit_numbers(std::span<const parameter> parameters) {
+  constexpr std::string_view layers = "model.layers.";
+  std::vector<std::size_t> numbers;
+  for (const parameter& p : parameters) {
+    const std::string_view name = p.name;
+    std::size_t number = std::numeric_limits<std::size_t>::max();
+    if (name.starts_with(layers))
+      number = unit_number::layer(std::stoul(std::string(name.substr(layers.size()))));
+    else if (name.starts_with("model.embed") || name.starts_with("visual."))
+      number = unit_number::embedding;
+    if (numbers.empty() || numbers.back() != number) numbers.push_back(number);
+  }
+  return numbers;
+}
 
 RLCORE_INLINE std::vector<std::size_t> unit_ends(std::span<const parameter> parameters) {
   const auto unit_of = [](std::string_view name) {

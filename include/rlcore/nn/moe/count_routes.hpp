@@ -21,7 +21,7 @@ void count_routes(const causal_lm<Device>& model, workspace<Device>& space, cons
   struct {
     void leave_zero(std::size_t) {}
   } nothing;
-  forward.skip_backward(nothing);
+  if (!model.pipeline()) forward.skip_backward(nothing);  // no stage waits for a backward
   counts += space.routed;
 }
 

@@ -14,9 +14,23 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// A rank's place in the groups that split tensors. Serial: the default.
+/// A virtual stage of a pipeline: layers [first, last) of the model, the first one also with the embedding, the last
+/// one with the final norm and the head. The default has everything.
+struct stage_part {
+  int stage = 0, stages = 1;
+  std::int64_t first = 0, last = 0;
+
+  bool split() const noexcept { return stages > 1; }
+  bool has_embedding() const noexcept { return stage == 0; }
+  bool has_head() const noexcept { return stage + 1 == stages; }
+  /// Is layer l of the model in this stage?
+  bool has_layer(std::int64_t l) const noexcept { return !split() || (l >= first && l < last); }
+};
+
+/// A rank's place in the groups that split tensors, and its stage. Serial: the default.
 struct partition {
   int tensor_rank = 0, tensor_size = 1, expert_rank = 0, expert_size = 1;
+  stage_part stage = {};
   /// For models that only score and sample: with more tensor ranks than key heads, tensor_size / key heads neighbouring
   /// ranks have the same key head, and each some of its query heads (as vLLM and Megatron do).
   bool repeats_key_heads = false;
@@ -92,6 +106,10 @@ RLCORE_INLINE void check_partition(const config& c, const partition& p) {
     if (n % by != 0)
       fail(std::string(name) + " " + std::to_string(n) + " is not a multiple of " + of + " " + std::to_string(by));
   };
+  if (p.stage.split() && (p.stage.first < 0 || p.stage.first >= p.stage.last || p.stage.last > c.num_hidden_layers))
+    throw config_error("pipeline parallel: layers " + std::to_string(p.stage.first) + " to " +
+                       std::to_string(p.stage.last) + " of " + std::to_string(c.num_hidden_layers) +
+                       ": expected one or more for each stage");
   const char* const ranks = "the number of ranks";
   divides(c.num_attention_heads, p.tensor_size, "num_attention_heads", ranks);
   if (p.tensor_size > c.num_key_value_heads && p.tensor_size % c.num_key_value_heads == 0) {

@@ -103,6 +103,14 @@ class any_communicator : public typed_collectives<any_communicator> {
   void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t n, int distance) {
     count(collective::shift, distance % size() == 0 ? 0 : e.bytes * n, [&] { do_shift(e, in, out, n, distance); });
   }
+  /// Counts n elements.
+  void send_bytes(element e, const std::byte* data, std::size_t n, int to) {
+    count(collective::send, e.bytes * n, [&] { do_send(e, data, n, to); });
+  }
+  /// Counts no elements: the sender does.
+  void receive_bytes(element e, std::byte* data, std::size_t n, int from, int patience) {
+    count(collective::receive, 0, [&] { do_receive(e, data, n, from, patience); });
+  }
 
  private:
   virtual std::unique_ptr<any_communicator> do_split(int color, int key) = 0;
@@ -114,6 +122,8 @@ class any_communicator : public typed_collectives<any_communicator> {
   virtual void do_all_to_all_v(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
                                std::span<const std::size_t> out_counts) = 0;
   virtual void do_shift(element e, const std::byte* in, std::byte* out, std::size_t n, int distance) = 0;
+  virtual void do_send(element e, const std::byte* data, std::size_t n, int to) = 0;
+  virtual void do_receive(element e, std::byte* data, std::size_t n, int from, int patience) = 0;
 
   std::size_t others() const { return static_cast<std::size_t>(size() - 1); }
   std::size_t self() const { return static_cast<std::size_t>(rank()); }
@@ -173,6 +183,10 @@ class any_communicator_of final : public any_communicator {
   }
   void do_shift(element e, const std::byte* in, std::byte* out, std::size_t n, int distance) override {
     inside_.shift_bytes(e, in, out, n, distance);
+  }
+  void do_send(element e, const std::byte* data, std::size_t n, int to) override { inside_.send_bytes(e, data, n, to); }
+  void do_receive(element e, std::byte* data, std::size_t n, int from, int patience) override {
+    inside_.receive_bytes(e, data, n, from, patience);
   }
 
   C inside_;

@@ -38,6 +38,11 @@ concept wire = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>;
 ///   elements from rank r, concatenated. in and out must not overlap.
 /// - shift(in, out, k): sends in to rank + k and receives out from rank - k, around the ring; the same size everywhere.
 ///   in and out must not overlap.
+/// - send(data, to): copies data for rank `to`, another rank, and returns without waiting for it, unless
+///   most_messages of this pair are under way. Messages of a pair arrive in the order of the calls.
+/// - receive(data, from, patience): waits for the next message of rank `from`, of the same type and size; the timeout
+/// is
+///   `patience` times that of a collective.
 /// - split(color, key): returns the group of the ranks with the same color, ordered by key, then by rank, by value or
 ///   by std::unique_ptr. This group must outlive it.
 /// - abort(why): aborts all ranks with communication_error.
@@ -53,11 +58,16 @@ concept communicator = requires(C& c, std::span<const float> in, std::span<float
   c.all_to_all(in, out);
   c.all_to_all_v(in, counts, out, counts);
   c.shift(in, out, root);
+  c.send(in, root);
+  c.receive(out, root);
   c.split(root, root);
   c.abort(why);
 };
 
-/// The collectives of the concept communicator, and the states before and after them.
+/// A send waits while this many messages from its rank to the receiver have not been received.
+inline constexpr std::size_t most_messages = 128;
+
+/// The calls of the concept communicator, and the states before and after them.
 enum class collective : std::uint8_t {
   barrier,
   broadcast,
@@ -66,19 +76,26 @@ enum class collective : std::uint8_t {
   all_to_all,
   all_to_all_v,
   shift,
+  send,
+  receive,
   split,
   start,  ///< no collective: engine startup, the ranks connect
   end     ///< no collective: the rank has finished
 };
-inline constexpr std::size_t collective_kinds = 10;
+inline constexpr std::size_t collective_kinds = 12;
 
 /// The name used in messages.
 constexpr const char* name_of(collective c) noexcept {
   constexpr const char* names[collective_kinds] = {"barrier",    "broadcast",    "all_gather", "all_gather_v",
-                                                   "all_to_all", "all_to_all_v", "shift",      "split",
-                                                   "the start",  "the end"};
+                                                   "all_to_all", "all_to_all_v", "shift",      "send",
+                                                   "receive",    "split",        "the start",  "the end"};
   const auto at = static_cast<std::size_t>(c);
   return at < collective_kinds ? names[at] : "nothing known";
+}
+
+/// What the number `root` of a call means: "root ", "by ", "to " or "from ".
+constexpr const char* word_of_root(collective c) noexcept {
+  return c == collective::shift ? "by " : c == collective::send ? "to " : c == collective::receive ? "from " : "root ";
 }
 
 /// The part of the element type that all ranks must agree on.
@@ -102,7 +119,7 @@ struct collective_call {
   collective operation = collective::barrier;
   element of{};
   std::size_t count = 0;  ///< equal in all ranks; 0 where sizes differ by rank
-  int root = 0;           ///< the root of a broadcast, the distance of a shift
+  int root = 0;           ///< the root of a broadcast, the distance of a shift, the other rank of a message
 
   /// Is it the same call in both ranks? All fields must be equal.
   bool fits(const collective_call& other) const noexcept {
@@ -113,7 +130,7 @@ struct collective_call {
     std::string s = name_of(operation);
     if (of.bytes != 0)
       s += " (" + std::to_string(count) + " elements of " + std::to_string(of.bytes) + " bytes, kind '" + of.kind +
-           "', " + (operation == collective::shift ? "by " : "root ") + std::to_string(root) + ")";
+           "', " + word_of_root(operation) + std::to_string(root) + ")";
     return s;
   }
 };
@@ -130,6 +147,14 @@ inline void check_root(const char* collective, int root, int size) {
   if (root < 0 || root >= size)
     throw std::invalid_argument(std::string("rlcore: ") + collective + ": root " + std::to_string(root) +
                                 ", expected 0 .. " + std::to_string(size - 1));
+}
+
+/// Throws std::invalid_argument unless `peer` is another of `size` ranks than `rank`.
+inline void check_peer(const char* call, int peer, int rank, int size) {
+  check_root(call, peer, size);
+  if (peer == rank)
+    throw std::invalid_argument(std::string("rlcore: ") + call + ": rank " + std::to_string(rank) +
+                                " and itself, expected another rank");
 }
 
 /// Throws std::invalid_argument unless there is one count per rank and they add up to `elements`.
@@ -164,6 +189,7 @@ inline constexpr int exit_stuck = 75;
 ///   broadcast_bytes(element, data, count, root)               all_gather_bytes(element, in, out, count)
 ///   all_gather_v_bytes(element, in, out, counts)              all_to_all_bytes(element, in, out, count per rank)
 ///   all_to_all_v_bytes(element, in, in_counts, out, counts)   shift_bytes(element, in, out, count, distance)
+///   send_bytes(element, data, count, to)                      receive_bytes(element, data, count, from, patience)
 ///
 /// with counts in elements.
 template <class Engine>
@@ -209,6 +235,20 @@ class typed_collectives {
   void shift(std::span<const T> in, std::span<T> out, int distance) {
     check_size("shift", "out", out.size(), in.size());
     engine().shift_bytes(element_of<T>(), bytes(in), bytes(out), in.size(), distance);
+  }
+
+  /// As communicator's. Throws std::invalid_argument unless `to` is another rank.
+  template <wire T>
+  void send(std::span<const T> data, int to) {
+    check_peer("send", to, engine().rank(), engine().size());
+    engine().send_bytes(element_of<T>(), bytes(data), data.size(), to);
+  }
+  /// As communicator's. Throws std::invalid_argument unless `from` is another rank, and communication_error for a
+  /// message of another type or size.
+  template <wire T>
+  void receive(std::span<T> data, int from, int patience = 1) {
+    check_peer("receive", from, engine().rank(), engine().size());
+    engine().receive_bytes(element_of<T>(), bytes(data), data.size(), from, patience);
   }
 
  private:
@@ -265,6 +305,10 @@ struct alone : typed_collectives<alone> {
   static void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int) noexcept {
     all_gather_bytes(e, in, out, count);
   }
+  /// Never called: there is no other rank.
+  static void send_bytes(element, const std::byte*, std::size_t, int) noexcept {}
+  /// Never called: there is no other rank.
+  static void receive_bytes(element, std::byte*, std::size_t, int, int) noexcept {}
 };
 
 static_assert(communicator<alone> && std::is_empty_v<alone>);

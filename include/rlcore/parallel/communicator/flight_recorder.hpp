@@ -78,7 +78,8 @@ class flight_recorder {
   }
 
   /// Records that a group of this many ranks enters a collective. Returns the number of the collective.
-  std::uint64_t begin(const collective_call& call, int group) noexcept;
+  /// `patience`: how many deadlines it may take.
+  std::uint64_t begin(const collective_call& call, int group, int patience = 1) noexcept;
   void end() noexcept { latest().end.store(now(), std::memory_order_release); }
 
   /// Resets; call outside of collectives.
@@ -87,6 +88,8 @@ class flight_recorder {
   std::uint64_t entered() const noexcept { return entered_.load(std::memory_order_acquire); }
   /// The time since the current collective began, in nanoseconds; -1 outside of collectives.
   std::int64_t waiting() const noexcept;
+  /// How many deadlines the current collective may take.
+  int patience() const noexcept { return entries_[entered() % kept].patience.load(std::memory_order_relaxed); }
 
   /// "in collective 42, all_gather (1000 elements of 4 bytes, root 0) of 3 ranks, for 2.5 s", or the last collective.
   void describe(fixed_text& to) const noexcept;
@@ -97,7 +100,7 @@ class flight_recorder {
   struct entry {
     std::atomic<collective> operation{collective::barrier};
     std::atomic<std::uint64_t> count{0}, bytes{0};
-    std::atomic<int> root{0}, group{0};
+    std::atomic<int> root{0}, group{0}, patience{1};
     std::atomic<std::int64_t> begin{0}, end{0};
   };
   entry& latest() noexcept { return entries_[entered_.load(std::memory_order_relaxed) % kept]; }
@@ -189,7 +192,7 @@ RLCORE_END
 RLCORE_BEGIN
 namespace parallel {
 
-RLCORE_INLINE std::uint64_t flight_recorder::begin(const collective_call& call, int group) noexcept {
+RLCORE_INLINE std::uint64_t flight_recorder::begin(const collective_call& call, int group, int patience) noexcept {
   const std::uint64_t n = entered_.load(std::memory_order_relaxed) + 1;
   entry& e = entries_[n % kept];
   e.end.store(0, std::memory_order_release);
@@ -198,6 +201,7 @@ RLCORE_INLINE std::uint64_t flight_recorder::begin(const collective_call& call, 
   e.bytes.store(call.of.bytes, std::memory_order_relaxed);
   e.root.store(call.root, std::memory_order_relaxed);
   e.group.store(group, std::memory_order_relaxed);
+  e.patience.store(patience, std::memory_order_relaxed);
   e.begin.store(now(), std::memory_order_relaxed);
   entered_.store(n, std::memory_order_release);
   return n;
@@ -246,7 +250,7 @@ RLCORE_INLINE void flight_recorder::describe(fixed_text& to, std::uint64_t n) co
   to.add(n).add(", ").add(name_of(operation));
   if (const std::uint64_t bytes = e.bytes.load(std::memory_order_relaxed); bytes != 0) {
     to.add(" (").add(e.count.load(std::memory_order_relaxed)).add(" elements of ").add(bytes).add(" bytes, ");
-    to.add(operation == collective::shift ? "by " : "root ").add(e.root.load(std::memory_order_relaxed)).add(")");
+    to.add(word_of_root(operation)).add(e.root.load(std::memory_order_relaxed)).add(")");
   }
   to.add(" of ").add(e.group.load(std::memory_order_relaxed)).add(" ranks");
 }

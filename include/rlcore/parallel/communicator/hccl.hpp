@@ -82,12 +82,20 @@ class hccl_rank : public typed_collectives<hccl_rank> {
   }
   /// An AlltoAllV in which each rank sends to one rank.
   void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int distance);
+  /// Throws communication_error: this engine has no messages between two ranks.
+  [[noreturn]] void send_bytes(element, const std::byte*, std::size_t, int) { throw no_messages("send"); }
+  /// Throws communication_error: this engine has no messages between two ranks.
+  [[noreturn]] void receive_bytes(element, std::byte*, std::size_t, int, int) { throw no_messages("receive"); }
   /// Creates a new communicator for each group, on the same device.
   hccl_rank split(int color, int key);
   /// The other ranks time out waiting for this rank; on the emulator they fail at once.
   [[noreturn]] void abort(const std::string& why);
 
  private:
+  static communication_error no_messages(const char* call) {
+    return communication_error(std::string("rlcore: ") + call +
+                               ": no messages between two NPUs; expected ranks as threads or processes of MPI");
+  }
   static constexpr ascend::hccl_type bytes = ascend::hccl_type::int8;
   struct buffer {
     void* data = nullptr;

@@ -1,14 +1,6 @@
-// MPI communicator: ranks as processes of an MPI job. The only header that includes mpi.h; an adapter that nothing in
-// the library requires.
+// MPI communicator: ranks as processes of an MPI job. With mpi_sends.hpp the only header that includes mpi.h; an
+// adapter that nothing in the library requires.
 #pragma once
-
-#if !defined(OMPI_SKIP_MPICXX)
-#define OMPI_SKIP_MPICXX 1
-#endif
-#if !defined(MPICH_SKIP_MPICXX)
-#define MPICH_SKIP_MPICXX 1
-#endif
-#include <mpi.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -25,6 +17,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
 #include "rlcore/parallel/communicator/flight_recorder.hpp"
+#include "rlcore/parallel/communicator/mpi_sends.hpp"
 
 RLCORE_BEGIN
 namespace parallel {
@@ -55,10 +48,12 @@ class mpi_rank : public typed_collectives<mpi_rank> {
         rank_(other.rank_),
         size_(other.size_),
         sequence_(other.sequence_),
-        broken_(std::move(other.broken_)) {}
+        broken_(std::move(other.broken_)),
+        sends_(std::move(other.sends_)) {}
   mpi_rank& operator=(mpi_rank&&) = delete;
   /// After a failure the communicator stays until the end of the process, since freeing it could wait for other ranks.
   ~mpi_rank() {
+    end_sends();
     if (comm_ != MPI_COMM_NULL && broken_.empty() && std::uncaught_exceptions() == 0 &&
         process_->board.self().state != host_board::failing)
       MPI_Comm_free(&comm_);
@@ -149,6 +144,17 @@ class mpi_rank : public typed_collectives<mpi_rank> {
     });
   }
 
+  /// As communicator's send: from a copy, which is kept until MPI has sent it.
+  void send_bytes(element e, const std::byte* data, std::size_t count, int to) {
+    run({collective::send, e, count, to}, {},
+        [&] { sends_.send(comm_, data, count * e.bytes, to, process_->message_bytes); });
+  }
+  /// As communicator's receive.
+  void receive_bytes(element e, std::byte* data, std::size_t count, int from, int patience) {
+    const auto move = [&] { sends_.receive(comm_, data, count * e.bytes, from, process_->message_bytes); };
+    run({collective::receive, e, count, from}, {}, move, patience);
+  }
+
   /// As communicator's split; a color may be negative.
   mpi_rank split(int color, int key) {
     MPI_Comm made = MPI_COMM_NULL;
@@ -190,14 +196,25 @@ class mpi_rank : public typed_collectives<mpi_rank> {
   /// Messages use the rank in the job.
   std::string name() const { return "rank " + std::to_string(process_->board.self().rank); }
 
+  /// Waits for all sends, watched by the watchdog. After a failure MPI keeps them, and their memory.
+  void end_sends() noexcept {
+    if (sends_.empty()) return;
+    if (!broken_.empty() || std::uncaught_exceptions() != 0 || process_->board.self().state == host_board::failing)
+      return sends_.abandon();
+    process_->recorder.begin({collective::send, {}, 0, 0}, size_);
+    sends_.wait_for_all();
+    process_->recorder.end();
+  }
+
   template <class Move>
-  void run(const collective_call& call, std::span<const std::size_t> lists, Move move) {
-    ++sequence_;
+  void run(const collective_call& call, std::span<const std::size_t> lists, Move move, int patience = 1) {
+    const bool message = call.operation == collective::send || call.operation == collective::receive;
+    if (!message) ++sequence_;
     process_->board.self().operation = static_cast<int>(call.operation);
-    process_->board.self().collectives = process_->recorder.begin(call, size_);
+    process_->board.self().collectives = process_->recorder.begin(call, size_, patience);
     try {
       if (!broken_.empty()) throw communication_error(broken_);
-      if (process_->compare) compare(call, lists);
+      if (process_->compare && !message) compare(call, lists);
       move();
     } catch (const communication_error& e) {
       process_->recorder.end();
@@ -207,15 +224,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
     }
     process_->recorder.end();
   }
-  static void check(int status, const char* call) {
-    if (status == MPI_SUCCESS) return;
-    char text[MPI_MAX_ERROR_STRING];
-    int length = 0;
-    std::string message = "error " + std::to_string(status);
-    if (MPI_Error_string(status, text, &length) == MPI_SUCCESS) message.assign(text, static_cast<std::size_t>(length));
-    std::replace(message.begin(), message.end(), '\n', ' ');
-    throw communication_error(std::string(call) + ": " + message);
-  }
+  static void check(int status, const char* call) { detail::check_mpi(status, call); }
 
   void compare(const collective_call& call, std::span<const std::size_t> lists) {
     fingerprint mine;
@@ -315,6 +324,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
   int rank_ = 0, size_ = 1;
   std::uint64_t sequence_ = 0;
   std::string broken_;
+  mpi_sends sends_;
 };
 
 static_assert(communicator<mpi_rank>);

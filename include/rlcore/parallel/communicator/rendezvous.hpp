@@ -1,4 +1,5 @@
-// Breakable barrier of the ranks of one process, with a timeout and a check that all ranks call the same collective.
+// Breakable barrier of the ranks of one process, with a timeout and a check that all ranks call the same collective,
+// and the mailboxes of their messages.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +7,8 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -51,7 +54,11 @@ class rendezvous {
  public:
   /// The group of `members`, given as ranks of run_ranks().
   rendezvous(std::shared_ptr<shared_abort_state> fate, std::vector<int> members)
-      : fate_(std::move(fate)), members_(std::move(members)), shown_(members_.size()), state_(members_.size()) {
+      : fate_(std::move(fate)),
+        members_(std::move(members)),
+        shown_(members_.size()),
+        state_(members_.size()),
+        boxes_(members_.size() * members_.size()) {
     const std::lock_guard<std::mutex> lock(fate_->mutex);
     fate_->groups.push_back(this);
   }
@@ -78,6 +85,13 @@ class rendezvous {
   /// ranks copy.
   void leave();
 
+  /// Puts a copy of data into the mailbox from `rank` to call.root. Waits only while that holds most_messages.
+  void post(int rank, const collective_call& call, const std::byte* data);
+
+  /// Waits for a message from call.root to `rank` and copies it to data; the timeout is `patience` deadlines. Throws
+  /// communication_error, in all ranks, if none comes, or one of another type or size.
+  void take(int rank, const collective_call& call, std::byte* data, int patience);
+
   /// Fails all groups and throws communication_error with the reason.
   [[noreturn]] void abort(int rank, const std::string& why) {
     const std::lock_guard<std::mutex> lock(fate_->mutex);
@@ -93,7 +107,14 @@ class rendezvous {
   struct state {
     std::uint64_t sequence = 0;  // collectives entered so far
     bool inside = false;
+    int source = -1;  // the rank whose message this rank waits for
   };
+  struct message {
+    collective_call call{};
+    std::vector<std::byte> bytes{};
+  };
+  using mailbox = std::deque<message>;
+  std::size_t pair(int from, int to) const { return static_cast<std::size_t>(from * size() + to); }
 
   /// A rank of this group that waits for run_ranks() rank `member`, or -1.
   int waits_for(int member) const;
@@ -115,6 +136,8 @@ class rendezvous {
   std::condition_variable changed_;
   std::vector<intention> shown_;
   std::vector<state> state_;
+  std::vector<mailbox> boxes_;                // of ordered pairs
+  std::vector<std::vector<std::byte>> idle_;  // memory of received messages
   int arrived_ = 0;
   std::uint64_t round_ = 0;
 };
@@ -187,9 +210,73 @@ RLCORE_INLINE void rendezvous::depart(shared_abort_state& fate, int rank, std::e
 
 RLCORE_INLINE int rendezvous::waits_for(int member) const {
   if (std::find(members_.begin(), members_.end(), member) == members_.end()) return -1;
-  for (int r = 0; r < size(); ++r)
-    if (state_[static_cast<std::size_t>(r)].inside) return r;
+  for (int r = 0; r < size(); ++r) {
+    const state& s = state_[static_cast<std::size_t>(r)];
+    if (s.inside || (s.source >= 0 && this->member(s.source) == member && boxes_[pair(s.source, r)].empty())) return r;
+  }
   return -1;
+}
+
+RLCORE_INLINE void rendezvous::post(int rank, const collective_call& call, const std::byte* data) {
+  const int to = call.root;
+  message sent{call, {}};
+  {
+    std::unique_lock<std::mutex> lock(fate_->mutex);
+    const intention mine{call};
+    ++state_[static_cast<std::size_t>(rank)].sequence;
+    const mailbox& target = boxes_[pair(rank, to)];
+    const auto ready = [&] { return target.size() < most_messages || !fate_->failure.empty(); };
+    if (!ready() && !patient_wait(changed_, lock, fate_->deadline, ready))
+      fail(name(rank, mine) + ": rank " + std::to_string(member(to)) + " has not received " +
+           std::to_string(target.size()) + " messages");
+    if (fate_->failure.empty() && fate_->returned[static_cast<std::size_t>(member(to))] != 0)
+      fail(name(rank, mine) + ": rank " + std::to_string(member(to)) + " has already returned");
+    if (!fate_->failure.empty()) raise(rank, mine);
+    if (!idle_.empty()) sent.bytes = std::move(idle_.back()), idle_.pop_back();
+  }
+  if (const std::size_t n = call.count * call.of.bytes; n != 0) sent.bytes.assign(data, data + n);
+  {
+    const std::lock_guard<std::mutex> lock(fate_->mutex);
+    boxes_[pair(rank, to)].push_back(std::move(sent));
+  }
+  changed_.notify_all();
+}
+
+RLCORE_INLINE void rendezvous::take(int rank, const collective_call& call, std::byte* data, int patience) {
+  const int from = call.root;
+  message received;
+  {
+    std::unique_lock<std::mutex> lock(fate_->mutex);
+    state& me = state_[static_cast<std::size_t>(rank)];
+    ++me.sequence;
+    const intention mine{call};
+    shown_[static_cast<std::size_t>(rank)] = mine;
+    mailbox& source = boxes_[pair(from, rank)];
+    const auto ready = [&] { return !source.empty() || !fate_->failure.empty(); };
+    if (!ready() && fate_->returned[static_cast<std::size_t>(member(from))] != 0)
+      fail(name(rank, mine) + ": rank " + std::to_string(member(from)) + " has already returned");
+    me.source = from;
+    if (!ready() && !patient_wait(changed_, lock, fate_->deadline * patience, ready))
+      fail(name(rank, mine) + " waited " + std::to_string((fate_->deadline * patience).count()) +
+           " ms in vain for rank " + std::to_string(member(from)) + " (after " +
+           std::to_string(state_[static_cast<std::size_t>(from)].sequence) + " collectives)");
+    me.source = -1;
+    if (!fate_->failure.empty()) raise(rank, mine);
+    received = std::move(source.front());
+    source.pop_front();
+    const collective_call& sent = received.call;
+    if (sent.count != call.count || sent.of.bytes != call.of.bytes || sent.of.kind != call.of.kind) {
+      fail("ranks disagree: " + name(rank, mine) + ", but rank " + std::to_string(member(from)) + " called " +
+           sent.text());
+      raise(rank, mine);
+    }
+  }
+  if (const std::size_t n = call.count * call.of.bytes; n != 0) std::memcpy(data, received.bytes.data(), n);
+  {
+    const std::lock_guard<std::mutex> lock(fate_->mutex);
+    if (idle_.size() < most_messages) idle_.push_back(std::move(received.bytes));
+  }
+  changed_.notify_all();
 }
 
 RLCORE_INLINE std::string rendezvous::name(int rank, const intention& entered) const {

@@ -29,7 +29,8 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// One rank of run_ranks(). Ranks read each other's memory: one copy per element, no allocation. Every collective
+/// One rank of run_ranks(). Ranks read each other's memory: one copy per element, no allocation; a message between two
+/// ranks waits in a mailbox, with a copy on either side. Every collective
 /// checks that name, element type, count and root agree between the ranks, and has a timeout.
 class thread_rank : public typed_collectives<thread_rank> {
  public:
@@ -62,6 +63,14 @@ class thread_rank : public typed_collectives<thread_rank> {
                           std::span<const std::size_t> out_counts);
   /// As communicator's shift: each rank copies from the memory of the source rank.
   void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int distance);
+  /// As communicator's send.
+  void send_bytes(element e, const std::byte* data, std::size_t count, int to) {
+    place_->post(rank_, {collective::send, e, count, to}, data);
+  }
+  /// As communicator's receive. Throws communication_error, in all ranks, for a message of another type or size.
+  void receive_bytes(element e, std::byte* data, std::size_t count, int from, int patience) {
+    place_->take(rank_, {collective::receive, e, count, from}, data, patience);
+  }
 
   /// As communicator's split. The first rank of each group creates the rendezvous and publishes it to the other ranks.
   thread_rank split(int color, int key);

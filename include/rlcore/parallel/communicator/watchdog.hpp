@@ -26,7 +26,8 @@ namespace parallel {
 /// A thread that watches the flight recorder and the host board, for engines whose collectives block inside another
 /// library. During its lifetime:
 ///
-/// - if a collective exceeds the deadline, the process exits with code exit_stuck. The first such rank of the host
+/// - if a collective exceeds the deadline (or, a receive, its multiple of it), the process exits with code exit_stuck.
+/// The first such rank of the host
 ///   prints one line on standard error (the collective, and the ranks of this host that are behind), and each rank
 ///   dumps the recorder to a file. The time in which this process was stopped does not count;
 /// - the same happens if the process of another rank of the host has died, unless the launcher kills this process
@@ -128,7 +129,8 @@ RLCORE_INLINE void watchdog::watch(std::chrono::milliseconds deadline) {
   while (!wake_.wait_for(lock, pause, [this] { return done_; })) {
     const std::uint64_t before = std::exchange(last, recorder_.entered());
     seen = before == last ? seen + each : 0;
-    if (recorder_.waiting() > deadline_ && seen + each >= deadline_) end_stuck(nullptr);
+    const std::int64_t longest = deadline_ * recorder_.patience();
+    if (recorder_.waiting() > longest && seen + each >= longest) end_stuck(nullptr);
     const host_board::line* gone = board_.vanished();
     if (gone == nullptr) {
       missed_since = -1;

@@ -15,6 +15,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
+#include "rlcore/parallel/pipeline/division.hpp"
 #include "rlcore/parallel/settings.hpp"
 #include "rlcore/parallel/strategy/parallel_strategy.hpp"
 #include "rlcore/parallel/world.hpp"
@@ -60,8 +61,8 @@ std::vector<T> gather_parts(any_communicator& group, std::span<const T> mine) {
 
 }  // namespace parallel
 
-/// The strategy of parallel_settings over any engine: data, sharded (ZeRO 1 to 3), tensor, context and expert
-/// parallelism in any combination. Copies refer to the same process groups.
+/// The strategy of parallel_settings over any engine: data, sharded (ZeRO 1 to 3), tensor, context, expert and pipeline
+/// parallelism in any combination (pipelines with ZeRO 0 and 1). Copies refer to the same process groups.
 class any_strategy {
  public:
   /// One rank that accumulates the gradients of a step in one sum, in row order.
@@ -79,8 +80,12 @@ class any_strategy {
   int size() const { return world_->all().size(); }
   bool first() const noexcept { return world_->first(); }
   const parallel::parallel_settings& settings() const noexcept { return world_->settings(); }
-  /// All of them: no pipeline parallelism.
-  parallel::index_range layers(std::size_t n) const noexcept { return {0, n}; }
+  /// Those of this rank's stage.
+  parallel::index_range layers(std::size_t n) const {
+    const std::vector<parallel::index_range> ranges =
+        parallel::divide_layers(static_cast<std::int64_t>(n), settings().pipeline);
+    return ranges[static_cast<std::size_t>(world_->place().stage)];
+  }
   /// This rank's experts.
   parallel::index_range experts(std::size_t n) const {
     const parallel::any_communicator& group = world_->expert();
@@ -98,10 +103,11 @@ class any_strategy {
   void sum(T& report) const {
     parallel::sum_over_ranks(*world_, report);
   }
-  /// Gathers from the data parallel ranks.
+  /// Gathers from the data parallel ranks of the last stage.
   template <class T>
   void gather(std::vector<T>& numbers) const {
     numbers = parallel::gather_parts(world_->data(), std::span<const T>(numbers));
+    parallel::broadcast_from_last_stage(*world_, std::span<T>(numbers));
   }
   /// Do all ranks call with the same number?
   bool agree(std::int64_t number) const {
@@ -165,7 +171,7 @@ class composed : public any_strategy {
     int data = s.data;
     if (data == 0)
       for (data = 1; data * s.context % s.expert != 0;) ++data;
-    return data * s.context * s.tensor;
+    return data * s.context * s.tensor * s.pipeline.stages;
   }
 
  private:
@@ -181,6 +187,7 @@ class composed : public any_strategy {
     fix(s.context, unset.context, fixed.context, "context");
     fix(s.tensor, unset.tensor, fixed.tensor, "tensor");
     fix(s.expert, unset.expert, fixed.expert, "expert");
+    fix(s.pipeline.stages, unset.pipeline.stages, fixed.pipeline.stages, "pipeline");
     fix(s.zero, unset.zero, fixed.zero, "zero");
     if (fixed.context > 1) s.how_context = fixed.how_context;
     return s;
@@ -253,6 +260,20 @@ struct expert : composed<expert<Ranks, Inside...>> {
   /// Sets its axis and those inside it.
   static constexpr void set(parallel::parallel_settings& s) {
     set_axis(s.expert, 1, Ranks);
+    (Inside::set(s), ...);
+  }
+};
+
+/// Pipeline parallelism: stages of ranks, each with some of the layers, that pass micro-batches on (1F1B): pipeline<2>,
+/// pipeline<4, data<2>>, sharded<1, pipeline<2>>.
+template <int Ranks, class... Inside>
+struct pipeline : composed<pipeline<Ranks, Inside...>> {
+  static_assert(Ranks >= 1, "rlcore: strategy::pipeline: the number of stages is 1 or more");
+  using composed<pipeline<Ranks, Inside...>>::composed;
+
+  /// Sets its axis and those inside it.
+  static constexpr void set(parallel::parallel_settings& s) {
+    set_axis(s.pipeline.stages, 1, Ranks);
     (Inside::set(s), ...);
   }
 };

@@ -94,13 +94,14 @@ void read_weights(const nn::causal_lm<Device>& model, const std::filesystem::pat
                   std::span<float> values) {
   const bool new_head = head_seed && model.settings().output == nn::model_output::score &&
                         checkpoint::read_config(folder).output == nn::model_output::logits;
+  const bool of_stage = model.part().stage.split();  // the folder has the other stages, too
   const std::span<const nn::parameter> parameters = model.parameters();
   std::vector<nn::parameter> stored(parameters.begin(), parameters.end());
   if (new_head) std::erase_if(stored, nn::causal_lm<Device>::is_score);
   const checkpoint::tensor_folder from(folder);
-  checkpoint::check_tensors(from, stored,
-                            [&](const std::string& name) { return new_head && name == checkpoint::output_name; });
-  const bool twice = !new_head && from.contains(checkpoint::output_name) &&
+  checkpoint::check_tensors(
+      from, stored, [&](const std::string& name) { return of_stage || (new_head && name == checkpoint::output_name); });
+  const bool twice = !new_head && (!of_stage || model.settings().tied()) && from.contains(checkpoint::output_name) &&
                      std::ranges::none_of(parameters, [](const auto& p) { return p.name == checkpoint::output_name; });
   const rlcore::threads pool;
   for (const auto& [piece, at] : pieces) {

@@ -15,7 +15,7 @@ namespace train {
 template <class Device, class Strategy>
 std::size_t whole_size(const trainable_model<Device, Strategy>& model) {
   const nn::causal_lm<Device>& here = model.model;
-  if (here.part().tensor_size == 1) return here.size();
+  if (here.part().tensor_size == 1 && !here.part().stage.split()) return here.size();
   return nn::causal_lm<Device>(here.device(), here.settings(), {}, nn::weights_in::units)
       .size();  // without memory for weights
 }

@@ -184,6 +184,7 @@ class trainable_model {
   template <class Slopes>
   void forward_backward(const nn::input& sequences, const nn::targets& wanted, float temperature, Slopes&& slopes) {
     if (counting_) return nn::count_routes(passing(), space, sequences, routed_);
+    if (pass_on(sequences, wanted.row)) return;
     gradient_.with(
         [&](auto& g) { nn::forward_backward(passing(), space, g, sequences, wanted, temperature, recompute, slopes); });
   }
@@ -191,6 +192,7 @@ class trainable_model {
   template <class Slopes>
   void value_forward_backward(const nn::input& sequences, std::span<const std::int32_t> rows, Slopes&& slopes) {
     if (counting_) return nn::count_routes(passing(), space, sequences, routed_);
+    if (pass_on(sequences, rows)) return;
     gradient_.with(
         [&](auto& g) { nn::value_forward_backward(passing(), space, g, sequences, rows, recompute, slopes); });
   }
@@ -221,6 +223,17 @@ class trainable_model {
   }
 
  private:
+  /// In a stage of a pipeline that is not the last: makes the forward of the pass and keeps it for its backward, which
+  /// for_micro_batches() makes; slopes are not called.
+  bool pass_on(const nn::input& sequences, std::span<const std::int32_t> rows) {
+    if constexpr (requires { share_.stage(); })
+      if (auto* const stage = share_.stage(); stage != nullptr && !stage->last()) {
+        stage->forward(sequences, rows, recompute);
+        return true;
+      }
+    return false;
+  }
+
   /// While it lives, passes pack weights unit by unit, if they are long and the weights are in memory; then there is no
   /// packed copy of the whole model.
   class pass_units {
@@ -231,7 +244,7 @@ class trainable_model {
       std::size_t ranks = 1;  // that share a pass
       if constexpr (std::derived_from<Strategy, any_strategy>)
         ranks = static_cast<std::size_t>(t.world()->context().size());
-      const bool whole = m.units() == nullptr && m.part().expert_size == 1;
+      const bool whole = m.units() == nullptr && m.part().expert_size == 1 && !m.part().stage.split();
       if (!whole || !packs_units(plan.tokens_per_pass() / ranks, t.settings_.long_pass_tokens, c.num_experts,
                                  c.num_experts_per_tok))
         return;

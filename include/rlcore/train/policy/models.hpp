@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -17,6 +18,8 @@
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/objective/piece/piece.hpp"
+#include "rlcore/parallel/pipeline/division.hpp"
+#include "rlcore/parallel/pipeline/schedule.hpp"
 #include "rlcore/train/files/named_files.hpp"
 #include "rlcore/train/files/trained_files.hpp"
 #include "rlcore/train/model/parameters_text.hpp"
@@ -129,7 +132,8 @@ class policy_models {
       say("note: sums of this device depend on the batch in their last places: old log-probs are computed again\n");
     }
     const auto group = rollout_ranks(opt, ranks.size());
-    if (group && !s.samples_ahead && ranks.world().settings().tp_reduce_chunks == 0 && !needs) {
+    const bool other_order = group && group->ranks != ranks.world().tensor().size();
+    if (other_order && !s.samples_ahead && ranks.world().settings().tp_reduce_chunks == 0 && !needs) {
       needs = true;
       say("note: %s adds up in another order than training without rlcore.row_chunks: old log-probs are computed "
           "again\n",
@@ -156,8 +160,34 @@ class policy_models {
                       rollout->groups(), rollout->size(), static_cast<double>(rollout->model().size()) * 1e-6,
                       static_cast<double>(rollout->plan().received()) * 1e-6)
               .c_str());
+    describe_stages(in, ranks);
     for (const std::string& warning : in.plan.warnings) say("warning: %s\n", warning.c_str());
     std::fflush(stdout);
+  }
+
+  /// Prints the layers of the stages of a pipeline, and how long they wait in an update.
+  void describe_stages(const policy_inputs& in, const team& ranks) {
+    const parallel::mesh& place = ranks.world().place();
+    if (place.pipeline_size == 1) return;
+    const auto layers = parallel::divide_layers(in.config.num_hidden_layers, ranks.world().settings().pipeline);
+    std::string text = "stages " + parallel::division_text(layers, place.pipeline_size) + " layers";
+    const std::int64_t rows = in.plan.trajectories_per_update, micro = in.plan.micro_batch_trajectories;
+    const std::int64_t leaves = std::min<std::int64_t>(ranks.world().settings().leaves, rows);
+    const auto ceil = [](std::int64_t n, std::int64_t by) { return (n + by - 1) / by; };
+    const std::int64_t of_leaf = micro > 0 ? ceil(ceil(rows, leaves), micro) : 1;
+    const auto passes = static_cast<int>(in.plan.micro_batch_tokens == 0 ? of_leaf * ceil(leaves, place.data_size) : 0);
+    if (passes > 0) {
+      const parallel::pipeline_times times =
+          parallel::simulate({.stages = place.pipeline_size, .passes = passes},
+                             [](int, const parallel::pipeline_action& a) { return a.forward ? 1.0 : 2.0; });
+      text += fmt::format("; {} micro-batches for an update and rank: about {:.0f} % of the time idle", passes,
+                          100 * times.idle());
+      if (passes < place.pipeline_size)
+        text +=
+            "; a lower actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu, or more rlcore.gradient_leaves, gives "
+            "more";
+    }
+    say("%s\n", text.c_str());
   }
 
   bool needs_reference_, reference_stays_, offloads_ = false;

@@ -18,6 +18,7 @@
 #include "rlcore/train/policy/collect.hpp"
 #include "rlcore/train/policy/dynamic_sampling.hpp"
 #include "rlcore/train/policy/final_report.hpp"
+#include "rlcore/train/policy/pipeline_idle.hpp"
 #include "rlcore/train/policy/run.hpp"
 #include "rlcore/train/policy/sampler.hpp"
 #include "rlcore/train/policy/scorer.hpp"
@@ -160,6 +161,7 @@ class policy_run_impl final : public policy_run {
   std::optional<last_update> updated_;  ///< by this process
   std::optional<double> validated_;
   signal_watch watch_;
+  pipeline_idle idle_;
 };
 
 template <class Device>
@@ -369,6 +371,7 @@ void policy_run_impl<Device>::finish_step() {
   if (saves()) frame_.save(state_.step, epoch(), [&] { save(); });
   frame_.stop_clock();
   timing_metrics(batch, time, numbers, ranks_.size());
+  idle_(ranks_.world(), time.seconds("step"), numbers);
   frame_.end_step(state_.step, epoch(), saves());
   if (const std::string why = watch_(batch, numbers, s); !why.empty()) say("note: %s\n", why.c_str());
 }

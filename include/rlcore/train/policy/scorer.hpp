@@ -36,7 +36,7 @@ class response_scorer {
     time("old_log_prob", [&] {
       bar_.phase("old log-probs", 0, 0);
       constexpr std::array fields{&trajectory::old_logp, &trajectory::entropy};
-      compute_own_rows(scorers(), rows, std::span(fields).first(entropies ? 2 : 1), [&](std::span<trajectory> shard) {
+      own_rows(rows, std::span(fields).first(entropies ? 2 : 1), [&](std::span<trajectory> shard) {
         score_trajectories(models_.policy.model, models_.policy.space, shard, in_.settings.sampling.temperature,
                            in_.plan.old_trajectories, in_.plan.old_tokens, &trajectory::old_logp,
                            entropies ? &trajectory::entropy : nullptr, &in_.train);
@@ -57,7 +57,7 @@ class response_scorer {
           return keep_reference(models_.policy, *models_.reference(), std::span(rows),
                                 in_.settings.sampling.temperature, in_.plan.ref_trajectories, in_.plan.ref_tokens);
         constexpr std::array fields{&trajectory::ref_logp};
-        compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> shard) {
+        own_rows(rows, std::span(fields), [&](std::span<trajectory> shard) {
           score_trajectories(*models_.reference(), models_.policy.space, shard, in_.settings.sampling.temperature,
                              in_.plan.ref_trajectories, in_.plan.ref_tokens, &trajectory::ref_logp, nullptr,
                              &in_.train);
@@ -75,7 +75,7 @@ class response_scorer {
     time("old_log_prob", [&] {
       bar_.phase("squared probabilities", 0, 0);
       constexpr std::array fields{&trajectory::sum_squared_probs};
-      compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> shard) {
+      own_rows(rows, std::span(fields), [&](std::span<trajectory> shard) {
         sum_squared_probs(models_.policy.model, models_.policy.space, shard, in_.settings.sampling.temperature,
                           in_.plan.old_trajectories, in_.plan.old_tokens, &in_.train);
       });
@@ -88,14 +88,17 @@ class response_scorer {
     time("values", [&] {
       bar_.phase("values", 0, 0);
       constexpr std::array fields{&trajectory::value};
-      compute_own_rows(scorers(), rows, std::span(fields),
-                       [&](std::span<trajectory> shard) { models_.value_model->values(shard); });
+      own_rows(rows, std::span(fields), [&](std::span<trajectory> shard) { models_.value_model->values(shard); });
     });
   }
 
  private:
-  /// The ranks that compute log-probs. Ranks that share a sequence in training compute them together.
-  parallel::any_communicator& scorers() { return ranks_.data(); }
+  /// Ranks that share a sequence in training compute its log-probs together.
+  template <class Compute>
+  void own_rows(std::vector<trajectory>& rows, std::span<std::vector<float> trajectory::* const> fields,
+                Compute&& compute) {
+    compute_own_rows(ranks_.data(), rows, fields, compute, &ranks_);
+  }
 
   policy_inputs& in_;
   policy_models<Device>& models_;

@@ -81,7 +81,7 @@ RLCORE_INLINE std::string team::describe() const {
   const auto axis = [&](int n, const char* name) {
     if (n > 1) text += std::to_string(n) + " " + name + " x ";
   };
-  axis(s.tensor, "tensor"), axis(s.context, "context");
+  axis(s.pipeline.stages, "pipeline"), axis(s.tensor, "tensor"), axis(s.context, "context");
   text += std::to_string(world_.place().data_size) + " data";
   if (s.expert > 1) text += ", " + std::to_string(s.expert) + " expert";
   text += ", ZeRO stage " + std::to_string(s.zero) + ", ";

@@ -1,6 +1,7 @@
 // Expert parallelism: weights, gradients and moments of a rank's experts, and passes with them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -77,20 +78,20 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
   expert_shards(nn::causal_lm<Device>& whole, parallel::world& w)
       : gathered_layers<Device>(whole, false),
         part(whole.device(), whole.settings(),
-             {whole.part().tensor_rank, whole.part().tensor_size, w.expert().rank(), w.expert().size()}),
+             {whole.part().tensor_rank, whole.part().tensor_size, w.expert().rank(), w.expert().size(),
+              whole.part().stage}),
         world_(&w),
         experts_(whole.settings().num_experts),
         expert_size_(
             static_cast<std::size_t>(3 * whole.settings().hidden_size * whole.settings().moe_intermediate_size)),
         shared_(nn::unit_ends(shared_parameters()), 1),
+        sparse_(sparse_units(part.settings(), nn::unit_numbers(shared_parameters()))),
         sums_(whole.device(), w, w.place_in_experts(), layout_of(w.expert().rank())),
         gather_(whole.device(), *w.place_in_experts().shards, sums_.layout()) {
     for (int r = 0; r < w.expert().size(); ++r) {
       layouts_.push_back(layout_of(r));
       counts_.push_back(static_cast<std::size_t>(nn::part_of(experts_, r, w.expert().size()).size()) * expert_size_);
     }
-    for (std::int64_t l = 0, n = 0; l < whole.settings().num_hidden_layers; ++l)
-      sparse_.push_back(whole.settings().sparse(l) ? n++ : -1);
   }
 
   /// The parameters of `part` that all ranks have.
@@ -145,16 +146,18 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
       in_order_.emplace_back(layouts_[r], std::span<const double>(squares_).subspan(at, counts[r]));
     return *this;
   }
-  /// Adds nothing for a unit without experts.
-  void add_unit(std::size_t u, double& total) override {
+  /// Appends nothing for a unit without experts.
+  void append_unit(std::size_t u, std::vector<double>& squares) override {
     const std::int64_t layer = sparse_layer(u);
     if (layer < 0) return;
-    for (squares_in_order& of_rank : in_order_) of_rank.add_unit(static_cast<std::size_t>(layer), total);
+    for (squares_in_order& of_rank : in_order_) of_rank.append_unit(static_cast<std::size_t>(layer), squares);
   }
   /// Adds the layers in their order.
   void add_all(double& total) override {
+    std::vector<double> squares;
     for (std::size_t l = 0; l < sums_.layout().units(); ++l)
-      for (squares_in_order& of_rank : in_order_) of_rank.add_unit(l, total);
+      for (squares_in_order& of_rank : in_order_) of_rank.append_unit(l, squares);
+    for (const double x : squares) total += x;
   }
   /// Takes the step of the experts, after `optimizer` has taken it for the `before` values of the non-expert
   /// parameters. This rank holds `shard` of the gradient.
@@ -168,14 +171,23 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
   parallel::shard_layout layout_of(int expert_rank) const {
     const auto experts = static_cast<std::size_t>(nn::part_of(experts_, expert_rank, world_->expert().size()).size());
     std::vector<std::size_t> ends, begins;
-    for (std::size_t n = 0; n < static_cast<std::size_t>(part.settings().sparse_layers()) * experts; ++n)
-      begins.push_back(n * expert_size_);
-    for (std::int64_t l = 1; l <= part.settings().sparse_layers(); ++l)
-      ends.push_back(static_cast<std::size_t>(l) * experts * expert_size_);
+    const auto layers = static_cast<std::size_t>(std::ranges::count_if(sparse_, [](std::int64_t n) { return n >= 0; }));
+    for (std::size_t n = 0; n < layers * experts; ++n) begins.push_back(n * expert_size_);
+    for (std::size_t l = 1; l <= layers; ++l) ends.push_back(l * experts * expert_size_);
     return {std::move(ends), world_->place().expert_shard_size(), begins};
   }
+  /// For each unit the number of its layer among those with experts, or -1.
+  static std::vector<std::int64_t> sparse_units(const nn::config& c, std::span<const std::size_t> units) {
+    std::vector<std::int64_t> sparse;
+    std::int64_t n = 0;
+    for (const std::size_t u : units) {
+      const auto layer = static_cast<std::int64_t>(u) - 1;
+      sparse.push_back(layer >= 0 && layer < c.num_hidden_layers && c.sparse(layer) ? n++ : -1);
+    }
+    return sparse;
+  }
   /// The sparse layer of unit u, or -1.
-  std::int64_t sparse_layer(std::size_t u) const { return u == 0 || u > sparse_.size() ? -1 : sparse_[u - 1]; }
+  std::int64_t sparse_layer(std::size_t u) const { return sparse_[u]; }
   const float* collect_gradients(nn::gradients<Device>& g) {
     g.collect_experts();
     const float* gradient = g.data();
@@ -223,12 +235,12 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
   parallel::world* world_;
   std::int64_t experts_;
   std::size_t expert_size_;
-  parallel::shard_layout shared_;  // units of the non-expert parameters
+  parallel::shard_layout shared_;     // units of the non-expert parameters
+  std::vector<std::int64_t> sparse_;  // of each: number of the layer among those with experts, or -1
   parallel::gradient_sums<Device> sums_;
   shard_gather<Device> gather_;
   std::vector<parallel::shard_layout> layouts_;  // of the experts of each rank
   std::vector<std::size_t> counts_;              // values per layer of each rank
-  std::vector<std::int64_t> sparse_;             // number of a layer among those with experts, or -1
   std::vector<double> squares_;
   std::vector<squares_in_order> in_order_;
   std::vector<const float*> sources_;

@@ -1,6 +1,7 @@
 // Gradient norm of a sharded gradient: squares summed in an order that the sharding does not change.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <numeric>
 #include <span>
@@ -10,6 +11,7 @@
 #include "rlcore/nn/model/parameter.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/layout/shard_layout.hpp"
+#include "rlcore/parallel/strategy/any_strategy.hpp"
 
 RLCORE_BEGIN
 namespace train {
@@ -53,7 +55,7 @@ std::vector<double> gathered_squares(Device& device, const parallel::shard_layou
   return sums;
 }
 
-/// Adds up gathered_squares(), unit by unit from the first.
+/// Lists gathered_squares(), unit by unit from the first.
 class squares_in_order {
  public:
   /// `sums` is the result of gathered_squares(); both arguments must outlive this object.
@@ -65,10 +67,10 @@ class squares_in_order {
     }
   }
 
-  /// Adds the blocks of unit u to `total`, shard after shard. Units must be added in order.
-  void add_unit(std::size_t u, double& total) {
+  /// Appends the blocks of unit u to `squares`, shard after shard. Units must be appended in order.
+  void append_unit(std::size_t u, std::vector<double>& squares) {
     for (std::size_t r = 0; r < layout_->ranks(); ++r)
-      for (std::size_t b = layout_->blocks_of(u, r); b > 0; --b) total += sums_[at_[r]++];
+      for (std::size_t b = layout_->blocks_of(u, r); b > 0; --b) squares.push_back(sums_[at_[r]++]);
   }
 
  private:
@@ -85,11 +87,29 @@ class expert_squares {
   expert_squares& operator=(const expert_squares&) = delete;
   virtual ~expert_squares() = default;
 
-  /// Adds the squares of the experts that belong to unit u of the non-expert parameters, in order.
-  virtual void add_unit(std::size_t u, double& total) = 0;
+  /// Appends the squares of the experts that belong to unit u of the non-expert parameters, in order.
+  virtual void append_unit(std::size_t u, std::vector<double>& squares) = 0;
   /// Adds the squares of all experts, if the non-expert squares have no block order either.
   virtual void add_all(double& total) = 0;
 };
+
+/// The sum of the squares of all stages, in the order of the units of the whole model. `numbers` are those of this
+/// stage's units (nn::unit_numbers), which have `counts` of the `squares` each.
+inline double sum_of_stages(parallel::any_communicator& stages, std::span<const std::size_t> numbers,
+                            std::span<const std::size_t> counts, std::span<const double> squares) {
+  const std::vector<std::size_t> all_numbers = parallel::gather_parts(stages, numbers),
+                                 all_counts = parallel::gather_parts(stages, counts);
+  const std::vector<double> all = parallel::gather_parts(stages, squares);
+  std::vector<std::size_t> order(all_numbers.size()), begins(1, 0);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  for (const std::size_t n : all_counts) begins.push_back(begins.back() + n);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return all_numbers[a] < all_numbers[b]; });
+  double total = 0;
+  for (const std::size_t u : order)
+    for (std::size_t i = begins[u]; i < begins[u + 1]; ++i) total += all[i];
+  return total;
+}
 
 /// Ranges of the flat parameters that only this rank holds, and on the first rank also those held by all.
 inline std::vector<parallel::value_range> counted_ranges(std::span<const nn::parameter> parameters, int tensor_rank) {

@@ -62,14 +62,17 @@ template <class Device>
 class sharded_update {
  public:
   /// `counted` holds the ranges that this rank adds to the norm when ranks share tensors (counted_ranges.hpp).
-  /// `restarts` lists the positions where the blocks of a unit restart.
+  /// `restarts` lists the positions where the blocks of a unit restart, `unit_numbers` the units of a stage of a
+  /// pipeline (nn::unit_numbers).
   sharded_update(Device& device, parallel::world& w, std::vector<std::size_t> unit_ends,
-                 std::vector<parallel::value_range> counted = {}, std::span<const std::size_t> restarts = {})
+                 std::vector<parallel::value_range> counted = {}, std::span<const std::size_t> restarts = {},
+                 std::vector<std::size_t> unit_numbers = {})
       : device_(&device),
         world_(&w),
         sums_(device, w, std::move(unit_ends), restarts),
         gather_(device, w.shards(), sums_.layout()),
         counted_(std::move(counted)),
+        unit_numbers_(std::move(unit_numbers)),
         pieces_(pieces_of(layout(), rank())) {}
 
   parallel::gradient_sums<Device>& sums() noexcept { return sums_; }
@@ -91,19 +94,24 @@ class sharded_update {
     if (world_->tensor().size() > 1) return sum_of_squares_of_parts(shard, experts);
     const std::vector<double> sums = gathered_squares(*device_, layout(), rank(), shard, world_->shards());
     squares_in_order squares(layout(), sums);
-    double total = 0;
+    std::vector<double> in_order;
+    std::vector<std::size_t> counts;
     for (std::size_t u = 0; u < layout().units(); ++u) {
-      squares.add_unit(u, total);
-      if (experts) experts->add_unit(u, total);
+      const std::size_t before = in_order.size();
+      squares.append_unit(u, in_order);
+      if (experts) experts->append_unit(u, in_order);
+      counts.push_back(in_order.size() - before);
     }
-    return total;
+    if (world_->pipeline().size() > 1) return sum_of_stages(world_->pipeline(), unit_numbers_, counts, in_order);
+    return std::accumulate(in_order.begin(), in_order.end(), 0.0);
   }
 
   /// Gathers all shards into `weights`, which already holds this rank's shard in its places.
   void gather(float* weights) { gather_.every_unit(weights); }
 
  private:
-  /// Sums the counted pieces of this rank in double, then the shards in order, then the tensor parallel ranks in order.
+  /// Sums the counted pieces of this rank in double, then the shards in order, then the tensor parallel ranks in order,
+  /// then the stages.
   double sum_of_squares_of_parts(const float* shard, expert_squares* experts) {
     double sum = 0;
     for (const optim::adamw_piece& piece : pieces_)
@@ -114,13 +122,16 @@ class sharded_update {
           sum += device_->run(op::sum_of_squares{.x = shard + piece.first + (first - piece.weights),
                                                  .n = static_cast<extent_t>(last - first)});
       }
-    for (parallel::any_communicator* group : {&world_->shards(), &world_->tensor()}) {
-      if (group == &world_->shards() && layout().ranks() == 1) continue;
-      std::vector<double> gathered(static_cast<std::size_t>(group->size()));
-      group->all_gather(std::span<const double>(&sum, 1), std::span<double>(gathered));
+    const auto add_up = [&](parallel::any_communicator& group) {
+      if (group.size() == 1) return;
+      std::vector<double> gathered(static_cast<std::size_t>(group.size()));
+      group.all_gather(std::span<const double>(&sum, 1), std::span<double>(gathered));
       sum = std::accumulate(gathered.begin(), gathered.end(), 0.0);
-    }
+    };
+    if (layout().ranks() > 1) add_up(world_->shards());
+    add_up(world_->tensor());
     if (experts) experts->add_all(sum);
+    add_up(world_->pipeline());
     return sum;
   }
 
@@ -129,6 +140,7 @@ class sharded_update {
   parallel::gradient_sums<Device> sums_;
   shard_gather<Device> gather_;
   std::vector<parallel::value_range> counted_;
+  std::vector<std::size_t> unit_numbers_;
   std::vector<optim::adamw_piece> pieces_;
 };
 

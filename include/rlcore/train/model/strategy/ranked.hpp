@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -19,9 +20,11 @@
 #include "rlcore/nn/parallel/context_group.hpp"
 #include "rlcore/nn/parallel/partition.hpp"
 #include "rlcore/nn/parallel/tensor_group.hpp"
+#include "rlcore/parallel/pipeline/division.hpp"
 #include "rlcore/parallel/strategy/any_strategy.hpp"
 #include "rlcore/parallel/world.hpp"
 #include "rlcore/train/model/owned_runs.hpp"
+#include "rlcore/train/model/pipeline/pipeline_stage.hpp"
 #include "rlcore/train/model/sharded/expert_shards.hpp"
 #include "rlcore/train/model/sharded/gathered_layers.hpp"
 #include "rlcore/train/model/sharded/gradient_norm.hpp"
@@ -38,10 +41,19 @@ inline nn::config config_of(nn::config config, const parallel::world* world) {
   return config;
 }
 
-/// This rank's tensors, including all experts.
-inline nn::partition part_of(parallel::world* world) {
+/// This rank's tensors of its stage, including all experts. Throws config_error if the layers cannot be divided.
+inline nn::partition part_of(parallel::world* world, const nn::config& config) {
   if (!world) return {};
-  return {world->tensor().rank(), world->tensor().size(), 0, 1};
+  nn::partition part{world->tensor().rank(), world->tensor().size(), 0, 1};
+  const parallel::pipeline_division& pipeline = world->settings().pipeline;
+  if (pipeline.stages == 1) return part;
+  if (config.vision) throw config_error("pipeline parallel: models with a vision tower are not divided into stages");
+  const int stage = world->place().stage;
+  const parallel::index_range layers =
+      parallel::divide_layers(config.num_hidden_layers, pipeline)[static_cast<std::size_t>(stage)];
+  part.stage = {stage, pipeline.stages, static_cast<std::int64_t>(layers.first),
+                static_cast<std::int64_t>(layers.last)};
+  return part;
 }
 
 /// Whether ranks hold shards of weights (zero 3); passes then run unit by unit.
@@ -70,8 +82,12 @@ class any_strategy::share {
       nn::check_partition(config, {0, 1, w->expert().rank(), w->expert().size()});
       throw config_error("expert parallel: adapters (LoRA) cannot be trained while ranks divide experts");
     }
+    if (w->pipeline().size() > 1 && adapters)
+      throw config_error("pipeline parallel: adapters (LoRA) cannot be trained in stages");
+    if (w->pipeline().size() > 1 && w->expert().size() > 1 && config.tied())
+      throw config_error("pipeline parallel: ranks cannot divide the experts of a model whose embedding is tied");
     const bool in_units = (train::has_shards(w) || train::divides_experts(w)) && !adapters;
-    return nn::causal_lm<Device>(device, train::config_of(config, w), train::part_of(w),
+    return nn::causal_lm<Device>(device, train::config_of(config, w), train::part_of(w, config),
                                  in_units ? nn::weights_in::units : nn::weights_in::memory);
   }
 
@@ -82,10 +98,12 @@ class any_strategy::share {
         model_(&model),
         tensor_(world_->tensor(), settings().sequence_parallel),
         values_(make_values(model, adapter)),
+        stage_(world_->pipeline().size() > 1 ? std::make_unique<train::pipeline_stage<Device>>(model, *values_, *world_)
+                                             : nullptr),
         update_(model.device(), *world_,
                 adapter ? std::vector<std::size_t>{adapter->size()} : nn::unit_ends(values_->shared_parameters()),
                 train::counted_ranges(values_->shared_parameters(), model.part().tensor_rank),
-                nn::expert_begins(values_->shared_parameters())) {}
+                nn::expert_begins(values_->shared_parameters()), nn::unit_numbers(values_->shared_parameters())) {}
   share(const share&) = delete;
   share& operator=(const share&) = delete;
 
@@ -104,7 +122,10 @@ class any_strategy::share {
     nn::check_context(model_->device(), space.context);
     values_->set_tensor_group(tensor_);
     values_->join(space, gradient, update_.sums().by_leaf());
+    if (stage_) stage_->join(space);
   }
+  /// The stage of a pipeline; null without one.
+  train::pipeline_stage<Device>* stage() const noexcept { return stage_.get(); }
   /// A call for all ranks.
   train::full_params<Device> gather_full_params() { return train::full_params<Device>(values_->gathered()); }
   /// The trained weights in the places of pieces() if this rank holds only these (ZeRO 3), otherwise null.
@@ -133,14 +154,17 @@ class any_strategy::share {
       std::size_t passes = round_of(plan, n, false).run(f);
       for (const std::size_t most = plan.most_passes(schedule, n); passes < most; ++passes) idle();
     }
-    parallel::any_communicator& ranks = world_->sums();
     const std::size_t size = counts.values.size();
-    std::vector<std::int64_t> gathered(size * static_cast<std::size_t>(ranks.size()));
-    ranks.all_gather(std::span<const std::int64_t>(counts.values), std::span<std::int64_t>(gathered));
-    std::fill(counts.values.begin(), counts.values.end(), 0);
+    // Context ranks have counted the same rows.
     const auto contexts = static_cast<std::size_t>(world_->place().context_size);
-    for (std::size_t r = 0; r < static_cast<std::size_t>(ranks.size()); r += contexts)
-      for (std::size_t i = 0; i < size; ++i) counts.values[i] += gathered[r * size + i];
+    const auto sum_over = [&](parallel::any_communicator& ranks, std::size_t stride) {
+      std::vector<std::int64_t> gathered(size * static_cast<std::size_t>(ranks.size()));
+      ranks.all_gather(std::span<const std::int64_t>(counts.values), std::span<std::int64_t>(gathered));
+      std::fill(counts.values.begin(), counts.values.end(), 0);
+      for (std::size_t r = 0; r < static_cast<std::size_t>(ranks.size()); r += stride)
+        for (std::size_t i = 0; i < size; ++i) counts.values[i] += gathered[r * size + i];
+    };
+    sum_over(world_->sums(), contexts), sum_over(world_->pipeline(), 1);
   }
   /// Runs the schedule of leaves round by round.
   template <class F>
@@ -149,6 +173,11 @@ class any_strategy::share {
     parallel::gradient_sums<Device>& sums = update_.sums();
     sums.begin(plan.present());
     values_->begin(plan.present());
+    if (stage_) {
+      std::vector<train::leaf_round> rounds;
+      for (std::size_t n = 0; n < sums.schedule().rounds(); ++n) rounds.push_back(round_of(plan, n, recompute));
+      return stage_->run(rounds, gradient, sums, std::ref(f));
+    }
     for (std::size_t n = 0; n < sums.schedule().rounds(); ++n)
       values_->run(round_of(plan, n, recompute), gradient, sums, std::ref(f));
   }
@@ -158,7 +187,9 @@ class any_strategy::share {
       gradient.with([&](auto& g) { sum_ = g.data(); });
       return values_->norm(update_, sum_);
     }
-    if (dealt_) {
+    if (dealt_ && stage_) {
+      stage_->end_rounds(gradient, update_.sums());
+    } else if (dealt_) {
       values_->end_rounds(gradient, update_.sums());
     } else {
       if (strategy_.size() > 1)
@@ -172,6 +203,7 @@ class any_strategy::share {
   /// Takes the step on the sum of the last reduce(). A call for all ranks.
   void step(optim::adamw<Device>& optimizer, double lr, float scale) {
     values_->step(optimizer, update_, sum_, lr, scale);
+    if (stage_) stage_->copy_embedding();
   }
 
  private:
@@ -192,6 +224,7 @@ class any_strategy::share {
   nn::causal_lm<Device>* model_;
   nn::tensor_group_of<parallel::any_communicator> tensor_;
   std::unique_ptr<train::held_values<Device>> values_;
+  std::unique_ptr<train::pipeline_stage<Device>> stage_;
   train::sharded_update<Device> update_;
   const float* sum_ = nullptr;
   bool dealt_ = false;
@@ -206,7 +239,8 @@ class any_strategy::frozen {
                                           bool packed) {
     parallel::world* const w = strategy.world();
     const bool in_units = train::has_shards(w) || train::divides_experts(w);
-    return nn::causal_lm<Device>(device, train::config_of(config, w), train::part_of(w),
+    packed = packed && w->pipeline().size() == 1;
+    return nn::causal_lm<Device>(device, train::config_of(config, w), train::part_of(w, config),
                                  in_units ? nn::weights_in::units : train::frozen_weights_in(config, packed));
   }
   /// `model` must outlive this object.
@@ -218,6 +252,8 @@ class any_strategy::frozen {
     if (train::has_shards(w)) layers_ = std::make_unique<train::sharded_weights<Device>>(model, *w, false);
     if (train::divides_experts(w)) experts_ = std::make_unique<train::expert_shards<Device>>(model, *w);
     model.set_tensor_group(&tensor_);
+    if (w->pipeline().size() > 1)
+      model.set_pipeline(&link_.emplace(w->forwards(), w->backwards(), train::patience_of_stage(*w)));
   }
   /// The weights of the model on this rank. Throws std::logic_error while weights are gathered.
   train::resident_weights<Device> resident() {
@@ -230,6 +266,7 @@ class any_strategy::frozen {
   any_strategy strategy_;
   nn::causal_lm<Device>* model_;
   nn::tensor_group_of<parallel::any_communicator> tensor_;
+  std::optional<train::stage_link> link_;
   std::unique_ptr<train::sharded_weights<Device>> layers_;
   std::unique_ptr<train::expert_shards<Device>> experts_;
 };

@@ -151,6 +151,11 @@ class step_gradient {
   void balance(std::vector<float> slopes) {
     with([&](auto& g) { g.balance(std::move(slopes)); });
   }
+  /// Moves the accumulated gradient of weights to `values`, and uses `memory` for the next one.
+  void take(buffer<float, Device>& values, buffer<float, Device>&& memory) {
+    of_weights().swap(values);
+    of_weights().give(std::move(memory));
+  }
   /// Moves the accumulated gradient to sums.take(leaf, buffer), which leaves memory for the next leaf, or none. The
   /// gradient is 0 afterwards.
   template <class Sums>

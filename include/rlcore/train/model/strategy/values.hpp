@@ -13,6 +13,7 @@
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/workspace.hpp"
+#include "rlcore/nn/parallel/pipeline_link.hpp"
 #include "rlcore/nn/parallel/tensor_group.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/reduction/gradient_sums.hpp"
@@ -78,6 +79,8 @@ class held_values {
   }
   /// For passes of a tensor parallel model.
   virtual void set_tensor_group(nn::tensor_group& group) = 0;
+  /// For passes of a stage of a pipeline.
+  virtual void set_pipeline(nn::pipeline_link& link) = 0;
   /// Connects passes with other ranks. `by_leaf`: see parallel::gradient_sums.
   virtual void join(nn::workspace<Device>& space, step_gradient<Device>& gradient, bool by_leaf) = 0;
 
@@ -86,9 +89,24 @@ class held_values {
 
   /// Begins sums besides those of shared parameters; present[i]: has leaf i rows?
   virtual void begin(const std::vector<bool>& present) { static_cast<void>(present); }
+  /// A pass without rows, for the rows of other ranks; only if passes(round) may be more than this rank's own.
+  virtual void idle(bool recompute) { static_cast<void>(recompute); }
+  /// The number of passes that this rank makes in a round.
+  virtual std::size_t passes(const leaf_round& round, const parallel::leaf_schedule& schedule) const {
+    static_cast<void>(schedule);
+    return round.has_rows() ? round.plan.passes(round.leaf) : 0;
+  }
   /// Makes the passes of a round and sums their gradients.
   virtual void run(const leaf_round& round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums,
                    const pass_function& f) = 0;
+  /// Ends a round whose passes were made by a stage of a pipeline, instead of run().
+  virtual void end_leaf(const leaf_round& round, step_gradient<Device>& gradient,
+                        parallel::gradient_sums<Device>& sums) {
+    if (!round.has_rows())
+      sums.skip(round.number);
+    else if (sums.by_leaf())
+      gradient.hand_over(sums, round.number);
+  }
   /// Sums the remaining `gradient` of run().
   virtual void end_rounds(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) = 0;
   /// The norm of the whole gradient; this rank holds `sum` of the shared one.
@@ -108,7 +126,7 @@ class whole_values final : public held_values<Device> {
 
   const nn::causal_lm<Device>& passing() const override { return *model_; }
   std::span<const nn::parameter> parameters() const override {
-    return adapter_ ? adapter_->parameters() : model_->parameters();
+    return adapter_ ? adapter_->parameters() : model_->own_parameters();
   }
   buffer<float, Device>& weights() override { return adapter_ ? adapter_->values() : model_->weights(); }
   /// By its place among the parameters.
@@ -116,6 +134,7 @@ class whole_values final : public held_values<Device> {
     return (adapter_ ? std::as_const(*adapter_).values() : std::as_const(*model_).weights()).data() + run.weights;
   }
   void set_tensor_group(nn::tensor_group& group) override { model_->set_tensor_group(&group); }
+  void set_pipeline(nn::pipeline_link& link) override { model_->set_pipeline(&link); }
   void join(nn::workspace<Device>&, step_gradient<Device>&, bool) override {}
 
   resident_weights<Device> resident() override { return {model_->weights(), model_->parameters()}; }
@@ -169,6 +188,7 @@ class sharded_values final : public held_values<Device> {
   const float* place_of(const owned_run& run) override { return layers_.shard().data() + run.moments; }
   gathered_layers<Device>* gathered() override { return &layers_; }
   void set_tensor_group(nn::tensor_group& group) override { model_->set_tensor_group(&group); }
+  void set_pipeline(nn::pipeline_link& link) override { model_->set_pipeline(&link); }
   void join(nn::workspace<Device>& space, step_gradient<Device>& gradient, bool) override {
     if (world_->expert().size() > 1) experts_.emplace(*world_, *model_, space, gradient.of_weights(), false);
   }
@@ -225,6 +245,10 @@ class expert_values final : public held_values<Device> {
     model_->set_tensor_group(&group);
     experts_.part.set_tensor_group(&group);
   }
+  void set_pipeline(nn::pipeline_link& link) override {
+    model_->set_pipeline(&link);
+    experts_.part.set_pipeline(&link);
+  }
   /// Gradients of remote experts have memory only if leaves are taken one by one.
   void join(nn::workspace<Device>& space, step_gradient<Device>& gradient, bool by_leaf) override {
     passes_.emplace(*world_, experts_.part, space, gradient.of_weights(), !by_leaf);
@@ -233,11 +257,19 @@ class expert_values final : public held_values<Device> {
   resident_weights<Device> resident() override { return experts_.resident(); }
 
   void begin(const std::vector<bool>& present) override { experts_.sums().begin(present); }
+  void idle(bool recompute) override { passes_->idle(recompute); }
   /// Ranks with fewer passes still compute their experts for remote rows.
+  std::size_t passes(const leaf_round& round, const parallel::leaf_schedule& schedule) const override {
+    return round.plan.most_passes(schedule, round.number);
+  }
   void run(const leaf_round& round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums,
            const typename held_values<Device>::pass_function& f) override {
-    const std::size_t most = round.plan.most_passes(sums.schedule(), round.number);
-    for (std::size_t passes = round.run(f); passes < most; ++passes) passes_->idle(round.recompute);
+    const std::size_t most = passes(round, sums.schedule());
+    for (std::size_t made = round.run(f); made < most; ++made) passes_->idle(round.recompute);
+    end_leaf(round, gradient, sums);
+  }
+  void end_leaf(const leaf_round& round, step_gradient<Device>& gradient,
+                parallel::gradient_sums<Device>& sums) override {
     if (sums.by_leaf()) experts_.take(round.number, gradient.of_weights(), round.has_rows(), sums);
   }
   void end_rounds(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) override {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "rlcore/parallel/communicator/any.hpp"
+#include "rlcore/parallel/world.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
 #include "rlcore/train/ranks/byte_stream.hpp"
@@ -55,12 +56,14 @@ inline std::vector<trajectory> gather_trajectories(parallel::any_communicator& g
 }
 
 /// Calls compute() with this rank's shard of `rows`; the shards have about equally many tokens, and may be empty.
-/// compute() sets `fields` of its trajectories, one number per token of the policy. All ranks then receive all of them.
+/// compute() sets `fields` of its trajectories, one number per token of the policy. All ranks then receive all of them,
+/// if `stages` are those of a pipeline from its last stage.
 template <class Compute>
 void compute_own_rows(parallel::any_communicator& group, std::span<trajectory> rows,
-                      std::span<std::vector<float> trajectory::* const> fields, Compute&& compute) {
+                      std::span<std::vector<float> trajectory::* const> fields, Compute&& compute,
+                      parallel::world* stages = nullptr) {
   const auto ranks = static_cast<std::size_t>(group.size());
-  if (ranks == 1) return compute(rows);
+  if (ranks == 1 && (stages == nullptr || stages->pipeline().size() == 1)) return compute(rows);
   std::vector<std::int64_t> tokens;
   for (const trajectory& t : rows) tokens.push_back(std::ssize(t.tokens));
   const row_range shard = share_by_cost(tokens, ranks, static_cast<std::size_t>(group.rank()));
@@ -78,6 +81,7 @@ void compute_own_rows(parallel::any_communicator& group, std::span<trajectory> r
   for (const std::size_t n : counts) total += n;
   gathered.resize(total);
   group.all_gather_v(std::span<const float>(mine), std::span(gathered), std::span<const std::size_t>(counts));
+  if (stages != nullptr) parallel::broadcast_from_last_stage(*stages, std::span(gathered));
   auto from = gathered.begin();
   for (trajectory& t : rows)
     for (const auto field : fields) {

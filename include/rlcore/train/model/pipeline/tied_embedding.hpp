@@ -1,0 +1,114 @@
+// A tied embedding whose two uses are in different stages of a pipeline.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/parallel/host_window.hpp"
+#include "rlcore/parallel/reduction/gradient_sums.hpp"
+#include "rlcore/parallel/world.hpp"
+#include "rlcore/tensor/buffer.hpp"
+#include "rlcore/train/model/strategy/step_gradient.hpp"
+
+RLCORE_BEGIN
+namespace train {
+
+/// Takes the gradients of leaves for a stage. The last stage owns a tied embedding: it adds the sums over input rows,
+/// which the first stage sends per leaf, to its sums over target rows, as one rank does, before it hands the leaf over.
+/// It keeps leaves until then, so that it need not wait for the first stage. The first stage gets the updated values.
+/// Other stages, and models without a tied embedding, end leaves at once.
+template <class Device>
+class tied_embedding {
+ public:
+  /// `model` is a stage's part; both must outlive this object.
+  tied_embedding(nn::causal_lm<Device>& model, parallel::world& w)
+      : model_(&model),
+        stages_(&w.pipeline()),
+        sends_(model.copies_embedding()),
+        receives_(model.settings().tied() && model.part().stage.has_head()) {}
+
+  /// Does the model have such an embedding, at this end of the pipeline?
+  explicit operator bool() const noexcept { return sends_ || receives_; }
+  /// The gradient of a leaf is complete; it is 0 afterwards.
+  void take(std::size_t round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) {
+    if (sends_) send_inputs(gradient);
+    if (!receives_) return gradient.hand_over(sums, round);
+    waiting& leaf = waiting_.emplace_back();
+    leaf.round = round;
+    gradient.take(leaf.gradient.emplace(), sums.spare());
+    while (std::ssize(waiting_) >= stages_->size()) complete_first(gradient, sums);
+  }
+  /// A round in which this rank has no rows.
+  void skip(std::size_t round, parallel::gradient_sums<Device>& sums) {
+    if (waiting_.empty()) return sums.skip(round);
+    waiting_.push_back({round, std::nullopt});
+  }
+  /// After all rounds.
+  void complete(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) {
+    while (!waiting_.empty()) complete_first(gradient, sums);
+  }
+  /// After an update of all stages.
+  void copy_weights() {
+    if (!sends_ && !receives_) return;
+    const std::size_t size = sends_ ? model_->parameters().back().size : model_->parameters().front().size;
+    float* const values = model_->weights().data() + model_->embedding_offset();
+    for (std::size_t at = 0; at < size; at += bucket) {
+      const std::size_t n = std::min(bucket, size - at);
+      if (receives_) {
+        const float* from = parallel::host_view(model_->device(), std::as_const(values) + at, n, staged_);
+        stages_->send(std::span<const float>(from, n), 0);
+      } else {
+        parallel::with_host_view(model_->device(), values + at, n, staged_, false, [&](std::span<float> to) {
+          stages_->receive(to, stages_->size() - 1, stages_->size());
+        });
+      }
+    }
+  }
+
+ private:
+  static constexpr std::size_t bucket = std::size_t{1} << 22;
+  struct waiting {
+    std::size_t round = 0;
+    std::optional<buffer<float, Device>> gradient{};  // empty: no rows
+  };
+
+  void send_inputs(step_gradient<Device>& gradient) {
+    gradient.of_weights().take_inputs(ids_, sums_);
+    const std::uint64_t count = ids_.size();
+    const int last = stages_->size() - 1;
+    stages_->send(std::span<const std::uint64_t>(&count, 1), last);
+    stages_->send(std::span<const std::int32_t>(ids_), last);
+    stages_->send(std::span<const float>(sums_), last);
+  }
+  void complete_first(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) {
+    waiting leaf = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (!leaf.gradient) return sums.skip(leaf.round);
+    std::uint64_t count = 0;
+    const int patience = 2 * stages_->size();
+    stages_->receive(std::span<std::uint64_t>(&count, 1), 0, patience);
+    ids_.resize(count);
+    sums_.resize(count * static_cast<std::size_t>(model_->settings().hidden_size));
+    stages_->receive(std::span<std::int32_t>(ids_), 0, patience);
+    stages_->receive(std::span<float>(sums_), 0, patience);
+    gradient.of_weights().add_inputs(leaf.gradient->data(), ids_, sums_);
+    sums.take(leaf.round, *leaf.gradient);
+  }
+
+  nn::causal_lm<Device>* model_;
+  parallel::any_communicator* stages_;
+  bool sends_, receives_;
+  std::deque<waiting> waiting_;
+  std::vector<std::int32_t> ids_;
+  std::vector<float> sums_, staged_;
+};
+
+}  // namespace train
+RLCORE_END
