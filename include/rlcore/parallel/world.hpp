@@ -88,10 +88,30 @@ class world {
       replicas_, expert_, experts_, expert_shards_, expert_replicas_;
 };
 
+/// Returns when all ranks of world::pipeline() have called it; precedes their collectives. A collective has the time of
+/// one pass, but p stages can be p * p + p - 1 passes apart: p + 1 between neighbours (nn::pipeline_link), and a
+/// stage's own.
+template <communicator C>
+void meet_stages(C& stages) {
+  const int size = stages.size(), patience = size * (size + 1);
+  char token = 0;
+  const std::span<char> in(&token, 1);
+  const std::span<const char> out(&token, 1);
+  if (stages.rank() > 0) {
+    stages.send(out, 0);
+    stages.receive(in, 0, patience);
+    return;
+  }
+  for (int r = 1; r < size; ++r) stages.receive(in, r, patience);
+  for (int r = 1; r < size; ++r) stages.send(out, r);
+}
+
 /// Sends `data` of the last stage, which alone computes losses and log-probs, to all stages.
 template <wire T>
 void broadcast_from_last_stage(world& w, std::span<T> data) {
-  if (w.pipeline().size() > 1) w.pipeline().broadcast(data, w.pipeline().size() - 1);
+  if (w.pipeline().size() == 1) return;
+  meet_stages(w.pipeline());
+  w.pipeline().broadcast(data, w.pipeline().size() - 1);
 }
 
 /// Sums the reports of all data ranks into `report`, in rank order; of several stages those of the last. With exact

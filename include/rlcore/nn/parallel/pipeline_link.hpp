@@ -36,8 +36,8 @@ struct pass_header {
 };
 static_assert(sizeof(pass_header) == 40);
 
-/// One rank's way to the stages before and behind it. All data are in host memory. Sends do not wait; receives throw
-/// communication_error, naming the pass, if something else comes.
+/// One rank's way to the stages before and behind it. All data are in host memory. Sends wait only while stages() + 1
+/// passes are under way to that stage; receives throw communication_error, naming the pass, if something else comes.
 class pipeline_link {
  public:
   pipeline_link() = default;
@@ -71,8 +71,8 @@ template <parallel::communicator C>
 class pipeline_link_of final : public pipeline_link {
  public:
   /// The ranks with this place in each stage, by stage, in a group for forwards and one for backwards: two, since a
-  /// stage may send both to the same rank, and the order of each alone is known. A receive may take `patience`
-  /// timeouts.
+  /// stage may send both to the same rank, and the order of each alone is known. A message may take
+  /// `patience` timeouts.
   pipeline_link_of(C& forwards, C& backwards, int patience)
       : forwards_(&forwards), backwards_(&backwards), patience_(patience) {}
 
@@ -119,11 +119,13 @@ class pipeline_link_of final : public pipeline_link {
     for (const std::int32_t n : begins) h.sequences = (h.sequences ^ static_cast<std::uint32_t>(n)) * 0x100000001b3;
     return h;
   }
-  static void send(C& to, int stage, const pass_header& header, std::span<const std::uint32_t> ranges,
-                   std::span<const float> rows) {
-    to.send(std::span<const pass_header>(&header, 1), stage);
-    if (!ranges.empty()) to.send(ranges, stage);
-    if (header.kind == 'F' || header.rows > 0) to.send(rows, stage);
+  /// Not more passes are under way than a schedule of training steps needs, however far ahead this stage could be.
+  void send(C& group, int to, const pass_header& header, std::span<const std::uint32_t> ranges,
+            std::span<const float> rows) {
+    const std::size_t messages = header.kind == 'F' ? 2 : 3, most = messages * static_cast<std::size_t>(stages() + 1);
+    group.send(std::span<const pass_header>(&header, 1), to, most, patience_);
+    if (!ranges.empty()) group.send(ranges, to, most, patience_);
+    if (header.kind == 'F' || header.rows > 0) group.send(rows, to, most, patience_);
   }
   /// Messages of the engine do not know passes: adds what this stage waits for.
   template <class T>

@@ -76,38 +76,38 @@ class any_communicator : public typed_collectives<any_communicator> {
   void barrier() {
     count(collective::barrier, 0, [&] { do_barrier(); });
   }
-  /// Counts bytes only in the root, n elements for each other rank.
+  /// Counts bytes only in the root, of n elements for each other rank.
   void broadcast_bytes(element e, std::byte* data, std::size_t n, int root) {
     count(collective::broadcast, rank() == root ? e.bytes * n * others() : 0, [&] { do_broadcast(e, data, n, root); });
   }
-  /// Counts n elements for each other rank.
+  /// Counts the bytes of n elements for each other rank.
   void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t n) {
     count(collective::all_gather, e.bytes * n * others(), [&] { do_all_gather(e, in, out, n); });
   }
-  /// Counts this rank's elements for each other rank.
+  /// Counts the bytes of this rank's elements for each other rank.
   void all_gather_v_bytes(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts) {
     count(collective::all_gather_v, e.bytes * counts[self()] * others(), [&] { do_all_gather_v(e, in, out, counts); });
   }
-  /// Counts n elements for each other rank.
+  /// Counts the bytes of n elements for each other rank.
   void all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t n) {
     count(collective::all_to_all, e.bytes * n * others(), [&] { do_all_to_all(e, in, out, n); });
   }
-  /// Counts all elements of `in` but those for this rank.
+  /// Counts the bytes of all elements of `in` but those for this rank.
   void all_to_all_v_bytes(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
                           std::span<const std::size_t> out_counts) {
     const std::size_t total = std::accumulate(in_counts.begin(), in_counts.end(), std::size_t{0});
     count(collective::all_to_all_v, e.bytes * (total - in_counts[self()]),
           [&] { do_all_to_all_v(e, in, in_counts, out, out_counts); });
   }
-  /// Counts n elements, or none if the distance leads back to this rank.
+  /// Counts the bytes of n elements, or none if the distance leads back to this rank.
   void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t n, int distance) {
     count(collective::shift, distance % size() == 0 ? 0 : e.bytes * n, [&] { do_shift(e, in, out, n, distance); });
   }
-  /// Counts n elements.
-  void send_bytes(element e, const std::byte* data, std::size_t n, int to) {
-    count(collective::send, e.bytes * n, [&] { do_send(e, data, n, to); });
+  /// Counts the bytes of n elements.
+  void send_bytes(element e, const std::byte* data, std::size_t n, int to, std::size_t most, int patience) {
+    count(collective::send, e.bytes * n, [&] { do_send(e, data, n, to, most, patience); });
   }
-  /// Counts no elements: the sender does.
+  /// Counts no bytes: the sender does.
   void receive_bytes(element e, std::byte* data, std::size_t n, int from, int patience) {
     count(collective::receive, 0, [&] { do_receive(e, data, n, from, patience); });
   }
@@ -122,7 +122,7 @@ class any_communicator : public typed_collectives<any_communicator> {
   virtual void do_all_to_all_v(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
                                std::span<const std::size_t> out_counts) = 0;
   virtual void do_shift(element e, const std::byte* in, std::byte* out, std::size_t n, int distance) = 0;
-  virtual void do_send(element e, const std::byte* data, std::size_t n, int to) = 0;
+  virtual void do_send(element e, const std::byte* data, std::size_t n, int to, std::size_t most, int patience) = 0;
   virtual void do_receive(element e, std::byte* data, std::size_t n, int from, int patience) = 0;
 
   std::size_t others() const { return static_cast<std::size_t>(size() - 1); }
@@ -184,7 +184,9 @@ class any_communicator_of final : public any_communicator {
   void do_shift(element e, const std::byte* in, std::byte* out, std::size_t n, int distance) override {
     inside_.shift_bytes(e, in, out, n, distance);
   }
-  void do_send(element e, const std::byte* data, std::size_t n, int to) override { inside_.send_bytes(e, data, n, to); }
+  void do_send(element e, const std::byte* data, std::size_t n, int to, std::size_t most, int patience) override {
+    inside_.send_bytes(e, data, n, to, most, patience);
+  }
   void do_receive(element e, std::byte* data, std::size_t n, int from, int patience) override {
     inside_.receive_bytes(e, data, n, from, patience);
   }

@@ -38,11 +38,11 @@ concept wire = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>;
 ///   elements from rank r, concatenated. in and out must not overlap.
 /// - shift(in, out, k): sends in to rank + k and receives out from rank - k, around the ring; the same size everywhere.
 ///   in and out must not overlap.
-/// - send(data, to): copies data for rank `to`, another rank, and returns without waiting for it, unless
-///   most_messages of this pair are under way. Messages of a pair arrive in the order of the calls.
-/// - receive(data, from, patience): waits for the next message of rank `from`, of the same type and size; the timeout
-/// is
-///   `patience` times that of a collective.
+/// - send(data, to, most, patience): copies data for rank `to`, another rank, and returns. Waits only while `most`
+///   messages of this pair are under way, with the timeout of receive(). Messages of a pair arrive in the order of the
+///   calls.
+/// - receive(data, from, patience): waits for the next message of rank `from`, of the same type and size. The timeout
+///   is `patience` times that of a collective.
 /// - split(color, key): returns the group of the ranks with the same color, ordered by key, then by rank, by value or
 ///   by std::unique_ptr. This group must outlive it.
 /// - abort(why): aborts all ranks with communication_error.
@@ -64,7 +64,7 @@ concept communicator = requires(C& c, std::span<const float> in, std::span<float
   c.abort(why);
 };
 
-/// A send waits while this many messages from its rank to the receiver have not been received.
+/// Unless it gives another limit, a send waits while so many messages from its rank to the receiver are under way.
 inline constexpr std::size_t most_messages = 128;
 
 /// The calls of the concept communicator, and the states before and after them.
@@ -189,7 +189,7 @@ inline constexpr int exit_stuck = 75;
 ///   broadcast_bytes(element, data, count, root)               all_gather_bytes(element, in, out, count)
 ///   all_gather_v_bytes(element, in, out, counts)              all_to_all_bytes(element, in, out, count per rank)
 ///   all_to_all_v_bytes(element, in, in_counts, out, counts)   shift_bytes(element, in, out, count, distance)
-///   send_bytes(element, data, count, to)                      receive_bytes(element, data, count, from, patience)
+///   send_bytes(element, data, count, to, most, patience)      receive_bytes(element, data, count, from, patience)
 ///
 /// with counts in elements.
 template <class Engine>
@@ -239,9 +239,9 @@ class typed_collectives {
 
   /// As communicator's. Throws std::invalid_argument unless `to` is another rank.
   template <wire T>
-  void send(std::span<const T> data, int to) {
+  void send(std::span<const T> data, int to, std::size_t most = most_messages, int patience = 1) {
     check_peer("send", to, engine().rank(), engine().size());
-    engine().send_bytes(element_of<T>(), bytes(data), data.size(), to);
+    engine().send_bytes(element_of<T>(), bytes(data), data.size(), to, most, patience);
   }
   /// As communicator's. Throws std::invalid_argument unless `from` is another rank, and communication_error for a
   /// message of another type or size.
@@ -306,7 +306,7 @@ struct alone : typed_collectives<alone> {
     all_gather_bytes(e, in, out, count);
   }
   /// Never called: there is no other rank.
-  static void send_bytes(element, const std::byte*, std::size_t, int) noexcept {}
+  static void send_bytes(element, const std::byte*, std::size_t, int, std::size_t, int) noexcept {}
   /// Never called: there is no other rank.
   static void receive_bytes(element, std::byte*, std::size_t, int, int) noexcept {}
 };

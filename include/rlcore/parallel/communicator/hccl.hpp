@@ -83,7 +83,9 @@ class hccl_rank : public typed_collectives<hccl_rank> {
   /// An AlltoAllV in which each rank sends to one rank.
   void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int distance);
   /// Throws communication_error: this engine has no messages between two ranks.
-  [[noreturn]] void send_bytes(element, const std::byte*, std::size_t, int) { throw no_messages("send"); }
+  [[noreturn]] void send_bytes(element, const std::byte*, std::size_t, int, std::size_t, int) {
+    throw no_messages("send");
+  }
   /// Throws communication_error: this engine has no messages between two ranks.
   [[noreturn]] void receive_bytes(element, std::byte*, std::size_t, int, int) { throw no_messages("receive"); }
   /// Creates a new communicator for each group, on the same device.

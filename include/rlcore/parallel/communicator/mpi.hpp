@@ -145,9 +145,9 @@ class mpi_rank : public typed_collectives<mpi_rank> {
   }
 
   /// As communicator's send: from a copy, which is kept until MPI has sent it.
-  void send_bytes(element e, const std::byte* data, std::size_t count, int to) {
-    run({collective::send, e, count, to}, {},
-        [&] { sends_.send(comm_, data, count * e.bytes, to, process_->message_bytes); });
+  void send_bytes(element e, const std::byte* data, std::size_t count, int to, std::size_t most, int patience) {
+    const auto move = [&] { sends_.send(comm_, data, count * e.bytes, to, process_->message_bytes, most); };
+    run({collective::send, e, count, to}, {}, move, patience);
   }
   /// As communicator's receive.
   void receive_bytes(element e, std::byte* data, std::size_t count, int from, int patience) {

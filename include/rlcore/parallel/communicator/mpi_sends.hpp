@@ -44,11 +44,11 @@ class mpi_sends {
  public:
   bool empty() const noexcept { return pending_.empty(); }
 
-  /// Sends n bytes in pieces of `limit`. Waits only for the oldest of most_messages.
-  void send(MPI_Comm comm, const std::byte* data, std::size_t n, int to, std::size_t limit) {
+  /// Sends n bytes in pieces of `limit`. Waits only while MPI has not completed `most` messages to this rank.
+  void send(MPI_Comm comm, const std::byte* data, std::size_t n, int to, std::size_t limit, std::size_t most) {
     forget_completed();
     const auto to_rank = [to](const message& m) { return m.to == to; };
-    while (std::count_if(pending_.begin(), pending_.end(), to_rank) >= static_cast<std::ptrdiff_t>(most_messages))
+    while (std::count_if(pending_.begin(), pending_.end(), to_rank) >= static_cast<std::ptrdiff_t>(most))
       wait_for_first();
     message& m = pending_.emplace_back();
     m.to = to;

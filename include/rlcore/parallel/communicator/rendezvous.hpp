@@ -10,6 +10,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -54,11 +55,7 @@ class rendezvous {
  public:
   /// The group of `members`, given as ranks of run_ranks().
   rendezvous(std::shared_ptr<shared_abort_state> fate, std::vector<int> members)
-      : fate_(std::move(fate)),
-        members_(std::move(members)),
-        shown_(members_.size()),
-        state_(members_.size()),
-        boxes_(members_.size() * members_.size()) {
+      : fate_(std::move(fate)), members_(std::move(members)), shown_(members_.size()), state_(members_.size()) {
     const std::lock_guard<std::mutex> lock(fate_->mutex);
     fate_->groups.push_back(this);
   }
@@ -85,8 +82,9 @@ class rendezvous {
   /// ranks copy.
   void leave();
 
-  /// Puts a copy of data into the mailbox from `rank` to call.root. Waits only while that holds most_messages.
-  void post(int rank, const collective_call& call, const std::byte* data);
+  /// Puts a copy of data into the mailbox from `rank` to call.root. Waits only while that holds `most` messages; the
+  /// timeout is `patience` deadlines.
+  void post(int rank, const collective_call& call, const std::byte* data, std::size_t most, int patience);
 
   /// Waits for a message from call.root to `rank` and copies it to data; the timeout is `patience` deadlines. Throws
   /// communication_error, in all ranks, if none comes, or one of another type or size.
@@ -109,12 +107,18 @@ class rendezvous {
     bool inside = false;
     int source = -1;  // the rank whose message this rank waits for
   };
+  static constexpr std::size_t kept_bytes = std::size_t{1} << 16;  // memory of smaller messages is not kept
   struct message {
     collective_call call{};
     std::vector<std::byte> bytes{};
   };
   using mailbox = std::deque<message>;
-  std::size_t pair(int from, int to) const { return static_cast<std::size_t>(from * size() + to); }
+  using ordered_pair = std::pair<int, int>;  // from, to
+
+  /// Memory for a message of n bytes: the smallest that has room, or none.
+  std::vector<std::byte> idle_memory(std::size_t n);
+  /// Keeps the memory of a received message if it is large; of too many, the largest.
+  void keep_memory(std::vector<std::byte> bytes);
 
   /// A rank of this group that waits for run_ranks() rank `member`, or -1.
   int waits_for(int member) const;
@@ -136,7 +140,7 @@ class rendezvous {
   std::condition_variable changed_;
   std::vector<intention> shown_;
   std::vector<state> state_;
-  std::vector<mailbox> boxes_;                // of ordered pairs
+  std::map<ordered_pair, mailbox> boxes_;     // since their first message
   std::vector<std::vector<std::byte>> idle_;  // memory of received messages
   int arrived_ = 0;
   std::uint64_t round_ = 0;
@@ -212,32 +216,52 @@ RLCORE_INLINE int rendezvous::waits_for(int member) const {
   if (std::find(members_.begin(), members_.end(), member) == members_.end()) return -1;
   for (int r = 0; r < size(); ++r) {
     const state& s = state_[static_cast<std::size_t>(r)];
-    if (s.inside || (s.source >= 0 && this->member(s.source) == member && boxes_[pair(s.source, r)].empty())) return r;
+    if (s.inside || (s.source >= 0 && this->member(s.source) == member && boxes_.at({s.source, r}).empty())) return r;
   }
   return -1;
 }
 
-RLCORE_INLINE void rendezvous::post(int rank, const collective_call& call, const std::byte* data) {
+RLCORE_INLINE std::vector<std::byte> rendezvous::idle_memory(std::size_t n) {
+  auto best = idle_.end();
+  for (auto each = idle_.begin(); each != idle_.end(); ++each)
+    if (each->capacity() >= n && (best == idle_.end() || each->capacity() < best->capacity())) best = each;
+  if (n < kept_bytes || best == idle_.end()) return {};
+  std::vector<std::byte> bytes = std::move(*best);
+  idle_.erase(best);
+  return bytes;
+}
+
+RLCORE_INLINE void rendezvous::keep_memory(std::vector<std::byte> bytes) {
+  if (bytes.capacity() < kept_bytes) return;
+  idle_.push_back(std::move(bytes));
+  if (idle_.size() <= members_.size()) return;
+  const auto smaller = [](const auto& a, const auto& b) { return a.capacity() < b.capacity(); };
+  idle_.erase(std::min_element(idle_.begin(), idle_.end(), smaller));
+}
+
+RLCORE_INLINE void rendezvous::post(int rank, const collective_call& call, const std::byte* data, std::size_t most,
+                                    int patience) {
+  const std::size_t n = call.count * call.of.bytes;
   const int to = call.root;
   message sent{call, {}};
   {
     std::unique_lock<std::mutex> lock(fate_->mutex);
     const intention mine{call};
     ++state_[static_cast<std::size_t>(rank)].sequence;
-    const mailbox& target = boxes_[pair(rank, to)];
-    const auto ready = [&] { return target.size() < most_messages || !fate_->failure.empty(); };
-    if (!ready() && !patient_wait(changed_, lock, fate_->deadline, ready))
+    const mailbox& target = boxes_[{rank, to}];
+    const auto ready = [&] { return target.size() < most || !fate_->failure.empty(); };
+    if (!ready() && !patient_wait(changed_, lock, fate_->deadline * patience, ready))
       fail(name(rank, mine) + ": rank " + std::to_string(member(to)) + " has not received " +
            std::to_string(target.size()) + " messages");
     if (fate_->failure.empty() && fate_->returned[static_cast<std::size_t>(member(to))] != 0)
       fail(name(rank, mine) + ": rank " + std::to_string(member(to)) + " has already returned");
     if (!fate_->failure.empty()) raise(rank, mine);
-    if (!idle_.empty()) sent.bytes = std::move(idle_.back()), idle_.pop_back();
+    sent.bytes = idle_memory(n);
   }
-  if (const std::size_t n = call.count * call.of.bytes; n != 0) sent.bytes.assign(data, data + n);
+  if (n != 0) sent.bytes.assign(data, data + n);
   {
     const std::lock_guard<std::mutex> lock(fate_->mutex);
-    boxes_[pair(rank, to)].push_back(std::move(sent));
+    boxes_[{rank, to}].push_back(std::move(sent));
   }
   changed_.notify_all();
 }
@@ -251,7 +275,7 @@ RLCORE_INLINE void rendezvous::take(int rank, const collective_call& call, std::
     ++me.sequence;
     const intention mine{call};
     shown_[static_cast<std::size_t>(rank)] = mine;
-    mailbox& source = boxes_[pair(from, rank)];
+    mailbox& source = boxes_[{from, rank}];
     const auto ready = [&] { return !source.empty() || !fate_->failure.empty(); };
     if (!ready() && fate_->returned[static_cast<std::size_t>(member(from))] != 0)
       fail(name(rank, mine) + ": rank " + std::to_string(member(from)) + " has already returned");
@@ -274,7 +298,7 @@ RLCORE_INLINE void rendezvous::take(int rank, const collective_call& call, std::
   if (const std::size_t n = call.count * call.of.bytes; n != 0) std::memcpy(data, received.bytes.data(), n);
   {
     const std::lock_guard<std::mutex> lock(fate_->mutex);
-    if (idle_.size() < most_messages) idle_.push_back(std::move(received.bytes));
+    keep_memory(std::move(received.bytes));
   }
   changed_.notify_all();
 }

@@ -30,8 +30,8 @@ RLCORE_BEGIN
 namespace parallel {
 
 /// One rank of run_ranks(). Ranks read each other's memory: one copy per element, no allocation; a message between two
-/// ranks waits in a mailbox, with a copy on either side. Every collective
-/// checks that name, element type, count and root agree between the ranks, and has a timeout.
+/// ranks waits in a mailbox, with a copy on either side. Every collective checks that name, element type, count and
+/// root agree between the ranks, and has a timeout.
 class thread_rank : public typed_collectives<thread_rank> {
  public:
   static constexpr const char* engine_name = "threads";
@@ -64,8 +64,8 @@ class thread_rank : public typed_collectives<thread_rank> {
   /// As communicator's shift: each rank copies from the memory of the source rank.
   void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int distance);
   /// As communicator's send.
-  void send_bytes(element e, const std::byte* data, std::size_t count, int to) {
-    place_->post(rank_, {collective::send, e, count, to}, data);
+  void send_bytes(element e, const std::byte* data, std::size_t count, int to, std::size_t most, int patience) {
+    place_->post(rank_, {collective::send, e, count, to}, data, most, patience);
   }
   /// As communicator's receive. Throws communication_error, in all ranks, for a message of another type or size.
   void receive_bytes(element e, std::byte* data, std::size_t count, int from, int patience) {

@@ -87,6 +87,10 @@ class gradient_sums {
     if (!idle_.empty()) memory = std::move(idle_.back()), idle_.pop_back();
     return memory;
   }
+  /// Keeps memory for the gradient of a later leaf.
+  void give_back(buffer<float, Device> memory) {
+    if (memory.size() > 0) idle_.push_back(std::move(memory));
+  }
   /// The whole gradient of this rank's leaf before, if the tree adds the leaf of this round to it next: then the caller
   /// may add it there and skip() the round. Null otherwise.
   float* left_of(std::size_t round) {

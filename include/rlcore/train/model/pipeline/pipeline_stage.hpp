@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,7 +17,6 @@
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/parallel/pipeline_link.hpp"
-#include "rlcore/parallel/host_window.hpp"
 #include "rlcore/parallel/pipeline/schedule.hpp"
 #include "rlcore/parallel/reduction/gradient_sums.hpp"
 #include "rlcore/parallel/world.hpp"
@@ -32,7 +30,7 @@ namespace train {
 
 /// The way of a rank's passes to the other stages.
 using stage_link = nn::pipeline_link_of<parallel::any_communicator>;
-/// The first pass reaches the last stage after one of each stage before it: a receive may take as many timeouts.
+/// The first pass reaches the last stage after one of each stage before it: a message may take as many timeouts.
 inline int patience_of_stage(const parallel::world& w) { return 1 + w.place().pipeline_size; }
 
 /// Micro-batches are the passes of the schedule, in the order of the leaf plan. Backwards run in the order of forwards,
@@ -89,8 +87,9 @@ class pipeline_stage {
         running_.reset();
       }
       if (!a.forward && !last()) backward(a.pass, gradient);
-      if (a.forward || !p.ends_leaf) continue;
-      end_rounds_before(p.round + 1);
+      if (a.forward) continue;
+      if (p.ends_leaf) end_rounds_before(p.round + 1);
+      if (tied_) tied_.end_pass(gradient, sums);
     }
     end_rounds_before(rounds.size());
   }
@@ -100,6 +99,8 @@ class pipeline_stage {
     if (!sums.by_leaf()) tied_.take(0, gradient, sums);
     tied_.complete(gradient, sums);
   }
+  /// Frees the memory of passes until the next step.
+  void release() { kept_.clear(); }
   /// After an update: a copy of the tied embedding gets the values of the last stage.
   void copy_embedding() { tied_.copy_weights(); }
 

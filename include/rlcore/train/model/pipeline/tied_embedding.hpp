@@ -22,8 +22,8 @@ namespace train {
 
 /// Takes the gradients of leaves for a stage. The last stage owns a tied embedding: it adds the sums over input rows,
 /// which the first stage sends per leaf, to its sums over target rows, as one rank does, before it hands the leaf over.
-/// It keeps leaves until then, so that it need not wait for the first stage. The first stage gets the updated values.
-/// Other stages, and models without a tied embedding, end leaves at once.
+/// It keeps leaves for as many passes as there are other stages, so that it need not wait for the first stage. The
+/// first stage gets the updated values. Other stages, and models without a tied embedding, end leaves at once.
 template <class Device>
 class tied_embedding {
  public:
@@ -43,12 +43,17 @@ class tied_embedding {
     waiting& leaf = waiting_.emplace_back();
     leaf.round = round;
     gradient.take(leaf.gradient.emplace(), sums.spare());
-    while (std::ssize(waiting_) >= stages_->size()) complete_first(gradient, sums);
+  }
+  /// A pass has ended: hands over the leaves that the first stage has ended by now, its passes being one for each stage
+  /// between later.
+  void end_pass(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) {
+    for (waiting& leaf : waiting_) ++leaf.passes;
+    while (!waiting_.empty() && waiting_.front().passes >= stages_->size()) complete_first(gradient, sums);
   }
   /// A round in which this rank has no rows.
   void skip(std::size_t round, parallel::gradient_sums<Device>& sums) {
     if (waiting_.empty()) return sums.skip(round);
-    waiting_.push_back({round, std::nullopt});
+    waiting_.emplace_back().round = round;
   }
   /// After all rounds.
   void complete(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) {
@@ -62,7 +67,7 @@ class tied_embedding {
     for (std::size_t at = 0; at < size; at += bucket) {
       const std::size_t n = std::min(bucket, size - at);
       if (receives_) {
-        const float* from = parallel::host_view(model_->device(), std::as_const(values) + at, n, staged_);
+        const float* from = parallel::host_view(model_->device(), static_cast<const float*>(values) + at, n, staged_);
         stages_->send(std::span<const float>(from, n), 0);
       } else {
         parallel::with_host_view(model_->device(), values + at, n, staged_, false, [&](std::span<float> to) {
@@ -76,6 +81,7 @@ class tied_embedding {
   static constexpr std::size_t bucket = std::size_t{1} << 22;
   struct waiting {
     std::size_t round = 0;
+    int passes = 0;                                   // ended since, its last one included
     std::optional<buffer<float, Device>> gradient{};  // empty: no rows
   };
 
@@ -100,6 +106,7 @@ class tied_embedding {
     stages_->receive(std::span<float>(sums_), 0, patience);
     gradient.of_weights().add_inputs(leaf.gradient->data(), ids_, sums_);
     sums.take(leaf.round, *leaf.gradient);
+    sums.give_back(std::move(*leaf.gradient));
   }
 
   nn::causal_lm<Device>* model_;

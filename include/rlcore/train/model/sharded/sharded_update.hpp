@@ -131,6 +131,7 @@ class sharded_update {
     if (layout().ranks() > 1) add_up(world_->shards());
     add_up(world_->tensor());
     if (experts) experts->add_all(sum);
+    parallel::meet_stages(world_->pipeline());
     add_up(world_->pipeline());
     return sum;
   }

@@ -56,6 +56,12 @@ inline nn::partition part_of(parallel::world* world, const nn::config& config) {
   return part;
 }
 
+/// Throws config_error for a model that ranks cannot divide into both stages and experts.
+inline void refuse_tied_experts(parallel::world& w, const nn::config& config) {
+  if (w.pipeline().size() > 1 && w.expert().size() > 1 && config.tied())
+    throw config_error("pipeline parallel: ranks cannot divide the experts of a model whose embedding is tied");
+}
+
 /// Whether ranks hold shards of weights (zero 3); passes then run unit by unit.
 inline bool has_shards(parallel::world* world) {
   return world && world->settings().zero == 3 && world->place().shard_size > 1;
@@ -84,8 +90,7 @@ class any_strategy::share {
     }
     if (w->pipeline().size() > 1 && adapters)
       throw config_error("pipeline parallel: adapters (LoRA) cannot be trained in stages");
-    if (w->pipeline().size() > 1 && w->expert().size() > 1 && config.tied())
-      throw config_error("pipeline parallel: ranks cannot divide the experts of a model whose embedding is tied");
+    train::refuse_tied_experts(*w, config);
     const bool in_units = (train::has_shards(w) || train::divides_experts(w)) && !adapters;
     return nn::causal_lm<Device>(device, train::config_of(config, w), train::part_of(w, config),
                                  in_units ? nn::weights_in::units : nn::weights_in::memory);
@@ -126,7 +131,7 @@ class any_strategy::share {
   }
   /// The stage of a pipeline; null without one.
   train::pipeline_stage<Device>* stage() const noexcept { return stage_.get(); }
-  /// A call for all ranks.
+  /// A call for all ranks. In a stage of a pipeline the weights are those of the stage.
   train::full_params<Device> gather_full_params() { return train::full_params<Device>(values_->gathered()); }
   /// The trained weights in the places of pieces() if this rank holds only these (ZeRO 3), otherwise null.
   const float* shard_of_weights() const {
@@ -144,6 +149,7 @@ class any_strategy::share {
   void release(train::step_gradient<Device>& gradient) {
     update_.sums().release();
     gradient.release();
+    if (stage_) stage_->release();
   }
   /// The rank with the most passes sets their number in a round. Counts are summed over the data ranks; a pass has
   /// summed them over its context ranks.
@@ -164,7 +170,9 @@ class any_strategy::share {
       for (std::size_t r = 0; r < static_cast<std::size_t>(ranks.size()); r += stride)
         for (std::size_t i = 0; i < size; ++i) counts.values[i] += gathered[r * size + i];
     };
-    sum_over(world_->sums(), contexts), sum_over(world_->pipeline(), 1);
+    sum_over(world_->sums(), contexts);
+    parallel::meet_stages(world_->pipeline());
+    sum_over(world_->pipeline(), 1);
   }
   /// Runs the schedule of leaves round by round.
   template <class F>
@@ -238,6 +246,7 @@ class any_strategy::frozen {
   static nn::causal_lm<Device> make_model(const any_strategy& strategy, Device& device, const nn::config& config,
                                           bool packed) {
     parallel::world* const w = strategy.world();
+    train::refuse_tied_experts(*w, config);
     const bool in_units = train::has_shards(w) || train::divides_experts(w);
     packed = packed && w->pipeline().size() == 1;
     return nn::causal_lm<Device>(device, train::config_of(config, w), train::part_of(w, config),
