@@ -9,7 +9,9 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -85,6 +87,16 @@ std::span<const float> on_host(Device& device, const buffer<float, Device>& valu
   return {parallel::host_view(device, values.data(), values.size(), copy), values.size()};
 }
 
+/// The names of the tensors of all stages of a model.
+template <class Device>
+std::set<std::string> names_of_whole(const nn::causal_lm<Device>& model) {
+  const nn::causal_lm<Device> whole(model.device(), model.settings(), {}, nn::weights_in::units);
+  std::set<std::string> names;
+  for (const nn::parameter& p : whole.parameters()) names.insert(p.name);
+  if (model.settings().tied()) names.insert(std::string(checkpoint::output_name));  // may be stored beside it
+  return names;
+}
+
 /// Fills `values` with pieces of a model from a Hugging Face folder, those of p from values[p.at] on. With `head_seed`
 /// a score model may be read from a causal one: the seed initialises its head. Throws file_error or format_error naming
 /// the tensor, also for a weight that is not finite.
@@ -99,8 +111,10 @@ void read_weights(const nn::causal_lm<Device>& model, const std::filesystem::pat
   std::vector<nn::parameter> stored(parameters.begin(), parameters.end());
   if (new_head) std::erase_if(stored, nn::causal_lm<Device>::is_score);
   const checkpoint::tensor_folder from(folder);
-  checkpoint::check_tensors(
-      from, stored, [&](const std::string& name) { return of_stage || (new_head && name == checkpoint::output_name); });
+  const std::set<std::string> elsewhere = of_stage ? names_of_whole(model) : std::set<std::string>();
+  checkpoint::check_tensors(from, stored, [&](const std::string& name) {
+    return elsewhere.contains(name) || (new_head && name == checkpoint::output_name);
+  });
   const bool twice = !new_head && (!of_stage || model.settings().tied()) && from.contains(checkpoint::output_name) &&
                      std::ranges::none_of(parameters, [](const auto& p) { return p.name == checkpoint::output_name; });
   const rlcore::threads pool;
@@ -165,9 +179,15 @@ void save_config(const std::filesystem::path& folder, const nn::causal_lm<Device
   if (!from.chat_template.empty()) checkpoint::write_chat_template(folder, from.chat_template);
 }
 
-/// Saves a folder that transformers can load: weights in F32, config, tokenizer and chat template.
+/// Saves a folder that transformers can load: weights in F32, config, tokenizer and chat template. Throws
+/// std::logic_error for a stage of a pipeline, whose weights are not the whole model's.
 template <class Device>
 void save_model(const std::filesystem::path& folder, const nn::causal_lm<Device>& model, const model_source& from) {
+  if (model.part().stage.split())
+    throw std::logic_error("rlcore: save_model: " + folder.string() + ": stage " +
+                           std::to_string(model.part().stage.stage) + " of " +
+                           std::to_string(model.part().stage.stages) +
+                           " has only its own weights; expected a whole model, as save_checkpoint() writes");
   save_config(folder, model, from);
   std::vector<float> copy;
   checkpoint::save_weights(folder, model.parameters(), on_host(model.device(), model.weights(), copy));

@@ -204,12 +204,13 @@ policy_models<Device>::policy_models(Device& device, const options& opt, const p
       reference_stays_(!in.settings.reward_kl.enabled && algorithm.reference_stays() && ranks.size() == 1) {
   const policy_settings& s = in.settings;
   const auto group = rollout_ranks(opt, ranks.size());
-  if (group && s.samples_ahead)
+  const bool ahead = s.samples_ahead && s.replay.empty();
+  if (group && ahead && detail::asked_rollout(opt))
     say("note: rollout.tensor_model_parallel_size has no effect with rlcore.async_depth=1: each rank samples alone\n");
-  else if (group)
+  if (group && !ahead)
     open_rollout(rollout, policy, *group,
                  opt.get<std::int64_t>("actor_rollout_ref.rollout.update_weights_bucket_megabytes"));
-  if (s.samples_ahead && s.replay.empty()) {
+  if (ahead) {
     if (s.dynamic_sampling.enabled)
       throw config_error("rlcore.async_depth=1: dynamic sampling (algorithm.filter_groups) samples in each step");
     if (device.name() != "cpu")

@@ -122,12 +122,11 @@ class sft_task {
                             pictures_of, [&](std::span<const std::uint32_t> micro_batch) {
                               packed.clear();
                               for (const std::uint32_t i : micro_batch) packed.push_back(train_[rows[i]], cache_.get());
-                              model.forward_backward(packed.input(), packed.targets, 1.0f,
-                                                     [&](std::span<const float> logp, std::span<const float>,
-                                                         std::span<float> dlogp, std::span<float>) {
-                                                       report += loss(packed, logp, counts, {.logp = dlogp});
-                                                       tell("update", done += micro_batch.size(), rows.size());
-                                                     });
+                              model.forward_backward(
+                                  packed.input(), packed.targets, 1.0f,
+                                  [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
+                                      std::span<float>) { report += loss(packed, logp, counts, {.logp = dlogp}); });
+                              tell("update", done += micro_batch.size(), rows.size());
                             });
     sum_over_ranks(model, report);
     m.set("train/loss", report.loss());

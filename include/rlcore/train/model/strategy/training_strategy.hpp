@@ -53,7 +53,9 @@ inline nn::weights_in frozen_weights_in(const nn::config& c, bool packed) noexce
 /// - release(gradient): frees the memory of gradients until the next step.
 ///
 /// Besides:
-/// - gather_full_params(): while the returned object lives, model.weights() are whole.
+/// - gather_full_params(): while the returned object lives, model.weights() are whole; in a stage of a pipeline they
+/// are
+///   those of the stage, and save_model() refuses them.
 template <class Strategy, class Device>
 concept training_strategy =
     parallel_strategy<Strategy> &&
