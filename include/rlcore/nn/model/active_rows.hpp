@@ -76,6 +76,25 @@ void for_active_sequences(const pass<Device>& p, F&& f) {
   }
 }
 
+/// Under context parallelism: has this rank rows of the sequences of space.ranges?
+template <class Device>
+bool has_rows_in_ranges(context_pass<Device>& context, const workspace<Device>& space) {
+  return std::ranges::any_of(space.ranges, [&](const segment_range& r) {
+    context.select(r.begin, r.end);
+    return context.rows() > 0;
+  });
+}
+
+/// In a backward pass without rows: sets the gradients of a layer's linear weights to 0, which the first pass has to
+/// overwrite.
+template <class Device>
+void zero_linears(const pass<Device>& p, const block& b) {
+  if (!p.first || !p.gradients) return;
+  b.for_linears([&](const linear& each) {
+    p.device.fill_zero(p.gradients + each.weight, static_cast<std::size_t>(each.outputs * each.inputs) * sizeof(float));
+  });
+}
+
 /// The activations `a` from row `row`, which is row `local_row` of this rank between layers.
 block_activations rows_from(const block& b, block_activations a, extent_t row, extent_t local_row);
 

@@ -347,24 +347,13 @@ class backbone {
     return in_.tokens.values;
   }
   /// Does this rank have rows of a sequence with a gradient?
-  bool has_active_sequences() {
-    return !context_ || pass_.expert ||
-           std::any_of(space_.ranges.begin(), space_.ranges.end(), [this](const segment_range& r) {
-             context_->select(r.begin, r.end);
-             return context_->rows() > 0;
-           });
-  }
-  /// A layer's backward in a rank without rows. If no later pass overwrites them, the gradients of its linear weights
-  /// are 0.
+  bool has_active_sequences() { return !context_ || pass_.expert || has_rows_in_ranges(*context_, space_); }
+  /// A layer's backward in a rank without rows.
   void join_collectives_forward(const nn::pass<Device>& part, std::size_t l) {
     const block& b = model_.blocks()[l];
     const block_activations& a = space_.kept[recompute_ ? 0 : l];
     if (recompute_) context_->forward({}), b.idle_forward(part, a);
-    if (part.first && part.gradients)
-      b.for_linears([&](const linear& each) {
-        part.device.fill_zero(part.gradients + each.weight,
-                              static_cast<std::size_t>(each.outputs * each.inputs) * sizeof(float));
-      });
+    zero_linears(part, b);
     b.join_collectives_backward(part, a);
     context_->backward({}, nullptr, nullptr);
   }

@@ -36,8 +36,8 @@ template <rlcore::device Device>
 class causal_lm {
  public:
   /// Allocates the weights (uninitialised). Throws config_error, naming the key of config.json, for inconsistent sizes.
-  /// head_dim 0 means hidden_size / num_attention_heads. Under tensor parallelism holds one rank's shard, and
-  /// of a stage of a pipeline its units, see partition.
+  /// head_dim 0 means hidden_size / num_attention_heads. With a partition the weights are those of one rank: its shard
+  /// of tensors, and the units of its stage of a pipeline.
   causal_lm(Device& device, config settings, const nn::partition& part = {}, weights_in where = weights_in::memory)
       : device_(&device), settings_(checked_sizes(std::move(settings))), partition_(part), where_(where) {
     check_partition(settings_, partition_);
@@ -53,11 +53,7 @@ class causal_lm {
   /// Sets the tensor parallel group. Every pass needs it if part() is one of several; all ranks run the same passes.
   /// The group must outlive the passes. Throws std::invalid_argument unless it matches part().
   void set_tensor_group(tensor_group* group) {
-    if (group && (group->rank() != partition_.tensor_rank || group->size() != partition_.tensor_size))
-      throw std::invalid_argument("rlcore: set_tensor_group: rank " + std::to_string(group->rank()) + " of " +
-                                  std::to_string(group->size()) + " for the weights of rank " +
-                                  std::to_string(partition_.tensor_rank) + " of " +
-                                  std::to_string(partition_.tensor_size));
+    if (group) check_group(partition_, group->rank(), group->size());
     tensor_ = group && group->size() > 1 ? group : nullptr;
   }
   /// nullptr for one rank. Throws std::logic_error if the model is partitioned and no group was set.

@@ -225,26 +225,11 @@ class gradients {
   void complete_layers(const pass<Device>& p) { head_sums_.complete(p.tensor, flat_.data()); }
 
   /// In the first stage, whose tied embedding belongs to the last: the input tokens since zero() in order of appearance
-  /// and their sums [tokens, hidden], for add_inputs() there.
+  /// and their sums [tokens, hidden].
   void take_inputs(std::vector<std::int32_t>& ids, std::vector<float>& sums) const {
     ids = ids_;
     sums.resize(ids.size() * static_cast<std::size_t>(width_));
     device_->download(sums.data(), input_sum_.data(), sums.size() * sizeof(float));
-  }
-  /// In the last stage: adds them to a gradient of all its parameters, the first of which is the embedding.
-  void add_inputs(float* gradient, std::span<const std::int32_t> ids, std::span<const float> sums) const {
-    const auto n = static_cast<extent_t>(ids.size());
-    if (n == 0) return;
-    buffer<std::int32_t, Device> rows(*device_, ids.size());
-    buffer<float, Device> values(*device_, sums.size());
-    device_->upload(rows.data(), ids.data(), ids.size_bytes());
-    device_->upload(values.data(), sums.data(), sums.size_bytes());
-    device_->run(op::scatter_add_rows{.y = gradient,
-                                      .x = values.data(),
-                                      .ids = {rows.data(), rows_below(ids.data(), n)},
-                                      .count = n,
-                                      .width = width_});
-    device_->wait();
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,9 @@ constexpr slice key_heads(std::int64_t heads, const partition& p) {
 /// must be set.
 void check_partition(const config& c, const partition& p);
 
+/// Throws std::invalid_argument unless the tensor parallel rank `rank` of `size` has this part.
+void check_group(const partition& p, int rank, int size);
+
 }  // namespace nn
 RLCORE_END
 
@@ -89,6 +93,13 @@ RLCORE_INLINE void choose_tokens(const slice& part, std::span<const std::int32_t
       local.push_back(static_cast<std::int32_t>(ids[i] - part.begin));
       places.push_back(static_cast<std::int32_t>(i));
     }
+}
+
+RLCORE_INLINE void check_group(const partition& p, int rank, int size) {
+  if (rank != p.tensor_rank || size != p.tensor_size)
+    throw std::invalid_argument("rlcore: set_tensor_group: rank " + std::to_string(rank) + " of " +
+                                std::to_string(size) + " for the weights of rank " + std::to_string(p.tensor_rank) +
+                                " of " + std::to_string(p.tensor_size));
 }
 
 RLCORE_INLINE void check_partition(const config& c, const partition& p) {

@@ -89,7 +89,7 @@ class pipeline_stage {
       if (!a.forward && !last()) backward(a.pass, gradient);
       if (a.forward) continue;
       if (p.ends_leaf) end_rounds_before(p.round + 1);
-      if (tied_) tied_.end_pass(gradient, sums);
+      if (tied_) tied_.end_pass(sums);
     }
     end_rounds_before(rounds.size());
   }
@@ -97,7 +97,7 @@ class pipeline_stage {
   void end_rounds(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) {
     if (!tied_) return values_->end_rounds(gradient, sums);
     if (!sums.by_leaf()) tied_.take(0, gradient, sums);
-    tied_.complete(gradient, sums);
+    tied_.complete(sums);
   }
   /// Frees the memory of passes until the next step.
   void release() { kept_.clear(); }

@@ -46,9 +46,9 @@ class tied_embedding {
   }
   /// A pass has ended: hands over the leaves that the first stage has ended by now, its passes being one for each stage
   /// between later.
-  void end_pass(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) {
+  void end_pass(parallel::gradient_sums<Device>& sums) {
     for (waiting& leaf : waiting_) ++leaf.passes;
-    while (!waiting_.empty() && waiting_.front().passes >= stages_->size()) complete_first(gradient, sums);
+    while (!waiting_.empty() && waiting_.front().passes >= stages_->size()) complete_first(sums);
   }
   /// A round in which this rank has no rows.
   void skip(std::size_t round, parallel::gradient_sums<Device>& sums) {
@@ -56,8 +56,8 @@ class tied_embedding {
     waiting_.emplace_back().round = round;
   }
   /// After all rounds.
-  void complete(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) {
-    while (!waiting_.empty()) complete_first(gradient, sums);
+  void complete(parallel::gradient_sums<Device>& sums) {
+    while (!waiting_.empty()) complete_first(sums);
   }
   /// After an update of all stages.
   void copy_weights() {
@@ -93,7 +93,22 @@ class tied_embedding {
     stages_->send(std::span<const std::int32_t>(ids_), last);
     stages_->send(std::span<const float>(sums_), last);
   }
-  void complete_first(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) {
+  /// Adds the received sums to the gradient of the embedding, the first parameter of the last stage.
+  void add_inputs(float* gradient) {
+    if (ids_.empty()) return;
+    Device& device = model_->device();
+    buffer<std::int32_t, Device> ids(device, ids_.size());
+    buffer<float, Device> sums(device, sums_.size());
+    device.upload(ids.data(), ids_.data(), ids_.size() * sizeof(std::int32_t));
+    device.upload(sums.data(), sums_.data(), sums_.size() * sizeof(float));
+    device.run(op::scatter_add_rows{.y = gradient,
+                                    .x = sums.data(),
+                                    .ids = {ids.data(), extent_t{*std::ranges::max_element(ids_)} + 1},
+                                    .count = static_cast<extent_t>(ids_.size()),
+                                    .width = static_cast<extent_t>(model_->settings().hidden_size)});
+    device.wait();
+  }
+  void complete_first(parallel::gradient_sums<Device>& sums) {
     waiting leaf = std::move(waiting_.front());
     waiting_.pop_front();
     if (!leaf.gradient) return sums.skip(leaf.round);
@@ -104,7 +119,7 @@ class tied_embedding {
     sums_.resize(count * static_cast<std::size_t>(model_->settings().hidden_size));
     stages_->receive(std::span<std::int32_t>(ids_), 0, patience);
     stages_->receive(std::span<float>(sums_), 0, patience);
-    gradient.of_weights().add_inputs(leaf.gradient->data(), ids_, sums_);
+    add_inputs(leaf.gradient->data());
     sums.take(leaf.round, *leaf.gradient);
     sums.give_back(std::move(*leaf.gradient));
   }
