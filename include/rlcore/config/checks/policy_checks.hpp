@@ -18,6 +18,7 @@
 #include "rlcore/config/settings/image_options.hpp"
 #include "rlcore/config/settings/model_options.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
+#include "rlcore/config/settings/rollout_ranks.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/parallel/environment.hpp"

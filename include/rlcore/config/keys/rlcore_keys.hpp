@@ -206,7 +206,6 @@ inline constexpr key sharing[] = {
      at_least(1)},
     {"rlcore.pipeline_parallel_size", integer, "null", honoured,
      "stages of a pipeline, which share the layers (ZeRO 0 or 1)", at_least(1)},
-    {"rlcore.pipeline_chunks", integer, "null", honoured, "chunks of layers of a stage; only 1 so far", at_least(1)},
     {"rlcore.context_kind", text, "null", honoured,
      "how ranks share a sequence: keys gathered, carried around a ring, or heads exchanged; null: by strategy",
      words("gather_kv|ring|ulysses")},

@@ -1,7 +1,9 @@
-// Keys of pipeline parallelism: stages, chunks, and the layers of each.
+// Keys of pipeline parallelism: stages, and the layers of each.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,11 +49,17 @@ RLCORE_INLINE bool flag_override(const options& opt, const strategy_keys& k, std
 
 /// Chunks of a stage, and the key that sets them.
 RLCORE_INLINE asked_size asked_chunks(const options& opt, const strategy_keys& k) {
-  if (const auto chunks = opt.find<std::int64_t>("rlcore.pipeline_chunks")) return {*chunks, "rlcore.pipeline_chunks"};
   const std::string name = "actor_rollout_ref.actor.megatron.virtual_pipeline_model_parallel_size";
-  if (k.strategy == "megatron" && opt.known().find(name) != nullptr)
-    if (const auto chunks = opt.find<std::int64_t>(name)) return {*chunks, name};
-  return {1, "rlcore.pipeline_chunks"};
+  if (k.strategy != "megatron" || opt.known().find(name) == nullptr) return {1, name};
+  return {opt.find<std::int64_t>(name).value_or(1), name};
+}
+
+/// Throws config_error if the member context_parallel_size is not the actor's size.
+RLCORE_INLINE void check_context_override(const options& opt, const strategy_keys& k) {
+  const auto context = number_override(opt, k, "context_parallel_size");
+  if (context && *context != k.context.ranks)
+    throw config_error(std::string(actor_transformer_config) + ".context_parallel_size=" + std::to_string(*context) +
+                       ": expected " + k.context.text());
 }
 
 RLCORE_INLINE parallel::pipeline_division read_pipeline(const options& opt, const strategy_keys& k, int zero) {
@@ -69,10 +77,6 @@ RLCORE_INLINE parallel::pipeline_division read_pipeline(const options& opt, cons
     throw config_error(std::string(actor_transformer_config) +
                        ".pipeline_model_parallel_layout=" + inline_text(*layout) +
                        ": expected num_layers_in_first_pipeline_stage and num_layers_in_last_pipeline_stage");
-  const auto context = number_override(opt, k, "context_parallel_size");
-  if (context && *context != k.context.ranks)
-    throw config_error(std::string(actor_transformer_config) + ".context_parallel_size=" + std::to_string(*context) +
-                       ": expected " + k.context.text());
   d.stages = static_cast<int>(k.pipeline.ranks);
   d.first = number_override(opt, k, "num_layers_in_first_pipeline_stage");
   d.last = number_override(opt, k, "num_layers_in_last_pipeline_stage");
@@ -81,34 +85,34 @@ RLCORE_INLINE parallel::pipeline_division read_pipeline(const options& opt, cons
   return d;
 }
 
+/// The members of override_transformer_config that divide layers into stages.
+inline constexpr std::string_view division_overrides[] = {
+    "num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage",
+    "account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split", "pipeline_model_parallel_layout"};
+
 /// A note about the members that are not read.
 RLCORE_INLINE void note_unread_overrides(options& opt, const strategy_keys& k) {
   const std::string name(actor_transformer_config);
   if (opt.known().find(name) == nullptr || !opt.is_set(name)) return;
-  const auto is_read = [](std::string_view member) {
-    for (const std::string_view known : {"num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage",
-                                         "context_parallel_size", "account_for_embedding_in_pipeline_split",
-                                         "account_for_loss_in_pipeline_split", "pipeline_model_parallel_layout"})
-      if (member == known) return true;
-    return false;
-  };
   value::map unread;
   if (const auto* members = opt.at(name).as<value::map>())
     for (const member& each : *members)
-      if (k.strategy != "megatron" || !is_read(each.name)) unread.push_back(each);
+      if (k.strategy != "megatron" ||
+          (each.name != "context_parallel_size" &&
+           std::ranges::find(division_overrides, each.name) == std::end(division_overrides)))
+        unread.push_back(each);
   if (!unread.empty()) opt.note("accepted, without effect on this device: " + name + "=" + inline_text(value(unread)));
 }
 
 RLCORE_INLINE void note_pipeline(options& opt, const strategy_keys& k) {
   note_unread_overrides(opt, k);
-  if (k.strategy != "megatron") return;
-  if (k.pipeline.ranks == 1) {
-    if (const asked_size chunks = asked_chunks(opt, k); chunks.ranks > 1)
-      opt.note(chunks.text() + ": no effect with " + k.pipeline.text());
-    for (const char* name : {"num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage"})
-      if (transformer_override(opt, k, name) != nullptr)
-        opt.note(std::string(actor_transformer_config) + "." + name + ": no effect with " + k.pipeline.text());
-  }
+  if (k.pipeline.ranks > 1) return;
+  if (const asked_size chunks = asked_chunks(opt, k); chunks.ranks > 1)
+    opt.note(chunks.text() + ": no effect with " + k.pipeline.text());
+  for (const std::string_view name : division_overrides)
+    if (transformer_override(opt, k, name) != nullptr)
+      opt.note(std::string(actor_transformer_config) + "." + std::string(name) + ": no effect with " +
+               k.pipeline.text());
 }
 
 }  // namespace train::detail

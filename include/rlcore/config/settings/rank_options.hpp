@@ -60,7 +60,7 @@ int zero_of(const options& opt, const strategy_keys& k);
 
 /// How the stages of a pipeline divide the layers. Throws config_error for what stages cannot do yet.
 parallel::pipeline_division read_pipeline(const options& opt, const strategy_keys& k, int zero);
-/// Adds notes about keys of pipelines that have no effect, and of models that take the actor's layout.
+/// Adds notes about keys of pipelines that have no effect.
 void note_pipeline(options& opt, const strategy_keys& k);
 
 /// Throws config_error if another model of the run asks for another strategy, tensor or pipeline parallel size than the
@@ -101,45 +101,6 @@ void check_rank_options(options& opt, int started);
 
 /// Throws config_error for features the device lacks; adds notes.
 void check_device_options(options& opt);
-
-namespace detail {
-
-/// The tensor parallel size of the rollout engine, from verl's or OpenRLHF's option; empty if unset.
-inline std::optional<asked_size> asked_rollout(const options& opt) {
-  for (const char* name : {"actor_rollout_ref.rollout.tensor_model_parallel_size", "vllm_tensor_parallel_size"})
-    if (opt.known().find(name) != nullptr && opt.is_set(name))
-      return asked_size{opt.get<std::int64_t>(name), opt.known().typed_name(name)};
-  return std::nullopt;
-}
-
-}  // namespace detail
-
-/// The number of neighbouring ranks that share one copy of the weights while `ranks` ranks sample, and the key that
-/// sets it; empty if they sample with the weights as laid out in training, which stages of a pipeline cannot.
-inline std::optional<detail::asked_size> rollout_ranks(const options& opt, int ranks) {
-  const auto asked = detail::asked_rollout(opt);
-  if (ranks == 1 || !asked_device(opt).log_prob_merge) return std::nullopt;
-  const detail::strategy_keys k = detail::read_strategy(opt);
-  if (k.pipeline.ranks > 1) return asked ? asked : k.tensor;  // no stage samples with its layers alone
-  return !asked || asked->ranks == k.tensor.ranks ? std::nullopt : asked;
-}
-
-/// Throws config_error unless that number divides the number of ranks.
-inline void check_rollout_ranks(const options& opt, int ranks) {
-  if (const auto asked = rollout_ranks(opt, ranks); asked && ranks % asked->ranks != 0)
-    throw config_error(asked->text() + " does not divide the " + std::to_string(ranks) + " ranks");
-}
-
-/// Adds notes about the key where one rank or the device ignores it.
-inline void note_rollout_ranks(options& opt, int ranks) {
-  const auto asked = detail::asked_rollout(opt);
-  if (!asked || asked->ranks == 1) return;
-  if (ranks <= 1)
-    opt.note(asked->text() + ": no effect on one rank; trainer.n_gpus_per_node=N or mpirun -np N starts more");
-  else if (const device_abilities& device = asked_device(opt); !device.log_prob_merge)
-    opt.note(asked->text() + ": no effect on the " + std::string(device.unit) +
-             ", where each rank samples with whole weights");
-}
 
 }  // namespace train
 RLCORE_END
@@ -296,6 +257,7 @@ RLCORE_INLINE parallel::parallel_settings read_parallel(const options& opt, int 
   if (s.tp_reduce_chunks > 0 && !device.log_prob_merge)
     throw config_error("rlcore.row_chunks=" + std::to_string(s.tp_reduce_chunks) + ": not on the " + unit +
                        "; expected 0");
+  detail::check_context_override(opt, k);
   if (ranks == 1) return s;
 
   detail::check_other_models(opt, k);

@@ -14,6 +14,7 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
+#include "rlcore/config/settings/rollout_ranks.hpp"
 #include "rlcore/core/memory_text.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/objective/advantage/estimator.hpp"

@@ -9,6 +9,7 @@
 
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
+#include "rlcore/config/settings/rollout_ranks.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/train/ranks/cores.hpp"

@@ -143,7 +143,7 @@ inline constexpr key megatron[] = {
     {"actor_rollout_ref.actor.megatron.seed", integer, "42", accepted, "Megatron"},
     {"actor_rollout_ref.actor.megatron.override_ddp_config", dictionary, "{}", accepted, "Megatron"},
     {"actor_rollout_ref.actor.megatron.override_transformer_config", dictionary, "{}", honoured,
-     "Megatron: num_layers_in_first_, num_layers_in_last_pipeline_stage and account_for_ ... are read"},
+     "Megatron: how stages divide the layers (docs/parallel.md) is read"},
     {"actor_rollout_ref.ref.megatron.tensor_model_parallel_size", integer, "1", honoured,
      "Megatron: as the actor, another is refused", at_least(1)},
     {"actor_rollout_ref.ref.megatron.pipeline_model_parallel_size", integer, "1", honoured,
