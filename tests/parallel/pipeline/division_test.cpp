@@ -55,8 +55,9 @@ TEST(pipeline_division, published_one_of_235b) {
 TEST(pipeline_division, accounted_ends) {
   const pipeline_division d{.stages = 4, .account_for_embedding = true, .account_for_loss = true};
   EXPECT_EQ(division_text(divide_layers(30, d), 4), "7, 2 x 8, 7");
-  EXPECT_THAT(refusal(36, {.stages = 8, .account_for_embedding = true, .account_for_loss = true}),
-              HasSubstr("38 % 8 = 6"));
+  const std::string text = refusal(36, {.stages = 8, .account_for_embedding = true, .account_for_loss = true});
+  EXPECT_THAT(text, HasSubstr("38 % 8 = 6; set num_layers_in_first_pipeline_stage=3 and "));
+  EXPECT_THAT(text, HasSubstr(", without account_for_embedding_in_pipeline_split and account_for_loss_in_"));
   const std::vector<index_range> empty_ends =
       divide_layers(2, {.stages = 2, .chunks = 2, .account_for_embedding = true, .account_for_loss = true});
   EXPECT_EQ(empty_ends.front().size(), 0u);  // a chunk of the embedding alone
@@ -82,6 +83,8 @@ TEST(pipeline_division, refusals_name_numbers_that_would_do) {
   EXPECT_THAT(refusal(2, {.stages = 3}), HasSubstr("3: more stages than the 2 layers"));
   EXPECT_THAT(refusal(8, {.stages = 2, .first = 0}), HasSubstr("=0: expected 1 or more layers"));
   EXPECT_THAT(refusal(8, {.stages = 2, .first = 3, .last = 4}), HasSubstr("are 7 together, expected 8"));
+  EXPECT_EQ(refusal(4, {.stages = 2, .first = 6}), "num_layers_in_first_pipeline_stage=6: more than the 4 layers");
+  EXPECT_THAT(refusal(4, {.stages = 2, .last = 4}), HasSubstr("no layer is left for the other stages"));
   EXPECT_THAT(refusal(8, {.stages = 4, .first = 3, .account_for_loss = true}),
               HasSubstr("account_for_loss_in_pipeline_split=True: expected one of them"));
   EXPECT_THAT(refusal(8, {.stages = 4, .chunks = 4}), HasSubstr("2 layers of a stage are not 4 chunks"));

@@ -135,10 +135,12 @@ RLCORE_INLINE void warn_about_mini_batch(batch_plan& plan, const options& opt, s
                             ": the last update of each pass has only " +
                             std::to_string(plan.prompts_per_step % plan.mini_batch_prompts) + " prompts");
   if (plan.devices == 1 || plan.micro_batch_tokens > 0) return;
-  if (plan.trajectories_per_step % plan.devices != 0)
+  const bool megatron = read_strategy(opt).strategy == "megatron";
+  if (const std::int64_t shares = megatron ? ranks : plan.devices; plan.trajectories_per_step % shares != 0)
     plan.warnings.push_back("train_batch_size * rollout.n = " + std::to_string(plan.trajectories_per_step) +
-                            " does not divide by the " + std::to_string(plan.devices) +
-                            " ranks; verl would refuse this, here some of them get more");
+                            " does not divide by the " + std::to_string(shares) +
+                            (megatron ? " data ranks" : " ranks") +
+                            "; verl would refuse this, here some of them get more");
   const std::int64_t per_rank = wanted * n / ranks;
   if (micro > 0 && (per_rank == 0 || per_rank % micro != 0))
     plan.warnings.push_back(
@@ -228,7 +230,9 @@ RLCORE_INLINE batch_plan make_batch_plan(const options& opt, std::int64_t datase
   plan.devices = asked > 0 ? asked : ranks_here;
   const std::int64_t sequence =
       opt.find<std::int64_t>("actor_rollout_ref.actor.ulysses_sequence_parallel_size").value_or(1);
-  const std::int64_t ranks = std::max<std::int64_t>(1, plan.devices / sequence);
+  const detail::strategy_keys k = detail::read_strategy(opt);
+  const std::int64_t ranks =
+      std::max<std::int64_t>(1, plan.devices / (k.tensor.ranks * k.context.ranks * k.pipeline.ranks));
   detail::plan_micro_batches(plan, opt, ranks, sequence);
   detail::plan_steps(plan, opt);
   detail::warn_about_mini_batch(plan, opt, ranks);

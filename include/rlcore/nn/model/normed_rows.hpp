@@ -19,11 +19,10 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// In a stage that is not the last of a pipeline there is nothing to read: the hidden states go to the next stage.
-///
 /// The normed hidden states [count, hidden] of `rows` of the packed batch, or of this rank's part of them if the
 /// workspace has a context group, and the pass that the head belongs to. Sharded weights are gathered unit by unit,
-/// those of the head for the lifetime of this object. A rank without rows still takes part in collectives.
+/// those of the head for the lifetime of this object. A rank without rows still takes part in collectives. In a stage
+/// that is not the last of a pipeline there is nothing to read: the hidden states go to the next stage.
 template <class Device>
 struct normed_rows {
   std::optional<context_pass<Device>> context;

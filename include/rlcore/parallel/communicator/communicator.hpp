@@ -93,6 +93,9 @@ constexpr const char* name_of(collective c) noexcept {
   return at < collective_kinds ? names[at] : "nothing known";
 }
 
+/// Is it a message between two ranks, which other ranks need not count with the collectives?
+constexpr bool is_message(collective c) noexcept { return c == collective::send || c == collective::receive; }
+
 /// What the number `root` of a call means: "root ", "by ", "to " or "from ".
 constexpr const char* word_of_root(collective c) noexcept {
   return c == collective::shift ? "by " : c == collective::send ? "to " : c == collective::receive ? "from " : "root ";

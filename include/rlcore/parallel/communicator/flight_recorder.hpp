@@ -120,9 +120,10 @@ class host_board {
     failing,  ///< reports its own failure
     ended,    ///< finished
   };
-  /// The state of one rank: its rank in the job, its process id, and the last collective with its number.
+  /// The state of one rank: its rank in the job, its process id, the last call, and the number of collectives, without
+  /// messages.
   struct line {
-    std::atomic<int> state{absent}, rank{-1}, process{0}, operation{0};  // operation: the last collective entered
+    std::atomic<int> state{absent}, rank{-1}, process{0}, operation{0};  // operation: the last call
     std::atomic<std::uint64_t> collectives{0};
   };
   /// Shared by all ranks of the host: has a rank reported the failure to the user?

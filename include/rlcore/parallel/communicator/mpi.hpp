@@ -28,6 +28,7 @@ struct mpi_process {
   host_board board;
   std::size_t message_bytes = std::size_t{1} << 30;  ///< longer messages are sent in pieces of this size
   bool compare = false;                              ///< check that all ranks of the group enter the same collective
+  std::uint64_t messages = 0;                        ///< of the recorder's calls those that are no collectives
 };
 
 /// One rank of a group; owns a duplicate of an MPI communicator. One thread makes blocking MPI calls (funneled) on
@@ -201,6 +202,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
     if (sends_.empty()) return;
     if (!broken_.empty() || std::uncaught_exceptions() != 0 || process_->board.self().state == host_board::failing)
       return sends_.abandon();
+    ++process_->messages;
     process_->recorder.begin({collective::send, {}, 0, 0}, size_);
     sends_.wait_for_all();
     process_->recorder.end();
@@ -208,10 +210,11 @@ class mpi_rank : public typed_collectives<mpi_rank> {
 
   template <class Move>
   void run(const collective_call& call, std::span<const std::size_t> lists, Move move, int patience = 1) {
-    const bool message = call.operation == collective::send || call.operation == collective::receive;
+    const bool message = is_message(call.operation);
     if (!message) ++sequence_;
     process_->board.self().operation = static_cast<int>(call.operation);
-    process_->board.self().collectives = process_->recorder.begin(call, size_, patience);
+    process_->messages += message ? 1 : 0;
+    process_->board.self().collectives = process_->recorder.begin(call, size_, patience) - process_->messages;
     try {
       if (!broken_.empty()) throw communication_error(broken_);
       if (process_->compare && !message) compare(call, lists);

@@ -67,7 +67,8 @@ class watchdog {
   [[noreturn]] void end_stuck(const host_board::line* gone) noexcept;
   /// Writes the line in one call, so that it does not interleave with the output of other ranks.
   void tell(const host_board::line* gone, const char* end) const noexcept;
-  /// Appends the ranks of this host that have entered fewer collectives than this rank, or a different one.
+  /// Appends the ranks of this host that have entered fewer collectives than this rank, or a different one. A message
+  /// names the other rank itself.
   void add_suspects(fixed_text& line) const noexcept;
 
   static void terminated(int);
@@ -173,11 +174,13 @@ RLCORE_INLINE void watchdog::tell(const host_board::line* gone, const char* end)
 RLCORE_INLINE void watchdog::add_suspects(fixed_text& line) const noexcept {
   int shown = 0;
   const host_board::line& mine = board_.self();
+  if (is_message(static_cast<collective>(mine.operation.load()))) return;
   for (int r = 0; r < board_.ranks() && shown < 8; ++r) {
     const host_board::line& other = board_.of(r);
     const std::uint64_t n = other.collectives;
     if (other.state == host_board::ended || n > mine.collectives ||
-        (n == mine.collectives && other.operation == mine.operation))
+        (n == mine.collectives &&
+         (other.operation == mine.operation || is_message(static_cast<collective>(other.operation.load())))))
       continue;
     line.add(shown++ == 0 ? "; on this host rank " : ", rank ").add(other.rank.load()).add(" has come to ").add(n);
     if (n != 0) line.add(", ").add(name_of(static_cast<collective>(other.operation.load())));

@@ -81,15 +81,21 @@ RLCORE_INLINE std::vector<index_range> divide_layers(std::int64_t layers, const 
   const std::int64_t others = d.stages - (d.first ? 1 : 0) - (d.last ? 1 : 0);
   const std::int64_t added = (d.account_for_embedding ? 1 : 0) + (d.account_for_loss ? 1 : 0);
   const std::int64_t rest = layers + added - d.first.value_or(0) - d.last.value_or(0);
+  if (rest < 0 && d.first.has_value() != d.last.has_value())
+    throw config_error((d.first ? n.first : n.last) + "=" + std::to_string(d.first.value_or(0) + d.last.value_or(0)) +
+                       ": more than the " + std::to_string(layers) + " layers");
   if (rest < 0 || (others <= 0 && rest != 0))
     throw config_error(what + n.first + " and " + n.last + " are " +
                        std::to_string(d.first.value_or(0) + d.last.value_or(0)) + " together, expected " +
                        std::to_string(layers));
   if (others > 0 && rest % others != 0)
     throw config_error(what + std::to_string(rest) + " % " + std::to_string(others) + " = " +
-                       std::to_string(rest % others) + "; " + detail::uneven_ends(layers, d.stages, n));
+                       std::to_string(rest % others) + "; " + detail::uneven_ends(layers, d.stages, n) +
+                       (added > 0 ? ", without " + (d.account_for_embedding ? n.embedding : n.loss) +
+                                        (added > 1 ? " and " + n.loss : std::string())
+                                  : std::string()));
   const std::int64_t each = others > 0 ? rest / others : 0;
-  if (others > 0 && each < 1) throw config_error(what + "no layer is left for the stages between the ends");
+  if (others > 0 && each < 1) throw config_error(what + "no layer is left for the other stages");
   if (each % d.chunks != 0)
     throw config_error(what + std::to_string(each) + " layers of a stage are not " + std::to_string(d.chunks) +
                        " chunks (" + n.chunks + "); expected a multiple");
