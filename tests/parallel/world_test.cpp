@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "rlcore/objective/algorithm/algorithm.hpp"
@@ -119,6 +121,24 @@ TEST(world, names_in_a_report_stay_those_of_the_rank) {
     EXPECT_EQ(both.likelihood.monitor[0].name.data(), monitor.data());
     all.barrier();
   });
+}
+
+TEST(world, stages_meet_after_many_deadlines) {
+  using namespace std::chrono_literals;
+  const auto late = [](bool meet) {
+    run_ranks(
+        2,
+        [meet](thread_rank& c) {
+          if (c.rank() == 1) std::this_thread::sleep_for(600ms);
+          if (meet) meet_stages(c);
+          int x = c.rank();
+          c.broadcast(std::span<int>(&x, 1), 1);
+          EXPECT_EQ(x, 1);
+        },
+        200ms);
+  };
+  EXPECT_NO_THROW(late(true));
+  EXPECT_THROW(late(false), communication_error);
 }
 
 }  // namespace

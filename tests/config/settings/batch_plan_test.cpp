@@ -125,5 +125,22 @@ TEST(batch_plan, refuses_products_of_more_than_64_bits) {
   refused("trainer.total_epochs=" + most, "trainer.total_epochs=" + most + ": 58 x " + most);
 }
 
+// 8 devices are 2 data ranks of 2 stages and 2 tensor parallel ranks: a mini-batch of 8 gives each 4.
+TEST(batch_plan, stages_and_tensor_ranks_share_trajectories) {
+  const std::string actor = "actor_rollout_ref.actor.", megatron = actor + "megatron.";
+  std::vector<std::string> line{"data.train_batch_size=9",
+                                "trainer.n_gpus_per_node=8",
+                                actor + "strategy=megatron",
+                                actor + "ppo_mini_batch_size=8",
+                                actor + "ppo_micro_batch_size_per_gpu=4",
+                                megatron + "pipeline_model_parallel_size=2",
+                                megatron + "tensor_model_parallel_size=2"};
+  const auto warnings = [&] { return make_batch_plan(options::parse(line, main_ppo_registry()), 60).warnings; };
+  ASSERT_EQ(warnings().size(), 2u);
+  EXPECT_NE(warnings()[1].find("= 9 does not divide by the 2 data ranks"), std::string::npos) << warnings()[1];
+  line[0] = "data.train_batch_size=8";
+  EXPECT_TRUE(warnings().empty());
+}
+
 }  // namespace
 }  // namespace RLCORE_TEST_ID

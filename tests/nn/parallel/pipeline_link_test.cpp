@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <span>
@@ -116,6 +117,32 @@ TEST(pipeline_link, a_stage_that_is_late_or_gone) {
                     if (!l.first()) receive(l);
                   }),
               HasSubstr("rank 0"));
+}
+
+TEST(pipeline_link, stages_plus_one_passes_are_under_way_at_most) {
+  std::atomic<int> sent = 0, taken = 0;
+  EXPECT_EQ(run(2,
+                [&](link& l) {
+                  if (!l.first()) std::this_thread::sleep_for(100ms);
+                  for (int pass = 0; pass < 20; ++pass) {
+                    if (l.first()) {
+                      send(l, 5, 4);
+                      EXPECT_LE(++sent, taken + 4);  // one may be taken and not yet counted
+                    } else {
+                      EXPECT_LE(sent, taken + 3);
+                      receive(l), ++taken;
+                    }
+                  }
+                }),
+            "no exception");
+  EXPECT_THAT(run(
+                  2,
+                  [](link& l) {
+                    for (int pass = 0; l.first() && pass < 4; ++pass) send(l, 5, 4);
+                    if (!l.first()) std::this_thread::sleep_for(1s);
+                  },
+                  100ms),
+              HasSubstr("rank 1 has not received 6 messages"));  // header and rows of three passes
 }
 
 }  // namespace

@@ -7,11 +7,13 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <set>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -20,9 +22,12 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/parallel/launch.hpp"
+#include "rlcore/train/files/model_files.hpp"
 #include "rlcore/train/model/owned_runs.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/preference/packed_answers.hpp"
+
+#include "data/scratch.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -324,6 +329,43 @@ TEST(pipeline, refusals) {
   EXPECT_NE(refusal(3, staged(2)).find("2 pipeline"), std::string::npos);
   EXPECT_NE(refusal(8, staged(8)).find("more stages than the 4 layers"), std::string::npos);
   EXPECT_NE(refusal(2, staged(2), {.layers = 5}).find("5 layers over 2 stages: 5 % 2 = 1"), std::string::npos);
+}
+
+/// A folder of the whole model serves every stage, unless it has tensors that no stage has.
+TEST(pipeline_model, stages_read_their_part_of_a_folder) {
+  const scratch::folder place;
+  cpu device(1);
+  for (const bool tied : {true, false}) {
+    const nn::config c = model_of({.tied = tied});
+    nn::causal_lm<cpu> whole(device, c);
+    whole.initialize(5);
+    const auto save = [&](const char* name, const std::string& further) {
+      std::vector<float> values = to_host(device, whole.weights());
+      std::vector<nn::parameter> parameters(whole.parameters().begin(), whole.parameters().end());
+      if (!further.empty()) {
+        parameters.push_back({further, {1}, values.size(), 1});
+        values.push_back(0);
+      }
+      const auto folder = place.path() / (name + std::to_string(tied));
+      checkpoint::save_weights(folder, parameters, values);
+      return folder;
+    };
+    const auto right = save("right", ""), foreign = save("foreign", "model.layers.0.self_attn.q_norm.weight"),
+               deeper = save("deeper", "model.layers.4.input_layernorm.weight");
+    for (int stage = 0; stage < 2; ++stage) {
+      nn::partition part;
+      part.stage = {stage, 2, 2 * stage, 2 * stage + 2};
+      nn::causal_lm<cpu> model(device, c, part);
+      train::load_model(model, right);
+      const nn::parameter& p = model.parameters()[3];
+      const auto same = std::ranges::find(whole.parameters(), p.name, &nn::parameter::name);
+      EXPECT_EQ(std::memcmp(model.weights().data() + p.offset, whole.weights().data() + same->offset, 4 * p.size), 0);
+      EXPECT_THROW(train::load_model(model, foreign), format_error);
+      EXPECT_THROW(train::load_model(model, deeper), format_error);
+      EXPECT_THROW(train::save_model(place.path() / "saved", model, right), std::logic_error);
+      EXPECT_FALSE(std::filesystem::exists(place.path() / "saved"));
+    }
+  }
 }
 
 }  // namespace
