@@ -347,6 +347,7 @@ TEST(pipeline_model, stages_read_their_part_of_a_folder) {
         values.push_back(0);
       }
       const auto folder = place.path() / (name + std::to_string(tied));
+      std::filesystem::create_directories(folder);
       checkpoint::save_weights(folder, parameters, values);
       return folder;
     };

@@ -31,10 +31,10 @@ struct stage_part {
 /// A rank's place in the groups that split tensors, and its stage. Serial: the default.
 struct partition {
   int tensor_rank = 0, tensor_size = 1, expert_rank = 0, expert_size = 1;
-  stage_part stage = {};
   /// For models that only score and sample: with more tensor ranks than key heads, tensor_size / key heads neighbouring
   /// ranks have the same key head, and each some of its query heads (as vLLM and Megatron do).
   bool repeats_key_heads = false;
+  stage_part stage = {};
 };
 
 /// Elements [begin, end) of a dimension.
