@@ -71,8 +71,8 @@ template <parallel::communicator C>
 class pipeline_link_of final : public pipeline_link {
  public:
   /// The ranks with this place in each stage, by stage, in a group for forwards and one for backwards: two, since a
-  /// stage may send both to the same rank, and the order of each alone is known. A message may take
-  /// `patience` timeouts.
+  /// stage may send both to the same rank, and the order of each alone is known. A message may take `patience`
+  /// timeouts.
   pipeline_link_of(C& forwards, C& backwards, int patience)
       : forwards_(&forwards), backwards_(&backwards), patience_(patience) {}
 

@@ -26,9 +26,8 @@ namespace parallel {
 /// A thread that watches the flight recorder and the host board, for engines whose collectives block inside another
 /// library. During its lifetime:
 ///
-/// - if a collective exceeds the deadline (or a message its multiple of it), the process exits with code exit_stuck.
-/// The
-///   first such rank of the host prints one line on standard error (the collective, and the ranks of this host that are
+/// - if a collective exceeds the deadline, or a message its multiple of it, the process exits with code exit_stuck:
+///   the first such rank of the host prints one line on standard error (the call, and the ranks of this host that are
 ///   behind), and each rank dumps the recorder to a file. The time in which this process was stopped does not count;
 /// - the same happens if the process of another rank of the host has died, unless the launcher kills this process
 ///   first;
