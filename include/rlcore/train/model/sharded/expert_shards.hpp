@@ -78,7 +78,7 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
   expert_shards(nn::causal_lm<Device>& whole, parallel::world& w)
       : gathered_layers<Device>(whole, false),
         part(whole.device(), whole.settings(),
-             {whole.part().tensor_rank, whole.part().tensor_size, w.expert().rank(), w.expert().size(),
+             {whole.part().tensor_rank, whole.part().tensor_size, w.expert().rank(), w.expert().size(), false,
               whole.part().stage}),
         world_(&w),
         experts_(whole.settings().num_experts),
