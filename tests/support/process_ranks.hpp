@@ -92,6 +92,14 @@ class communicator : public process_ranks::rank {
   void shift(std::span<const T>, std::span<T>, int) {
     std::abort();
   }
+  template <class T>
+  void send(std::span<const T>, int) {
+    std::abort();
+  }
+  template <class T>
+  void receive(std::span<T>, int) {
+    std::abort();
+  }
   communicator split(int, int) { std::abort(); }
   [[noreturn]] void abort(const std::string&) { std::abort(); }
 };

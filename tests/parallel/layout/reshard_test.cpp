@@ -256,6 +256,14 @@ struct broken_wire {
   void shift(std::span<const T> in, std::span<T> out, int k) {
     c.shift(in, out, k);
   }
+  template <class T>
+  void send(std::span<const T> data, int to) {
+    c.send(data, to);
+  }
+  template <class T>
+  void receive(std::span<T> data, int from) {
+    c.receive(data, from);
+  }
   auto split(int color, int key) { return c.split(color, key); }
   void abort(const std::string& why) { c.abort(why); }
 };
