@@ -88,9 +88,8 @@ class world {
       replicas_, expert_, experts_, expert_shards_, expert_replicas_;
 };
 
-/// Returns when all ranks of world::pipeline() have called it; precedes their collectives. A collective has the time of
-/// one pass, but p stages can be p * p + p - 1 passes apart: p + 1 between neighbours (nn::pipeline_link), and a
-/// stage's own.
+/// Returns when all ranks of the group, one for each stage, have called it. Ranks of p stages can be p * p + p - 1
+/// passes apart: p + 1 between neighbours (nn::pipeline_link), and a stage's own.
 template <communicator C>
 void meet_stages(C& stages) {
   const int size = stages.size(), patience = size * (size + 1);
@@ -106,11 +105,17 @@ void meet_stages(C& stages) {
   for (int r = 1; r < size; ++r) stages.send(out, r);
 }
 
+/// Precedes collectives of world::pipeline(), which have the time of one pass. The messages go with the forwards, of
+/// which each stage has received all by then; those of a tied embedding may still wait in pipeline().
+inline void meet_stages(world& w) {
+  if (w.pipeline().size() > 1) meet_stages(w.forwards());
+}
+
 /// Sends `data` of the last stage, which alone computes losses and log-probs, to all stages.
 template <wire T>
 void broadcast_from_last_stage(world& w, std::span<T> data) {
   if (w.pipeline().size() == 1) return;
-  meet_stages(w.pipeline());
+  meet_stages(w);
   w.pipeline().broadcast(data, w.pipeline().size() - 1);
 }
 

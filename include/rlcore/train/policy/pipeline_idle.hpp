@@ -27,7 +27,7 @@ class pipeline_idle {
     waited += w.pipeline().counters().total().seconds;
     const double share = step > 0 ? (waited - before_) / step : 0;
     before_ = waited;
-    parallel::meet_stages(w.pipeline());
+    parallel::meet_stages(w);
     const std::vector<double> all = parallel::gather_parts(w.pipeline(), std::span<const double>(&share, 1));
     out.set("perf/pipeline_idle", std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size()));
   }

@@ -98,7 +98,6 @@ class expert_squares {
 /// stage's units (nn::unit_numbers), which have `counts` of the `squares` each.
 inline double sum_of_stages(parallel::any_communicator& stages, std::span<const std::size_t> numbers,
                             std::span<const std::size_t> counts, std::span<const double> squares) {
-  parallel::meet_stages(stages);
   const std::vector<std::size_t> all_numbers = parallel::gather_parts(stages, numbers),
                                  all_counts = parallel::gather_parts(stages, counts);
   const std::vector<double> all = parallel::gather_parts(stages, squares);

@@ -102,7 +102,10 @@ class sharded_update {
       if (experts) experts->append_unit(u, in_order);
       counts.push_back(in_order.size() - before);
     }
-    if (world_->pipeline().size() > 1) return sum_of_stages(world_->pipeline(), unit_numbers_, counts, in_order);
+    if (world_->pipeline().size() > 1) {
+      parallel::meet_stages(*world_);
+      return sum_of_stages(world_->pipeline(), unit_numbers_, counts, in_order);
+    }
     return std::accumulate(in_order.begin(), in_order.end(), 0.0);
   }
 
@@ -131,7 +134,7 @@ class sharded_update {
     if (layout().ranks() > 1) add_up(world_->shards());
     add_up(world_->tensor());
     if (experts) experts->add_all(sum);
-    parallel::meet_stages(world_->pipeline());
+    parallel::meet_stages(*world_);
     add_up(world_->pipeline());
     return sum;
   }

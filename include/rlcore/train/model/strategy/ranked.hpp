@@ -171,7 +171,7 @@ class any_strategy::share {
         for (std::size_t i = 0; i < size; ++i) counts.values[i] += gathered[r * size + i];
     };
     sum_over(world_->sums(), contexts);
-    parallel::meet_stages(world_->pipeline());
+    parallel::meet_stages(*world_);
     sum_over(world_->pipeline(), 1);
   }
   /// Runs the schedule of leaves round by round.
