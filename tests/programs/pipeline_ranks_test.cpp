@@ -68,7 +68,7 @@ TEST_F(pipeline_ranks, refusals) {
   refused(arguments{"trainer.n_gpus_per_node=3"} + stages,
           "pipeline_model_parallel_size=2 does not divide the 3 ranks");
   refused(two + stages + arguments{"+" + transformer + "num_layers_in_first_pipeline_stage=2"},
-          "no layer is left for the stages between the ends");
+          "no layer is left for the other stages");
   refused(two + stages + arguments{megatron + "virtual_pipeline_model_parallel_size=2"},
           "virtual_pipeline_model_parallel_size=2: expected 1");
   refused(two + stages + arguments{"actor_rollout_ref.model.lora_rank=4"},
