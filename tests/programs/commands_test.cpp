@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -73,6 +75,33 @@ void make_task(const fs::path& root) {
   tiny_model::write(root / "raw.jsonl", raw);
   tiny_model::write(root / "sft.jsonl", raw);
   tiny_model::write(root / "solutions.jsonl", solutions(16));
+}
+
+/// "test_nn --gtest_filter='*rope*'", wherever README.md, CONTRIBUTING.md and the pages say which tests show a thing.
+std::set<std::string> named_tests() {
+  std::set<std::string> found;
+  const std::regex named("(test_\\w+)\\s+(--gtest_filter='[^']+')");
+  std::vector<fs::path> files{fs::path(RLCORE_SOURCE_DIR) / "README.md",
+                              fs::path(RLCORE_SOURCE_DIR) / "CONTRIBUTING.md"};
+  for (const auto& entry : fs::directory_iterator(fs::path(RLCORE_SOURCE_DIR) / "docs")) files.push_back(entry.path());
+  for (const fs::path& file : files) {
+    std::ifstream in(file);
+    const std::string text((std::istreambuf_iterator<char>(in)), {});
+    for (std::sregex_iterator m(text.begin(), text.end(), named); m != std::sregex_iterator(); ++m)
+      found.insert((*m)[1].str() + " " + (*m)[2].str());
+  }
+  return found;
+}
+
+TEST(docs, name_tests_that_exist) {
+  const std::set<std::string> all = named_tests();
+  EXPECT_GT(all.size(), 20u);
+  for (const std::string& named : all) {
+    const fs::path folder = fs::path(RLCORE_BIN_DIR).parent_path() / "tests";
+    if (!fs::exists(folder / named.substr(0, named.find(' ')))) continue;  // a build of some suites
+    const std::string list = "'" + folder.string() + "'/" + named + " --gtest_list_tests | grep -q '^  '";
+    EXPECT_EQ(std::system(list.c_str()), 0) << named << " selects no test";
+  }
 }
 
 class commands : public testing::TestWithParam<std::string> {};

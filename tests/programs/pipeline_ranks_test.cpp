@@ -77,16 +77,6 @@ TEST_F(pipeline_ranks, refusals) {
           "another layout than the actor's");
 }
 
-/// What every trainer saves at the end, by file.
-std::map<std::string, std::string> models_of(const fs::path& out) {
-  std::map<std::string, std::string> all;
-  if (fs::exists(out))
-    for (const auto& entry : fs::recursive_directory_iterator(out))
-      if (entry.path().filename() == "model.safetensors")
-        all[fs::relative(entry.path(), out).string()] = scratch::read(entry.path());
-  return all;
-}
-
 /// The critic and its head are in stages, too.
 TEST_F(pipeline_ranks, train_a_critic) {
   const arguments ppo{"algorithm.adv_estimator=gae", "critic.optim.lr=1e-2", "critic.ppo_micro_batch_size_per_gpu=2",
@@ -96,7 +86,7 @@ TEST_F(pipeline_ranks, train_a_critic) {
         "ppo_trainer", settings(files, root(name)) + ppo + (std::string(name) == "one" ? arguments{} : two + stages));
     EXPECT_EQ(r.code, 0) << r.err;
   }
-  const auto models = models_of(root("one"));
+  const auto models = program::models_of(root("one"));
   EXPECT_EQ(models.size(), 2u);
   EXPECT_EQ(rows(root("one")), rows(root("two")));
   expect_same_run("one", "two", 2);
@@ -113,9 +103,9 @@ TEST(stages_of_other_trainers, give_the_same_bits) {
           program, first_steps::arguments(name, place->path()) + (place == &one ? arguments{} : two + ours));
       EXPECT_EQ(r.code, 0) << r.err;
     }
-    const auto models = models_of(one / "out");
+    const auto models = program::models_of(one / "out");
     EXPECT_FALSE(models.empty());
-    EXPECT_TRUE(models == models_of(other / "out"));
+    EXPECT_TRUE(models == program::models_of(other / "out"));
   }
 }
 

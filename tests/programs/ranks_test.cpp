@@ -98,16 +98,6 @@ TEST_F(ranks, an_error_of_one_ends_all_with_one_line) {
   refused(two + arguments{"actor_rollout_ref.actor.fsdp_config.fsdp_size=3"}, "does not divide the 2 ranks");
 }
 
-/// What every trainer saves at the end, by file.
-std::map<std::string, std::string> models_of(const fs::path& out) {
-  std::map<std::string, std::string> all;
-  if (fs::exists(out))
-    for (const auto& entry : fs::recursive_directory_iterator(out))
-      if (entry.path().filename() == "model.safetensors")
-        all[fs::relative(entry.path(), out).string()] = scratch::read(entry.path());
-  return all;
-}
-
 TEST(ranks_of_every_trainer, give_the_same_bits) {
   for (const char* name : {"sft", "openrlhf_sft", "dpo", "kto", "rm_margin", "prm", "prm_whole_vocabulary_truncated",
                            "ppo", "dapo", "openrlhf_reinforce_plus_plus"}) {
@@ -123,11 +113,11 @@ TEST(ranks_of_every_trainer, give_the_same_bits) {
     const arguments saved = policy ? arguments{"trainer.save_freq=100"} : arguments{};
     run(one, saved);
     run(other, saved + two);
-    const auto models = models_of(one / "out");
+    const auto models = program::models_of(one / "out");
     EXPECT_FALSE(models.empty());
-    EXPECT_TRUE(models == models_of(other / "out"));
+    EXPECT_TRUE(models == program::models_of(other / "out"));
     run(shards, saved + three + arguments{"rlcore.zero_stage=3"});
-    EXPECT_TRUE(models == models_of(shards / "out"));
+    EXPECT_TRUE(models == program::models_of(shards / "out"));
   }
 }
 

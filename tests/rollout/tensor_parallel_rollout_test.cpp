@@ -109,8 +109,8 @@ std::vector<generated> generate_on_ranks(const nn::config& c, int ranks, const r
       ranks,
       [&](parallel::thread_rank& self) {
         nn::tensor_group_of<parallel::thread_rank> group(self);
-        all[static_cast<std::size_t>(self.rank())] =
-            generate_as(c, nn::partition{self.rank(), ranks, 0, 1, true}, &group, how);
+        all[static_cast<std::size_t>(self.rank())] = generate_as(
+            c, nn::partition{.tensor_rank = self.rank(), .tensor_size = ranks, .repeats_key_heads = true}, &group, how);
       },
       std::chrono::seconds(20));
   return all;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -38,6 +39,16 @@ inline std::vector<nlohmann::ordered_json> metric_rows(const std::filesystem::pa
 inline std::vector<std::string> rows(const std::filesystem::path& root) {
   std::vector<std::string> all;
   for (const auto& row : metric_rows(root)) all.push_back(row.dump());
+  return all;
+}
+
+/// What every trainer saves at the end, by file.
+inline std::map<std::string, std::string> models_of(const std::filesystem::path& out) {
+  std::map<std::string, std::string> all;
+  if (std::filesystem::exists(out))
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(out))
+      if (entry.path().filename() == "model.safetensors")
+        all[std::filesystem::relative(entry.path(), out).string()] = scratch::read(entry.path());
   return all;
 }
 

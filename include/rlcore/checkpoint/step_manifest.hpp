@@ -1,7 +1,6 @@
 // The manifest of a step's checkpoint: which files it has, of which step, and a checksum of each.
 //
-//   checkpoint.json    {"format", "step", "block_bytes", "files": {"actor/optim.safetensors": {"bytes", "crc32":
-//   [...]}}}
+//   checkpoint.json   {"format", "step", "block_bytes", "files": {"actor/optim.safetensors": {"bytes", "crc32": []}}}
 //
 // The files of shards/ have their checksums in shards/manifest.json, whose own checksum is here.
 #pragma once

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,11 +20,7 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b, std::si
   limit = std::min(limit, std::max(a.size(), b.size()));
   const std::size_t far = limit + 1, width = b.size() + 1;
   if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) > limit) return far;
-  constexpr std::size_t usual = 64;
-  std::array<std::size_t, 3 * usual> few;
-  std::vector<std::size_t> many(width > usual ? 3 * width : 0);
-  std::size_t *before = width > usual ? many.data() : few.data(), *last = before + width, *row = last + width;
-  std::fill(last, row, far);
+  std::vector<std::size_t> before(width, far), last(width, far), row(width, far);
   for (std::size_t j = 0; j <= std::min(b.size(), limit); ++j) last[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
     const std::size_t first = i > limit ? i - limit : 1, end = std::min(b.size(), i + limit);
@@ -39,8 +34,8 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b, std::si
     }
     if (least == far) return far;
     if (end < b.size()) row[end + 1] = far;
-    std::size_t* const free = before;
-    before = last, last = row, row = free;
+    before.swap(last);
+    last.swap(row);
   }
   return last[b.size()];
 }

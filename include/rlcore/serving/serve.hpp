@@ -278,7 +278,7 @@ RLCORE_INLINE nn::config read_ranked_config(const options& opt, const std::files
   const nn::config config = nn::checked_sizes(std::move(read));
   const auto problem = [&](int n) -> std::string {
     try {
-      nn::check_partition(config, {0, n, 0, 1, true});
+      nn::check_partition(config, {.tensor_size = n, .repeats_key_heads = true});
     } catch (const config_error& e) {
       return e.what();
     }

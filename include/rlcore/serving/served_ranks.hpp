@@ -46,7 +46,9 @@ class served_ranks {
   /// The workspace of a rank, shared by all models of the server.
   nn::workspace<Device>& space(int rank) const { return *spaces_[static_cast<std::size_t>(rank)]; }
   /// The partition of a rank.
-  nn::partition place(int rank) const { return {rank, size(), 0, 1, true}; }
+  nn::partition place(int rank) const {
+    return {.tensor_rank = rank, .tensor_size = size(), .repeats_key_heads = true};
+  }
   /// A rank's handle of the tensor group; null with one rank.
   nn::tensor_group* tensor(int rank) const { return groups_[static_cast<std::size_t>(rank)].get(); }
 

@@ -96,7 +96,8 @@ TEST_P(partition, ranks_may_have_the_same_key_heads) {
   whole.initialize(5);
   std::vector<int> seen(whole.size());
   for (int r = 0; r < 8; ++r) {
-    nn::causal_lm<cpu> part(device, sizes(GetParam()), nn::partition{r, 8, 0, 1, true});
+    nn::causal_lm<cpu> part(device, sizes(GetParam()),
+                            nn::partition{.tensor_rank = r, .tensor_size = 8, .repeats_key_heads = true});
     part.initialize(5);
     compare(part, values_of(part), whole, seen);
     EXPECT_EQ(part.blocks()[0].self_attention.shape.heads, 1);

@@ -52,7 +52,8 @@ std::size_t weight_sync(const setting& s) {
       const auto whole = t.gather_full_params();
       t.model.initialize(11);
     }
-    const nn::partition part{all.rank() % s.rollout, s.rollout, 0, 1, true};
+    const nn::partition part{
+        .tensor_rank = all.rank() % s.rollout, .tensor_size = s.rollout, .repeats_key_heads = true};
     nn::causal_lm<cpu> rollout(device, small_model(), part), expected(device, small_model(), part);
     rollout.initialize(5);
     expected.initialize(11);

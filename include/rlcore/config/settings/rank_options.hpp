@@ -68,7 +68,7 @@ void note_pipeline(options& opt, const strategy_keys& k);
 void check_other_models(const options& opt, const strategy_keys& actor);
 
 /// A note about context and expert parallel sizes of other models that differ from the actor's: these models run with
-/// the actor's, which change none of their values. Empty if there are none.
+/// the actor's, which changes their values by rounding at most. Empty if there are none.
 std::string other_sizes(const options& opt, const strategy_keys& actor);
 
 /// OpenRLHF's names of the two keys, for programs that take its flags.
@@ -210,7 +210,8 @@ RLCORE_INLINE std::string other_sizes(const options& opt, const strategy_keys& a
     compare(model + "megatron.expert_model_parallel_size", actor.expert);
   }
   if (theirs.empty()) return {};
-  return theirs + ": all models of a run share the work as the actor does (" + ours + "), with the same values";
+  return theirs + ": all models of a run share the work as the actor does (" + ours +
+         "), with the same values up to rounding";
 }
 
 }  // namespace train::detail

@@ -30,8 +30,8 @@ class rollout_model {
         group_(policy.world()->all().rank() / size),
         ranks_(policy.world()->all().split(group_, policy.world()->all().rank() % size)),
         tensor_(*ranks_),
-        model_(policy.model.device(), policy.model.settings(), {ranks_->rank(), size, 0, 1, true},
-               nn::weights_in::units),
+        model_(policy.model.device(), policy.model.settings(),
+               {.tensor_rank = ranks_->rank(), .tensor_size = size, .repeats_key_heads = true}, nn::weights_in::units),
         weight_sync_(policy, model_) {
     model_.set_tensor_group(&tensor_);
   }

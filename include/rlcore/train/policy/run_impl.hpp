@@ -18,7 +18,6 @@
 #include "rlcore/train/policy/collect.hpp"
 #include "rlcore/train/policy/dynamic_sampling.hpp"
 #include "rlcore/train/policy/final_report.hpp"
-#include "rlcore/train/policy/pipeline_idle.hpp"
 #include "rlcore/train/policy/run.hpp"
 #include "rlcore/train/policy/sampler.hpp"
 #include "rlcore/train/policy/scorer.hpp"

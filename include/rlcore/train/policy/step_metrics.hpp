@@ -8,12 +8,16 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/aggregation.hpp"
+#include "rlcore/parallel/communicator/communicator.hpp"
+#include "rlcore/parallel/strategy/any_strategy.hpp"
+#include "rlcore/parallel/world.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/stages.hpp"
 #include "rlcore/train/policy/settings.hpp"
@@ -75,6 +79,29 @@ class signal_watch {
 
   int alike_ = 0, flat_ = 0;  // steps in a row
   bool said_ = false;
+};
+
+/// Time that this rank has waited for the other stages, step by step: in receives of passes, and in all exchanges of
+/// world::pipeline(), where the end of a schedule waits.
+class pipeline_idle {
+ public:
+  /// Sets perf/pipeline_idle after a step of so many seconds: the mean share of the stages. A collective call of the
+  /// ranks of w.pipeline(); does nothing without stages.
+  void operator()(parallel::world& w, double step, metrics& out) {
+    if (w.pipeline().size() == 1) return;
+    double waited = 0;
+    for (const parallel::any_communicator* group : {&w.forwards(), &w.backwards()})
+      waited += group->counters().of(parallel::collective::receive).seconds;
+    waited += w.pipeline().counters().total().seconds;
+    const double share = step > 0 ? (waited - before_) / step : 0;
+    before_ = waited;
+    parallel::meet_stages(w);
+    const std::vector<double> all = parallel::gather_parts(w.pipeline(), std::span<const double>(&share, 1));
+    out.set("perf/pipeline_idle", std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size()));
+  }
+
+ private:
+  double before_ = 0;
 };
 
 }  // namespace train
@@ -186,9 +213,12 @@ RLCORE_INLINE void batch_metrics(std::span<const trajectory> batch, std::int64_t
   reward.write(out, "critic/rewards");
   advantage.write(out, "critic/advantages");
   // Estimators with one advantage per response call it their return.
-  (batch.front().token_return.empty() ? advantage : returns).write(out, "critic/returns");
+  const auto any_has = [&](auto field) {
+    return std::ranges::any_of(batch, [&](const trajectory& t) { return !(t.*field).empty(); });
+  };
+  (any_has(&trajectory::token_return) ? returns : advantage).write(out, "critic/returns");
   value.write(out, "critic/values");
-  if (!batch.front().value.empty()) out.set("critic/vf_explained_var", explained_variance(batch));
+  if (any_has(&trajectory::value)) out.set("critic/vf_explained_var", explained_variance(batch));
   response.write(out, "response_length");
   out.set("response_length/clip_ratio", response_clipped / static_cast<double>(batch.size()));
   if (batch.front().talk.turns > 0) tool_metrics(batch, out);

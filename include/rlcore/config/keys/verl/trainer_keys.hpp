@@ -172,7 +172,7 @@ inline constexpr key megatron[] = {
      "Megatron: as the actor, another is refused", at_least(1)},
     {"critic.megatron.virtual_pipeline_model_parallel_size", integer, "null", accepted, "Megatron"},
     {"critic.megatron.context_parallel_size", integer, "1", honoured,
-     "Megatron: ranks have the actor's size, with the same values", at_least(1)},
+     "Megatron: ranks have the actor's size, with the same values up to rounding", at_least(1)},
     {"critic.megatron.expert_model_parallel_size", integer, "1", honoured,
      "Megatron: ranks have the actor's size, with the same values", at_least(1)},
     {"critic.megatron.expert_tensor_parallel_size", integer, "null", accepted, "Megatron"},

@@ -78,8 +78,11 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
   expert_shards(nn::causal_lm<Device>& whole, parallel::world& w)
       : gathered_layers<Device>(whole, false),
         part(whole.device(), whole.settings(),
-             {whole.part().tensor_rank, whole.part().tensor_size, w.expert().rank(), w.expert().size(), false,
-              whole.part().stage}),
+             {.tensor_rank = whole.part().tensor_rank,
+              .tensor_size = whole.part().tensor_size,
+              .expert_rank = w.expert().rank(),
+              .expert_size = w.expert().size(),
+              .stage = whole.part().stage}),
         world_(&w),
         experts_(whole.settings().num_experts),
         expert_size_(
