@@ -134,6 +134,12 @@ TEST_F(foreign_rollouts, of_another_policy_are_rejected) {
   EXPECT_EQ(empty["rollout_corr/rollout_rs_masked_fraction"], 1);
   EXPECT_EQ(empty["actor/pg_loss"], 0);
   EXPECT_EQ(empty["actor/grad_norm"], 0);
+  const arguments critic{"algorithm.adv_estimator=gae", "algorithm.use_kl_in_reward=True", "critic.optim.lr=1e-2"};
+  train("some_values_run", replays(some) + rule + critic);  // the first response of each group has no token left
+  EXPECT_TRUE(program::metric_rows(root("some_values_run"))[0].contains("critic/values/mean"));
+  train("no_values_run", replays(none) + rule + critic);
+  const json numbers = program::metric_rows(root("no_values_run"))[0];
+  for (const auto& [name, x] : numbers.items()) EXPECT_FALSE(x.is_null()) << name;  // a number that is not finite
 }
 
 TEST_F(foreign_rollouts, are_not_weighed_where_the_loss_is_no_multiple_of_the_advantage) {
