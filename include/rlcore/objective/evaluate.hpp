@@ -2,8 +2,8 @@
 //
 //   evaluate(grpo, batch, {.logp = dlogp})               a named algorithm; this call is the whole optimizer step
 //   evaluate(objective, aggregation, batch, {...})       own parts: sum{ppo_clip{}, scaled{0.04, k3{}}}, token_mean{}
-//   evaluate(where, grpo, batch, {...})                  where: threads{4}, serial{}, or the device that holds the
-//   arrays evaluate(where, grpo, batch, counts, {...})          a part of a step: counts of all micro-batches and ranks
+//   evaluate(where, grpo, batch, {...})                  where: threads{4}, serial{}, or the device with the arrays
+//   evaluate(where, grpo, batch, counts, {...})          a part of a step: counts of all micro-batches and ranks
 //   evaluate(where, grpo, aggregation, batch, counts, {...})
 //   evaluate(where, objective, aggregation, batch, counts, {...})
 //   evaluate(where, rpo, batch, counts, chosen_counts, {...})      pairs, plus the likelihood of the chosen answers
@@ -15,7 +15,6 @@
 
 #include <type_traits>
 
-#include "rlcore/exec/executor.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
@@ -86,6 +85,29 @@ template <class Objective, aggregation Aggregation, class T>
 auto evaluate(const Objective& objective, const Aggregation& aggregation, const token_batch<T>& batch,
               const std::type_identity_t<token_gradients<T>>& gradients = {}) {
   return evaluate(serial{}, objective, aggregation, batch, loss_counts(batch), gradients);
+}
+
+namespace detail {
+/// An array in the place of token_gradients.
+template <class Array, class T>
+concept gradient_without_name = stands_for_counts<Array> && !std::is_base_of_v<global_counts, Array> &&
+                                !std::is_convertible_v<const Array&, token_gradients<T>>;
+}  // namespace detail
+
+/// Explains a call whose last argument is an array: token_gradients has one for each field.
+template <class Advantage, class Objective, class Aggregation, class T, detail::gradient_without_name<T> Array>
+auto evaluate(const algorithm<Advantage, Objective, Aggregation>& named, const token_batch<T>& batch, const Array&) {
+  static_assert(dependent_false<Array>,
+                "rlcore: name the array that receives the gradient: evaluate(grpo, batch, {.logp = dlogp})");
+  return evaluate(named, batch);
+}
+/// Explains the same call of an objective and an aggregation.
+template <class Objective, aggregation Aggregation, class T, detail::gradient_without_name<T> Array>
+auto evaluate(const Objective& objective, const Aggregation& aggregation, const token_batch<T>& batch, const Array&) {
+  static_assert(
+      dependent_false<Array>,
+      "rlcore: name the array that receives the gradient: evaluate(objective, aggregation, batch, {.logp = dlogp})");
+  return evaluate(objective, aggregation, batch);
 }
 
 /// evaluate_logits with the objective and the aggregation of a named algorithm.
