@@ -16,7 +16,7 @@ ARGS :=
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
-	@echo 'make train_vision  the same with pictures: a small Qwen2.5-VL learns to read digits by GRPO'
+	@echo 'make train_vision  the same with images: a small Qwen2.5-VL learns to read digits by GRPO'
 	@echo 'make train_tools   the same with a tool: a small model learns to call a calculator'
 	@echo 'make programs build every program into $(BUILD)/bin, with Parquet and MPI where they can be had'
 	@echo 'make variants compare algorithms on the same small task: one table, one report (ARGS="--list")'
@@ -46,7 +46,7 @@ train_vision:
 	@cmake/setup.sh train
 	$(CONFIGURE)
 	$(COMPILE) --target quickstart
-	@$(BUILD)/bin/quickstart --pictures $(ARGS)
+	@$(BUILD)/bin/quickstart --images $(ARGS)
 
 programs:
 	@cmake/setup.sh programs

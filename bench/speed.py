@@ -25,7 +25,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 PEERS = os.path.join(HERE, "peers")
-ITEMS = ("gemm", "head", "losses", "optimizer", "attention", "train", "tower", "pictures", "generate", "grpo")
+ITEMS = ("gemm", "head", "losses", "optimizer", "attention", "train", "tower", "images", "generate", "grpo")
 
 # What "tuned" changes around a program; inside, the peers try several ways of writing the same (see each program). The
 # turns alternate between these settings and the best counts.
@@ -56,7 +56,7 @@ TARGETS = (
     ("train", r"bf16 tokens=1024", "limit", 0.75, (2,)),
     ("train", r"fp32 tokens=1024", "limit", 0.80, (2,)),
     ("tower", r"patches=", "limit", 0.60, (1, 2)),
-    ("pictures", r"", "torch tuned", 1.5, (1,)),
+    ("images", r"", "torch tuned", 1.5, (1,)),
     ("train", r"bf16", "torch tuned", 1.6, (2,)),
     ("train", r"fp32", "torch tuned", 1.5, (2,)),
     ("generate", r"0.5B bf16 B=1 ", "llama.cpp tuned", 1.4, (2,)),
@@ -149,11 +149,11 @@ class Runner:
             yield from self.grpo()
             return
         yield "rlcore", program([bench, item])
-        if item == "pictures" and {"torchvision", "pillow", "transformers"} <= set(have):
-            folder = os.path.join(os.path.dirname(self.bin), "speed", "pictures")
-            self.run([bench, "folder", "pictures", folder], 1)
-            yield "torch default", peer("torch_pictures.py", "--folder", folder)
-            yield "torch tuned", peer("torch_pictures.py", "--tuned", "--folder", folder, environments=TUNED)
+        if item == "images" and {"torchvision", "pillow", "transformers"} <= set(have):
+            folder = os.path.join(os.path.dirname(self.bin), "speed", "images")
+            self.run([bench, "folder", "images", folder], 1)
+            yield "torch default", peer("torch_images.py", "--folder", folder)
+            yield "torch tuned", peer("torch_images.py", "--tuned", "--folder", folder, environments=TUNED)
         if item in ("gemm", "head", "optimizer", "attention") and "torch" in have:
             yield "torch default", peer("torch_speed.py")
             yield "torch tuned", peer("torch_speed.py", "--tuned", environments=TUNED)
@@ -365,7 +365,7 @@ def rate_text(line):
     rate = line["work"] / line["seconds"]
     return {"flop": f"{rate / 1e9:.0f} GF/s", "byte": f"{rate / 1e9:.1f} GB/s",
             "token": f"{rate:.0f} tok/s" if rate < 1e6 else f"{rate / 1e6:.0f} Mtok/s",
-            "picture": f"{rate:.0f} /s"}.get(line["unit"], "")
+            "image": f"{rate:.0f} /s"}.get(line["unit"], "")
 
 
 def memory_text(x):
@@ -517,7 +517,7 @@ def main():
         for threads in [int(t) for t in options.threads.split(",")]:
             if item == "grpo" and threads != max(int(t) for t in options.threads.split(",")):
                 continue
-            if item == "pictures" and threads > 1:
+            if item == "images" and threads > 1:
                 continue
             say(f"{item}, {threads} thread(s)")
             entry = {"item": item, "only": options.only, "threads": threads, "limits": [runner.calibrate(threads)], "lines": []}

@@ -1,6 +1,6 @@
 // The speed of one item of docs/performance.md, as JSON lines; bench/speed.py runs it beside its peers.
 //   build/bin/speed_bench ITEM [--threads N] [--quick] [--only TEXT]  (the items: limits and those of that page)
-//   build/bin/speed_bench folder tiny|0.5B|pictures PATH   a model folder and prompts, or pictures, for the programs
+//   build/bin/speed_bench folder tiny|0.5B|images PATH   a model folder and prompts, or images, for the programs
 //   that need them
 #include <cstdio>
 #include <cstdlib>
@@ -30,13 +30,13 @@ constexpr struct {
   void (*run)(const speed::options&);
 } items[] = {{"limits", speed::limits},       {"gemm", speed::gemm},           {"head", speed::head},
              {"optimizer", speed::optimizer}, {"attention", speed::attention}, {"train", speed::train},
-             {"tower", speed::tower},         {"pictures", speed::pictures},   {"generate", speed::generate}};
+             {"tower", speed::tower},         {"images", speed::images},       {"generate", speed::generate}};
 
 int usage() {
   std::fputs(
-      "usage: speed_bench limits|gemm|head|optimizer|attention|train|tower|pictures|generate\n"
+      "usage: speed_bench limits|gemm|head|optimizer|attention|train|tower|images|generate\n"
       "                   [--threads N] [--quick] [--only TEXT]\n"
-      "       speed_bench folder tiny|0.5B|pictures PATH\n",
+      "       speed_bench folder tiny|0.5B|images PATH\n",
       stderr);
   return 2;
 }

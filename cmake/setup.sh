@@ -37,7 +37,7 @@ else
   [ -e /usr/include/pcre2.h ] || need_header pcre2posix.h libpcre2-dev
   need_header utf8proc.h libutf8proc-dev
   need_header fmt/core.h libfmt-dev
-  # Pictures in rows of data.
+  # Images in rows of data.
   want_header png.h libpng-dev
   want_header jpeglib.h libjpeg-dev
   want_header webp/decode.h libwebp-dev

@@ -22,12 +22,12 @@ void make(rlcore::any_device& device, const std::filesystem::path& folder, std::
           std::uint32_t steps = warm_start_steps);
 
 /// The same for the image task: a tiny Qwen2.5-VL reads digits.
-std::vector<std::string> picture_settings(const std::filesystem::path& folder);
+std::vector<std::string> image_settings(const std::filesystem::path& folder);
 
 /// Makes the image task: rows with images, and model/ after a warm start of at most `most_steps` steps, first on
 /// correct labels until the model reads digits, then on mostly wrong ones.
-void make_pictures(rlcore::any_device& device, const std::filesystem::path& folder, std::uint64_t seed,
-                   std::uint32_t most_steps = 1500);
+void make_images(rlcore::any_device& device, const std::filesystem::path& folder, std::uint64_t seed,
+                 std::uint32_t most_steps = 1500);
 
 /// The same for the task with a calculator: it is called, or the answer is guessed.
 std::vector<std::string> tool_settings(const std::filesystem::path& folder);

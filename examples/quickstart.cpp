@@ -1,6 +1,6 @@
 // End-to-end example: word problems, tokenizer, tiny Qwen2, supervised warm start and GRPO in minutes on a CPU.
 //   build/bin/quickstart [key=value ...]        settings of grpo_trainer, e.g. rlcore.seed=2
-//   build/bin/quickstart --pictures             the same with images: a tiny Qwen2.5-VL reads digits
+//   build/bin/quickstart --images             the same with images: a tiny Qwen2.5-VL reads digits
 //   build/bin/quickstart --tools                the same with a tool: a tiny model learns to call a calculator
 //   build/bin/quickstart --task_only            only data/ and model/, for any other trainer (docs/policy_trainers.md)
 // Leaves runs/quickstart/{data,model,global_step_N,metrics.jsonl,report.html,tensorboard}, with images in
@@ -29,8 +29,8 @@ struct task {
   void (*make)(any_device&, const std::filesystem::path&, std::uint64_t seed, std::uint32_t steps);
 };
 const task words{"runs/quickstart", "word_problems", "50", "480", "25", embedded_task::settings, embedded_task::make};
-const task pictures{
-    "runs/vision", "drawn_digits", "140", "1500", "70", embedded_task::picture_settings, embedded_task::make_pictures};
+const task images{
+    "runs/vision", "drawn_digits", "140", "1500", "70", embedded_task::image_settings, embedded_task::make_images};
 const task tools{
     "runs/tools", "calculator", "20", "400", "10", embedded_task::tool_settings, embedded_task::make_tools};
 
@@ -52,14 +52,14 @@ train::registry known() {
   using namespace train::keys;
   constexpr train::key own[] = {
       {"quickstart.task_only", boolean, "False", honoured, "write data/ and model/ and stop (also --task_only)"},
-      {"quickstart.pictures", boolean, "False", honoured,
-       "images of digits are read instead of word problems (also --pictures)"},
+      {"quickstart.images", boolean, "False", honoured,
+       "images of digits are read instead of word problems (also --images)"},
       {"quickstart.tools", boolean, "False", honoured,
        "a calculator is called instead of word problems solved (also --tools)"},
       {"quickstart.warm_start_steps", integer, "480", honoured,
        "supervised steps before, with images at most; fewer leave a worse model", between(1, 100'000)}};
   constexpr train::flag flags[] = {{"task_only", "quickstart.task_only", train::flag::switch_only},
-                                   {"pictures", "quickstart.pictures", train::flag::switch_only},
+                                   {"images", "quickstart.images", train::flag::switch_only},
                                    {"tools", "quickstart.tools", train::flag::switch_only}};
   train::registry all = train::main_ppo_registry();
   all.program = "quickstart";
@@ -79,9 +79,9 @@ void run(int argc, char** argv) {
     std::fputs(usual.answer()->c_str(), stdout);
     return;
   }
-  const bool shows_pictures = usual.get<bool>("quickstart.pictures"), calls_tools = usual.get<bool>("quickstart.tools");
-  if (shows_pictures && calls_tools) throw config_error("--pictures and --tools are two tasks: choose one");
-  const task& chosen = shows_pictures ? pictures : calls_tools ? tools : words;
+  const bool shows_images = usual.get<bool>("quickstart.images"), calls_tools = usual.get<bool>("quickstart.tools");
+  if (shows_images && calls_tools) throw config_error("--images and --tools are two tasks: choose one");
+  const task& chosen = shows_images ? images : calls_tools ? tools : words;
   const auto options = parse(chosen);
   const bool task_only = options.get<bool>("quickstart.task_only");
   if (task_only)  // otherwise the trainer prints them

@@ -3,10 +3,8 @@
 #define RLCORE_SOURCE_VERIFY
 #include "rlcore/data/blend.hpp"
 #include "rlcore/data/image_cache.hpp"
-#include "rlcore/data/image_file.hpp"
 #include "rlcore/data/image_rows.hpp"
 #include "rlcore/data/jsonl.hpp"
-#include "rlcore/data/open_blend.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/data/sft_dataset.hpp"
 #include "rlcore/data/truncation.hpp"

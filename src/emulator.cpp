@@ -1,11 +1,11 @@
 // The emulated NPU and GPU (the target rlcore::devices).
 #define RLCORE_SOURCE_EMULATOR
-#include "rlcore/emulator/emulator.hpp"
 #include "rlcore/emulator/collectives.hpp"
 #include "rlcore/emulator/communicators.hpp"
 #include "rlcore/emulator/cuda/kernels.hpp"
 #include "rlcore/emulator/device_memory.hpp"
 #include "rlcore/emulator/emulated_cuda.hpp"
+#include "rlcore/emulator/emulated_npu.hpp"
 #include "rlcore/emulator/execution.hpp"
 #include "rlcore/emulator/machine.hpp"
 #include "rlcore/emulator/memory.hpp"

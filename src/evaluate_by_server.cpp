@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "rlcore/parallel/environment.hpp"
+#include "rlcore/parallel/launch.hpp"
 #include "rlcore/serving/http_client.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/train/evaluation/sampled_problems.hpp"

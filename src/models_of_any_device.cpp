@@ -10,20 +10,20 @@
 #include "rlcore/nn/model/packed_batch.hpp"
 #include "rlcore/nn/model/packed_weights.hpp"
 #include "rlcore/nn/model/workspace.hpp"
-#include "rlcore/nn/moe/expert_visit.hpp"
+#include "rlcore/nn/moe/moe.hpp"
 #include "rlcore/nn/parallel/context_gather.hpp"
 #include "rlcore/nn/parallel/context_pass.hpp"
 #include "rlcore/nn/parallel/context_ring.hpp"
 #include "rlcore/nn/parallel/context_share.hpp"
 #include "rlcore/nn/parallel/context_ulysses.hpp"
 #include "rlcore/nn/parallel/context_wire.hpp"
-#include "rlcore/nn/vision/picture_rows.hpp"
+#include "rlcore/nn/vision/image_rows.hpp"
 #include "rlcore/nn/vision/vision_pass.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/reduction/gradient_sums.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/rollout/pass_results.hpp"
-#include "rlcore/rollout/prompt_pictures.hpp"
+#include "rlcore/rollout/prompt_images.hpp"
 #include "rlcore/rollout/sampler.hpp"
 #include "rlcore/rollout/session.hpp"
 
@@ -37,7 +37,7 @@ template class nn::head_sums<any_device>;
 template class nn::lora<any_device>;
 template class nn::lora_gradients<any_device>;
 template class nn::vision_pass<any_device>;
-template class nn::picture_rows<any_device>;
+template class nn::image_rows<any_device>;
 template class nn::head_rows<any_device>;
 template class nn::context_pass<any_device>;
 template class nn::context_gather<any_device>;
@@ -52,7 +52,7 @@ template class optim::adamw<any_device>;
 template class parallel::gradient_sums<any_device>;
 template class rollout::session<any_device>;
 template class rollout::engine<any_device>;
-template class rollout::prompt_pictures<any_device>;
+template class rollout::prompt_images<any_device>;
 template class rollout::pass_results<any_device>;
 template class rollout::sampler<any_device>;
 RLCORE_END

@@ -10,20 +10,20 @@
 #include "rlcore/nn/model/packed_batch.hpp"
 #include "rlcore/nn/model/packed_weights.hpp"
 #include "rlcore/nn/model/workspace.hpp"
-#include "rlcore/nn/moe/expert_visit.hpp"
+#include "rlcore/nn/moe/moe.hpp"
 #include "rlcore/nn/parallel/context_gather.hpp"
 #include "rlcore/nn/parallel/context_pass.hpp"
 #include "rlcore/nn/parallel/context_ring.hpp"
 #include "rlcore/nn/parallel/context_share.hpp"
 #include "rlcore/nn/parallel/context_ulysses.hpp"
 #include "rlcore/nn/parallel/context_wire.hpp"
-#include "rlcore/nn/vision/picture_rows.hpp"
+#include "rlcore/nn/vision/image_rows.hpp"
 #include "rlcore/nn/vision/vision_pass.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/reduction/gradient_sums.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/rollout/pass_results.hpp"
-#include "rlcore/rollout/prompt_pictures.hpp"
+#include "rlcore/rollout/prompt_images.hpp"
 #include "rlcore/rollout/sampler.hpp"
 #include "rlcore/rollout/session.hpp"
 
@@ -37,7 +37,7 @@ template class nn::head_sums<cpu>;
 template class nn::lora<cpu>;
 template class nn::lora_gradients<cpu>;
 template class nn::vision_pass<cpu>;
-template class nn::picture_rows<cpu>;
+template class nn::image_rows<cpu>;
 template class nn::head_rows<cpu>;
 template class nn::context_pass<cpu>;
 template class nn::context_gather<cpu>;
@@ -52,7 +52,7 @@ template class optim::adamw<cpu>;
 template class parallel::gradient_sums<cpu>;
 template class rollout::session<cpu>;
 template class rollout::engine<cpu>;
-template class rollout::prompt_pictures<cpu>;
+template class rollout::prompt_images<cpu>;
 template class rollout::pass_results<cpu>;
 template class rollout::sampler<cpu>;
 RLCORE_END

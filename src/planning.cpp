@@ -2,7 +2,6 @@
 #define RLCORE_SOURCE_PLANNING
 #include "rlcore/planning/check_host.hpp"
 #include "rlcore/planning/cluster.hpp"
-#include "rlcore/planning/cluster_file.hpp"
 #include "rlcore/planning/layout.hpp"
 #include "rlcore/planning/measure_rank.hpp"
 #include "rlcore/planning/model_shape.hpp"

@@ -24,7 +24,6 @@
 #include "rlcore/text/pattern.hpp"
 #include "rlcore/text/pre_tokenizer.hpp"
 #include "rlcore/text/python_json.hpp"
-#include "rlcore/text/python_repr.hpp"
 #include "rlcore/text/stream_decoder.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/text/train_bpe.hpp"

@@ -37,7 +37,7 @@ struct line {
   std::string name;
   double seconds = 0;
   double work = 0;            ///< in units of `unit`, for the rate
-  const char* unit = "flop";  ///< flop, byte, token or picture
+  const char* unit = "flop";  ///< flop, byte, token or image
   limit least{};
   double memory = -1;  ///< peak bytes, < 0: not measured
 };
@@ -137,7 +137,7 @@ void optimizer(const options&);
 void attention(const options&);
 void train(const options&);
 void tower(const options&);
-void pictures(const options&);
+void images(const options&);
 void generate(const options&);
 void folder(const std::string& kind, const std::string& path);
 

@@ -11,23 +11,23 @@
 #include "rlcore/train/files/model_files.hpp"
 #include "rlcore/train/run/devices.hpp"
 #include "speed/bench.hpp"
+#include "speed/images.hpp"
 #include "speed/models.hpp"
-#include "speed/pictures.hpp"
 
 namespace speed {
 
-/// pictures: the files of the item of that name. tiny: the quickstart's task after a short warm start. 0.5B: random
+/// images: the files of the item of that name. tiny: the quickstart's task after a short warm start. 0.5B: random
 /// weights of that shape, the same prompts.
 void folder(const std::string& kind, const std::string& path) {
-  if (kind == "pictures") {
+  if (kind == "images") {
     std::filesystem::create_directories(path);
-    for (const picture_file& file : picture_files())
+    for (const image_file& file : image_files())
       rlcore::checkpoint::write_file_atomically(std::filesystem::path(path) / file.name,
                                                 {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()});
     return;
   }
   if (kind != "tiny" && kind != "0.5B")
-    throw std::invalid_argument("no folder " + kind + ": expected tiny, 0.5B or pictures");
+    throw std::invalid_argument("no folder " + kind + ": expected tiny, 0.5B or images");
   const auto device = rlcore::open_device({});
   embedded_task::make(*device, path, 1, kind == "tiny" ? 160 : 1);
   if (kind == "tiny") return;

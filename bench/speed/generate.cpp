@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/nn/head/log_prob_of.hpp"
+#include "rlcore/nn/head/head.hpp"
 #include "rlcore/nn/model/decode.hpp"
 #include "speed/bench.hpp"
 #include "speed/models.hpp"

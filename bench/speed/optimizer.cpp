@@ -3,7 +3,6 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/optim/adamw.hpp"
-#include "rlcore/optim/clip.hpp"
 #include "speed/bench.hpp"
 
 namespace speed {

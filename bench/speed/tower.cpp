@@ -1,4 +1,4 @@
-// The vision tower of Qwen2.5-VL-7B, eight of its 32 blocks: pictures forward, and forward with the gradient.
+// The vision tower of Qwen2.5-VL-7B, eight of its 32 blocks: images forward, and forward with the gradient.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -30,13 +30,13 @@ nn::config tower_of_7b() {
   return c;
 }
 
-void one_picture(const options& o, nn::causal_lm<cpu>& model, std::vector<float>& gradients, const char* compute,
-                 std::int64_t side) {
+void one_image(const options& o, nn::causal_lm<cpu>& model, std::vector<float>& gradients, const char* compute,
+               std::int64_t side) {
   const nn::config& c = model.settings();
   const std::string name = "7B " + std::string(compute) + " patches=" + std::to_string(side * side);
   if (!o.wants(name + " forward") && !o.wants(name + " forward+backward")) return;
   const auto patches = numbers(static_cast<std::size_t>(side * side * c.vision->patch()), 1.0f);
-  const nn::picture shown{{side, side}, patches};
+  const nn::image_patches shown{{side, side}, patches};
   const auto slopes = numbers(static_cast<std::size_t>(side * side / c.vision->merged() * c.hidden_size), 1.0f, 2);
   // vision_cost() counts in the operations of this language model for one key of one query.
   const double unit = 2 * static_cast<double>(c.num_hidden_layers * c.num_attention_heads * c.head_dim);
@@ -66,8 +66,8 @@ void tower(const options& o) {
     nn::causal_lm<cpu> model(device, tower_of_7b());
     fill(model.weights().data(), model.size(), 0.03f);
     std::vector<float> gradients(model.size());
-    one_picture(o, model, gradients, compute, 16);
-    if (!o.quick) one_picture(o, model, gradients, compute, 32);
+    one_image(o, model, gradients, compute, 16);
+    if (!o.quick) one_image(o, model, gradients, compute, 32);
   }
 }
 

@@ -5,7 +5,6 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/optim/adamw.hpp"
-#include "rlcore/optim/clip.hpp"
 #include "speed/bench.hpp"
 #include "speed/models.hpp"
 

@@ -14,7 +14,7 @@
 namespace drawn_digits {
 
 struct problem {
-  rlcore::image::pixels picture;
+  rlcore::image::pixels image;
   int result = 0;
 
   /// As in raw GSM8K: "#### 3".
@@ -51,7 +51,7 @@ inline problem make(rlcore::random_key key, std::uint32_t index) {
     for (std::size_t x = 0; x < side; ++x) {
       const bool inside = y >= top && x >= left && y < top + 7 * dot && x < left + 5 * dot;
       const bool inked = inside && digit[(y - top) / dot * 5 + (x - left) / dot] == '#';
-      for (std::size_t c = 0; c < 3; ++c) p.picture.rgb[3 * (y * side + x) + c] = inked ? ink[c] : ground[c];
+      for (std::size_t c = 0; c < 3; ++c) p.image.rgb[3 * (y * side + x) + c] = inked ? ink[c] : ground[c];
     }
   return p;
 }

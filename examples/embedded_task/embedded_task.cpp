@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/atomic_file.hpp"
-#include "rlcore/data/row.hpp"
+#include "rlcore/data/jsonl.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/message.hpp"

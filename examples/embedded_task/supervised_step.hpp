@@ -14,8 +14,7 @@
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/optim/adamw.hpp"
-#include "rlcore/optim/clip.hpp"
-#include "rlcore/tensor/ragged.hpp"
+#include "rlcore/tensor/view.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/train/files/model_files.hpp"
 

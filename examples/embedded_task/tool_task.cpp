@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "embedded_task.hpp"
-#include "rlcore/agent/calculator.hpp"
+#include "rlcore/agent/builtin_tools.hpp"
 #include "rlcore/agent/reply_tokens.hpp"
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/text/chat_template.hpp"

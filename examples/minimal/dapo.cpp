@@ -13,12 +13,12 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
-#include "rlcore/objective/filter/groups.hpp"
+#include "rlcore/objective/filter.hpp"
 #include "rlcore/objective/reward_shaping.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
-#include "rlcore/train/preference/packed_answers.hpp"
+#include "rlcore/train/preference/answer_loss.hpp"
 #include "shape.hpp"
 
 using device = rlcore::cpu;

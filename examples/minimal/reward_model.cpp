@@ -14,7 +14,7 @@
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
-#include "rlcore/train/preference/packed_answers.hpp"
+#include "rlcore/train/preference/answer_loss.hpp"
 #include "shape.hpp"
 
 using device = rlcore::cpu;

@@ -21,7 +21,7 @@
 #include "kernel_bounds.hpp"
 #include "kernel_outcome.hpp"
 #include "rlcore/device/any_device.hpp"
-#include "rlcore/device/npu/error.hpp"
+#include "rlcore/device/npu/errors.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 /// Compares kernels of two devices as models and generation call them.

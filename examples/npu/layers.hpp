@@ -16,7 +16,6 @@
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/optim/adamw.hpp"
-#include "rlcore/optim/clip.hpp"
 #include "rlcore/rollout/engine.hpp"
 
 namespace comparison {

@@ -24,11 +24,11 @@
 #include "rlcore/config/programs/tools.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/version.hpp"
-#include "rlcore/device/npu/loader/driver.hpp"
+#include "rlcore/device/npu/loader/library.hpp"
+#include "rlcore/device/npu/npu_settings.hpp"
 #include "rlcore/device/npu/provider.hpp"
 #include "rlcore/device/npu/queue.hpp"
-#include "rlcore/device/npu/soc.hpp"
-#include "rlcore/emulator/emulator.hpp"
+#include "rlcore/emulator/emulated_npu.hpp"
 #include "rlcore/emulator/rules/rules.hpp"
 #include "rlcore/train/run/devices.hpp"
 #include "timings.hpp"
@@ -156,11 +156,11 @@ std::string_view composition(std::string_view name) {
 /// Counts of required and feature-specific functions.
 struct counts {
   int required = 0, required_total = 0, others = 0, others_total = 0;
-  void see(ascend::feature need, bool there) {
+  void see(ascend::feature need, bool found) {
     if (need == ascend::feature::later) return;
     const bool every_run = need == ascend::feature::every_run;
     (every_run ? required_total : others_total) += 1;
-    if (there) (every_run ? required : others) += 1;
+    if (found) (every_run ? required : others) += 1;
   }
 };
 struct function_counts {

@@ -28,7 +28,7 @@
 #include "rlcore/core/version.hpp"
 #include "rlcore/device/npu/provider.hpp"
 #include "rlcore/device/npu/trace.hpp"
-#include "rlcore/emulator/emulator.hpp"
+#include "rlcore/emulator/emulated_npu.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/text_file.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/agent/gsm8k_tool.hpp"
+#include "rlcore/agent/builtin_tools.hpp"
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"

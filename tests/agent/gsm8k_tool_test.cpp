@@ -1,5 +1,5 @@
 // The GSM8K tool replies what verl's replies, to the byte: Python's repr and str() included.
-#include "rlcore/agent/gsm8k_tool.hpp"
+#include "rlcore/agent/builtin_tools.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/agent/tool_calls.hpp"
 #include "rlcore/text/big_integer.hpp"
-#include "rlcore/text/python_repr.hpp"
+#include "rlcore/text/python_json.hpp"
 #include "rlcore/text/utf8.hpp"
 #include "support/growth.hpp"
 #include "support/thrown.hpp"

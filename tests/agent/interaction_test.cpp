@@ -1,6 +1,6 @@
 // Interactions: in Python by verl's interface, GSM8K's, and the files that name them.
 #include "agent/python_environments.hpp"
-#include "rlcore/agent/gsm8k_interaction.hpp"
+#include "rlcore/agent/builtin_tools.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "rlcore/agent/open_environments.hpp"
+#include "rlcore/agent/open_tools.hpp"
 
 namespace python_environments {
 

@@ -25,7 +25,6 @@
 #include <vector>
 
 #include "data/scratch.hpp"
-#include "rlcore/agent/python_tool.hpp"
 #include "rlcore/core/error.hpp"
 #include "support/has_python.hpp"
 

@@ -8,7 +8,7 @@
 //   verl 0.7.0 leaves out the template's line end behind <|im_end|>, as rlcore does for it with newline = false, and
 //   cuts the other end of a tool's reply than its option names, as verl has not done since 0.8.0.
 #include "agent/scripted_environment.hpp"
-#include "rlcore/agent/gsm8k_interaction.hpp"
+#include "rlcore/agent/builtin_tools.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

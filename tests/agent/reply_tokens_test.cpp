@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/agent/calculator.hpp"
+#include "rlcore/agent/builtin_tools.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/text/chat_template.hpp"

@@ -33,7 +33,7 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
-#include "rlcore/rollout/turns.hpp"
+#include "rlcore/rollout/request.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "support/thrown.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "data/scratch.hpp"
-#include "rlcore/agent/calculator.hpp"
+#include "rlcore/agent/builtin_tools.hpp"
 #include "rlcore/agent/open_tools.hpp"
 #include "rlcore/core/error.hpp"
 

@@ -19,10 +19,9 @@
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/optim/adamw.hpp"
-#include "rlcore/optim/clip.hpp"
 #include "rlcore/rollout/session.hpp"
-#include "rlcore/tensor/ragged.hpp"
 #include "rlcore/tensor/span.hpp"
+#include "rlcore/tensor/view.hpp"
 #include "support/idle_npu.hpp"
 
 namespace RLCORE_TEST_ID {

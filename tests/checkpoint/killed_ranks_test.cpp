@@ -8,8 +8,7 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/layout.hpp"
-#include "rlcore/checkpoint/shard_reader.hpp"
-#include "rlcore/checkpoint/shard_writer.hpp"
+#include "rlcore/checkpoint/shard_files.hpp"
 #include "support/process_ranks.hpp"
 #include "support/shard_layouts.hpp"
 

@@ -129,7 +129,7 @@ TEST(preprocessor_config, refuses_other_patches_in_one_line) {
                                   {"the model reads no images (no vision_config)"});
 }
 
-TEST(preprocessor_config, tokens_of_pictures_are_those_of_the_tokenizer) {
+TEST(preprocessor_config, tokens_of_images_are_those_of_the_tokenizer) {
   const scratch::folder place;
   text::copy_files(reference / "text_qwen2", place.path());
   json tokens = json::parse(scratch::read(place / "tokenizer.json"));

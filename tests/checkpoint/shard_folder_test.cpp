@@ -4,7 +4,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
-#include "rlcore/checkpoint/shard_writer.hpp"
+#include "rlcore/checkpoint/shard_files.hpp"
 #include "rlcore/checkpoint/stream_weights.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "support/shard_layouts.hpp"

@@ -5,8 +5,7 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/layout.hpp"
-#include "rlcore/checkpoint/shard_reader.hpp"
-#include "rlcore/checkpoint/shard_writer.hpp"
+#include "rlcore/checkpoint/shard_files.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "support/shard_layouts.hpp"

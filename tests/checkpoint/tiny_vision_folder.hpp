@@ -16,7 +16,7 @@
 #include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/nn/vision/module_names.hpp"
+#include "rlcore/nn/vision/vision_config.hpp"
 
 namespace tiny_vision {
 

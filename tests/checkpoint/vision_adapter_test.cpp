@@ -39,7 +39,7 @@ struct rig {
   checkpoint::adapter_config config() const {
     checkpoint::adapter_config c;
     c.lora = adapter.settings(), c.scale = c.lora.scale();
-    c.base_model = "org/vl", c.pictures = true;
+    c.base_model = "org/vl", c.images = true;
     return c;
   }
 };
@@ -60,7 +60,7 @@ TEST(vision_adapter, has_the_names_in_memory_and_comes_back) {
     EXPECT_EQ(targets[0], "model.language_model.layers.0.self_attn.q_proj");
 
     const checkpoint::adapter_config d = checkpoint::read_adapter_config(place / "a");
-    EXPECT_TRUE(d.pictures);
+    EXPECT_TRUE(d.images);
     EXPECT_EQ(d.lora.modules[0], "model.layers.0.self_attn.q_proj");
     rig same({2, 4, d.lora.modules});  // the paths choose what the words chose
     ASSERT_EQ(same.adapter.size(), r.adapter.size());
@@ -69,7 +69,7 @@ TEST(vision_adapter, has_the_names_in_memory_and_comes_back) {
     EXPECT_TRUE(std::equal(values.begin(), values.end(), r.values().begin()));
 
     checkpoint::adapter_config old = r.config();  // the names of verl before transformers 4.52
-    old.pictures = false;
+    old.images = false;
     checkpoint::write_adapter(place / "old", old, r.adapter.parameters(), r.values());
     values.assign(values.size(), 0);
     checkpoint::load_adapter(place / "old", r.adapter.parameters(), values);

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/data/open_blend.hpp"
 #include "scratch.hpp"
 
 namespace RLCORE_TEST_ID {

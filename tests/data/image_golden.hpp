@@ -26,7 +26,7 @@ inline const rlcore::text::chat_template& chat() {
   return only;
 }
 /// The settings of images.
-inline void expect_pictures(rlcore::data::image_settings& images) {
+inline void expect_images(rlcore::data::image_settings& images) {
   images.processor.emplace().max_pixels = golden()["max_pixels"];
   images.token = *tokenizer().id_of("<|image_pad|>");
 }

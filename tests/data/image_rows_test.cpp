@@ -32,7 +32,7 @@ ids encode(const std::vector<text::message>& messages) {
 prompt_settings settings(std::size_t longest = 4096) {
   prompt_settings s;
   s.max_prompt_length = longest;
-  image_golden::expect_pictures(s.images);
+  image_golden::expect_images(s.images);
   return s;
 }
 prompt_dataset read(const table& rows, const prompt_settings& s) {
@@ -104,7 +104,7 @@ TEST(image_rows, contents_in_parts_are_marks) {
   refused(R"([{"type": "text", "text": "<image>"}])", "0 <image> marks, but 1 image in column 'images'");
 }
 
-TEST(image_rows, pictures_are_found_beside_their_rows) {
+TEST(image_rows, images_are_found_beside_their_rows) {
   const scratch::folder place;
   table rows = golden_rows();
   rows.file = (place / "rows.jsonl").string();
@@ -141,7 +141,7 @@ TEST(image_rows, pictures_are_found_beside_their_rows) {
   refused({"data:image/png,xyz"}, {"is no data:image/...;base64,..."});
 }
 
-TEST(image_rows, marks_and_pictures_must_match) {
+TEST(image_rows, marks_and_images_must_match) {
   const auto refused = [](const char* pointer, const json& value, std::vector<std::string> parts) {
     table rows = golden_rows();
     rows.rows[1][json::json_pointer(pointer)] = value;
@@ -204,7 +204,7 @@ TEST(image_rows, lengths_count_what_the_model_reads) {
   EXPECT_EQ(found.images.most_tokens, most);
 }
 
-TEST(image_cache, makes_a_picture_once_while_there_is_room) {
+TEST(image_cache, makes_an_image_once_while_there_is_room) {
   const prompt_settings s = settings();
   const prompt_dataset found = read(golden_rows(), s);
   const image::processor process(*s.images.processor);
@@ -223,7 +223,7 @@ TEST(image_cache, makes_a_picture_once_while_there_is_room) {
   EXPECT_EQ(none.bytes(), 0u);
 }
 
-TEST(image_cache, names_the_picture_that_cannot_be_read) {
+TEST(image_cache, names_the_image_that_cannot_be_read) {
   const scratch::folder place;
   table rows = golden_rows();
   rows.file = (place / "rows.jsonl").string();

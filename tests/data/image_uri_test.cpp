@@ -28,7 +28,7 @@ image::pixels read(const std::string& uri) {
   return image::decode(bytes.value());
 }
 
-TEST(image_uri, keeps_small_pictures_and_scales_large_ones_down) {
+TEST(image_uri, keeps_small_images_and_scales_large_ones_down) {
   const image::pixels small = of_size(30, 240), large = of_size(100, 960), thin = of_size(2, 1000);
   EXPECT_EQ(read(data::image_uri(*data::make_image_file("a", image::encode_png(small), {}, {}))), small);
   const image::pixels seen = read(data::image_uri(*data::make_image_file("b", image::encode_png(large), {}, {})));
@@ -36,7 +36,7 @@ TEST(image_uri, keeps_small_pictures_and_scales_large_ones_down) {
   EXPECT_EQ(read(data::image_uri(*data::make_image_file("c", image::encode_png(thin), {}, {}))).height, 1u);
 }
 
-TEST(image_uri, names_a_picture_that_cannot_be_decoded) {
+TEST(image_uri, names_an_image_that_cannot_be_decoded) {
   std::vector<unsigned char> bytes = image::encode_png(of_size(30, 30));
   bytes.resize(bytes.size() / 2);
   const auto file = data::make_image_file("rows.jsonl: row 3: images[0]", bytes, {}, {});

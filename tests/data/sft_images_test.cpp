@@ -21,7 +21,7 @@ sft_settings settings(sft_layout layout) {
   sft_settings s;
   s.layout = layout;
   s.prompt_key = "problem", s.response_key = "answer";
-  image_golden::expect_pictures(s.images);
+  image_golden::expect_images(s.images);
   s.images.written = "<|vision_start|><|image_pad|><|vision_end|>";
   return s;
 }
@@ -31,7 +31,7 @@ sft_example read(const row& from, const sft_settings& s) {
   return example.value_or(sft_example{});
 }
 
-TEST(sft_images, conversations_have_the_tokens_of_transformers_and_no_picture_is_learnt) {
+TEST(sft_images, conversations_have_the_tokens_of_transformers_and_no_image_is_learnt) {
   ASSERT_EQ(golden()["supervised"].size(), 3u);
   for (const json& c : golden()["supervised"]) {
     const sft_example e =
@@ -43,7 +43,7 @@ TEST(sft_images, conversations_have_the_tokens_of_transformers_and_no_picture_is
   }
 }
 
-TEST(sft_images, a_question_may_show_a_picture) {
+TEST(sft_images, a_question_may_show_an_image) {
   const json& c = golden()["supervised"][0];
   const row one{
       {"problem", c["messages"][0]["content"]}, {"answer", c["messages"][1]["content"]}, {"images", c["images"]}};
@@ -54,7 +54,7 @@ TEST(sft_images, a_question_may_show_a_picture) {
   EXPECT_EQ(e.trained(), tokenizer().encode("x is 3.").size() + 1);
 }
 
-TEST(sft_images, rows_of_openrlhf_show_pictures) {
+TEST(sft_images, rows_of_openrlhf_show_images) {
   const json& c = golden()["supervised"][0];
   ids whole = c["ids"];
   auto written = c["written"].get<std::vector<std::uint8_t>>();

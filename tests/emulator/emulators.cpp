@@ -1,5 +1,5 @@
 // The emulator as the tests of this folder use it, compiled once.
-#include "rlcore/emulator/emulator.hpp"
+#include "rlcore/emulator/emulated_npu.hpp"
 
 #include "device/npu/emulated_npu.hpp"
 #include "emulator/operators_fixture.hpp"

@@ -11,7 +11,7 @@
 
 #include "emulator/fuzz_model.hpp"
 #include "emulator/machine_fixture.hpp"
-#include "rlcore/emulator/emulator.hpp"
+#include "rlcore/emulator/emulated_npu.hpp"
 
 namespace npu_test {
 

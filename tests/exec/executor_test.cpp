@@ -1,4 +1,4 @@
-#include "rlcore/exec/executor.hpp"
+#include "rlcore/exec/serial.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "rlcore/exec/serial.hpp"
 #include "rlcore/exec/threads.hpp"
 
 namespace RLCORE_TEST_ID {

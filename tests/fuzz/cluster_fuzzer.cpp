@@ -1,6 +1,6 @@
 // cluster.json of plan.
 #include "fuzz/fuzzing.hpp"
-#include "rlcore/planning/cluster_file.hpp"
+#include "rlcore/planning/cluster.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -12,18 +12,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   settings.decode = {.opacity = size % 2 == 0 ? image::alpha::drop : image::alpha::white, .max_pixels = 1 << 14};
   settings.resample = size % 4 < 2 ? image::resampling::torchvision : image::resampling::pillow;
   image::size told;
-  image::pixels picture;
+  image::pixels seen;
   const bool header = fuzzing::accepts([&] { told = image::read_size(bytes, settings.decode); });
-  const bool decoded = fuzzing::accepts([&] { picture = image::decode(bytes, settings.decode); });
+  const bool decoded = fuzzing::accepts([&] { seen = image::decode(bytes, settings.decode); });
   if (!decoded) return 0;
   fuzzing::require(header, "an image whose header is refused");
-  fuzzing::require(told.height == static_cast<std::int64_t>(picture.height) &&
-                       told.width == static_cast<std::int64_t>(picture.width),
-                   "an image of another size than its header tells");
-  fuzzing::require(picture.rgb.size() == picture.height * picture.width * 3, "pixels of another size");
+  fuzzing::require(
+      told.height == static_cast<std::int64_t>(seen.height) && told.width == static_cast<std::int64_t>(seen.width),
+      "an image of another size than its header tells");
+  fuzzing::require(seen.rgb.size() == seen.height * seen.width * 3, "pixels of another size");
   const image::processor process(settings);
   image::patches cut;
-  if (fuzzing::accepts([&] { cut = process(picture); }))
+  if (fuzzing::accepts([&] { cut = process(seen); }))
     fuzzing::require(process.tokens(cut) == image::token_count(told, settings), "other tokens than the header tells");
   return 0;
 }

@@ -41,25 +41,25 @@ void read_supervised(const d::table& rows, d::sft_layout layout) {
                      "an example of other lengths");
 }
 
-d::image_settings pictures() {
+d::image_settings settings_of_images() {
   d::image_settings images;
   images.processor.emplace().max_pixels = 12544;
   images.processor->decode.max_pixels = 1 << 18;
-  images.token = *fuzzing::picture_tokenizer().id_of("<|image_pad|>");
+  images.token = *fuzzing::image_tokenizer().id_of("<|image_pad|>");
   return images;
 }
 
-void read_pictures(const d::table& rows, bool supervised) {
+void read_images(const d::table& rows, bool supervised) {
   static const auto chat = rlcore::text::chat_template::named("qwen2.5-vl");
-  const rlcore::text::tokenizer& tokenizer = fuzzing::picture_tokenizer();
-  const auto fits = [](const auto& tokens, const auto& images) {
+  const rlcore::text::tokenizer& tokenizer = fuzzing::image_tokenizer();
+  const auto fits = [](const auto& tokens, const auto& shown) {
     std::size_t all = 0;
-    for (const d::image_pointer& i : images) all += d::count_image_tokens(*i, pictures());
-    const auto found = std::count(tokens.begin(), tokens.end(), pictures().token);
+    for (const d::image_pointer& i : shown) all += d::count_image_tokens(*i, settings_of_images());
+    const auto found = std::count(tokens.begin(), tokens.end(), settings_of_images().token);
     fuzzing::require(static_cast<std::size_t>(found) == all, "other tokens than the images have");
   };
   if (supervised) {
-    d::sft_settings settings{.layout = d::sft_layout::conversation, .images = pictures()};
+    d::sft_settings settings{.layout = d::sft_layout::conversation, .images = settings_of_images()};
     for (const auto& e : d::read_sft_rows(std::span(&rows, 1), settings, tokenizer, &chat).examples) {
       fits(e.tokens, e.images);
       for (std::size_t i = 0; i < e.tokens.size(); ++i)
@@ -68,7 +68,7 @@ void read_pictures(const d::table& rows, bool supervised) {
     return;
   }
   d::prompt_settings settings;
-  settings.images = pictures();
+  settings.images = settings_of_images();
   const auto encode = [&](const std::vector<rlcore::text::message>& messages) {
     return tokenizer.encode(chat.render(messages, {.add_generation_prompt = true}));
   };
@@ -105,7 +105,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (how < 6) return read_supervised(rows, static_cast<d::sft_layout>(how - 1));
     if (how < 11) return read_preferences(rows, how - 6);
     if (how == 11) return static_cast<void>(t::read_stored_responses({fuzzing::write("x.jsonl", text).string()}, true));
-    if (how > 12) return read_pictures(rows, how == 14);
+    if (how > 12) return read_images(rows, how == 14);
     for (std::size_t i = 0; i < rows.rows.size(); ++i) {
       const auto question = rlcore::verify::read_solved_question(rows.rows[i], d::row_text(rows.file, i));
       for (const auto& solution : question.solutions) rlcore::verify::good_steps(question, solution);

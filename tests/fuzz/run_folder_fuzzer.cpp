@@ -4,7 +4,7 @@
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/config/programs/tools.hpp"
 #include "rlcore/train/files/run_settings.hpp"
-#include "rlcore/train/files/saved_state.hpp"
+#include "rlcore/train/files/save_checkpoint.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -24,7 +24,7 @@ class parrot final : public serving::generator {
   std::vector<rlcore::rollout::ticket> submit(std::vector<rlcore::rollout::job> jobs,
                                               std::shared_ptr<serving::job_listener> listener) override {
     for (std::size_t i = 0; i < jobs.size(); ++i) {
-      check_pictures(jobs[i]);
+      check_images(jobs[i]);
       const auto length =
           std::min<std::size_t>(jobs[i].prompt.size(), static_cast<std::size_t>(jobs[i].max_new_tokens));
       if (jobs[i].prompt_logprobs)
@@ -39,14 +39,14 @@ class parrot final : public serving::generator {
 
  private:
   /// There are as many image tokens as the images have cells, and the floats of each.
-  static void check_pictures(const rlcore::rollout::job& j) {
+  static void check_images(const rlcore::rollout::job& j) {
     std::int64_t cells = 0;
-    for (const rlcore::nn::picture& p : j.pictures) {
+    for (const rlcore::nn::image_patches& p : j.images) {
       cells += p.grid.height * p.grid.width / 4;
       fuzzing::require(std::ssize(p.patches) == p.grid.height * p.grid.width * 1176, "an image has other floats");
     }
-    const auto token = fuzzing::picture_tokenizer().id_of("<|image_pad|>");
-    const auto found = j.pictures.empty() ? 0 : std::count(j.prompt.begin(), j.prompt.end(), *token);
+    const auto token = fuzzing::image_tokenizer().id_of("<|image_pad|>");
+    const auto found = j.images.empty() ? 0 : std::count(j.prompt.begin(), j.prompt.end(), *token);
     fuzzing::require(found == cells, "other image tokens than the images have");
   }
 };
@@ -86,11 +86,11 @@ const serving::served_model& model() {
 /// The same with images.
 const serving::served_model& seeing_model() {
   static const serving::served_model only = [] {
-    serving::served_model m{.names = {"x"}, .folder = "x", .tokenizer = fuzzing::picture_tokenizer()};
+    serving::served_model m{.names = {"x"}, .folder = "x", .tokenizer = fuzzing::image_tokenizer()};
     m.chat = rlcore::text::chat_template::named("qwen2.5-vl");
     m.eos_id = m.tokenizer.id_of("<|im_end|>"), m.eos_ids = {*m.eos_id};
     m.max_length = 2000, m.vocabulary = static_cast<std::int64_t>(m.tokenizer.vocab_size());
-    m.features = {.request_templates = true, .pictures = true, .most_pictures = 3};
+    m.features = {.request_templates = true, .images = true, .most_images = 3};
     rlcore::image::processor_settings& images = m.images.processor.emplace();
     images.min_pixels = 784, images.max_pixels = 3136;  // small, for many inputs a second
     images.decode.max_pixels = 1 << 14;
@@ -108,9 +108,9 @@ const serving::served_model& seeing_model() {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static parrot engine;
-  static serving::context words(model(), engine), pictures(seeing_model(), engine);
+  static serving::context words(model(), engine), images(seeing_model(), engine);
   static willing_control weights;
-  static serving::service reading(words, {}, {}, {&weights, true, true}), seeing(pictures);
+  static serving::service reading(words, {}, {}, {&weights, true, true}), seeing(images);
   std::string_view body = fuzzing::text_of(data, size);
   constexpr const char* paths[] = {"/v1/completions",       "/v1/chat/completions",    "/tokenize",
                                    "/detokenize",           "/v1/chat/completions",    "/tokenize",

@@ -19,7 +19,7 @@ inline const rlcore::text::tokenizer& small_tokenizer() {
 }
 
 /// The same with the tokens of images.
-inline const rlcore::text::tokenizer& picture_tokenizer() {
+inline const rlcore::text::tokenizer& image_tokenizer() {
   static const rlcore::text::tokenizer only = [] {
     const std::vector<std::string> corpus{"user assistant user assistant the the"},
         special{"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>"};

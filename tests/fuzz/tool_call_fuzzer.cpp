@@ -1,8 +1,7 @@
 // A turn that a policy wrote, with calls of tools, and code among its arguments; and what a tool replied.
 #include "fuzz/fuzzing.hpp"
-#include "rlcore/agent/calculator.hpp"
+#include "rlcore/agent/builtin_tools.hpp"
 #include "rlcore/agent/code_tool.hpp"
-#include "rlcore/agent/gsm8k_tool.hpp"
 #include "rlcore/agent/tool_calls.hpp"
 
 namespace RLCORE_TEST_ID {

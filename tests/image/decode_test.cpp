@@ -77,10 +77,10 @@ TEST(decode_image, the_pixels_of_pillow) {
       EXPECT_EQ(refusal(content), found->second) << name;
       continue;
     }
-    const pixels picture = decode(content, {.opacity = alpha::drop}), white = decode(content);
-    EXPECT_EQ(picture.height, row[2][0].get<std::size_t>()) << name;
-    EXPECT_EQ(picture.width, row[2][1].get<std::size_t>()) << name;
-    EXPECT_EQ(test::crc(picture.rgb), row[2][2].get<std::uint32_t>()) << name;
+    const pixels image = decode(content, {.opacity = alpha::drop}), white = decode(content);
+    EXPECT_EQ(image.height, row[2][0].get<std::size_t>()) << name;
+    EXPECT_EQ(image.width, row[2][1].get<std::size_t>()) << name;
+    EXPECT_EQ(test::crc(image.rgb), row[2][2].get<std::uint32_t>()) << name;
     EXPECT_EQ(test::crc(white.rgb), row[2][3].get<std::uint32_t>()) << name;
   }
 }

@@ -22,7 +22,7 @@ enum class drawing { noise, smooth, two_levels };
 
 /// draw() of image.py.
 inline image::pixels draw(drawing kind, std::uint32_t seed, std::size_t height, std::size_t width) {
-  image::pixels picture{height, width, {}};
+  image::pixels image{height, width, {}};
   for (std::size_t y = 0; y < height; ++y)
     for (std::size_t x = 0; x < width; ++x)
       for (std::size_t c = 0; c < 3; ++c) {
@@ -30,11 +30,11 @@ inline image::pixels draw(drawing kind, std::uint32_t seed, std::size_t height, 
         mixed = static_cast<std::uint32_t>((mixed ^ (mixed >> 15)) * 2246822519ull);
         const std::uint32_t noise = mixed >> 24;
         const auto smooth = static_cast<std::uint32_t>((y * 3 + x * 2 + c * 40 + seed) / 2 % 256);
-        picture.rgb.push_back(static_cast<std::uint8_t>(kind == drawing::smooth  ? smooth
-                                                        : kind == drawing::noise ? noise
-                                                                                 : noise / 128 * 255));
+        image.rgb.push_back(static_cast<std::uint8_t>(kind == drawing::smooth  ? smooth
+                                                      : kind == drawing::noise ? noise
+                                                                               : noise / 128 * 255));
       }
-  return picture;
+  return image;
 }
 
 /// zlib.crc32 of the bytes of a contiguous range.

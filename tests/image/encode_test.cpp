@@ -23,15 +23,15 @@ using namespace rlcore;
 TEST(encode_png, is_read_back_to_the_pixel) {
   std::mt19937 random(5);
   for (const auto& [height, width] : {std::pair<std::size_t, std::size_t>{1, 1}, {1, 300}, {84, 84}, {7, 513}}) {
-    image::pixels picture{height, width, std::vector<std::uint8_t>(height * width * 3)};
-    for (auto& c : picture.rgb) c = static_cast<std::uint8_t>(random());
-    const std::vector<unsigned char> bytes = image::encode_png(picture);
+    image::pixels image{height, width, std::vector<std::uint8_t>(height * width * 3)};
+    for (auto& c : image.rgb) c = static_cast<std::uint8_t>(random());
+    const std::vector<unsigned char> bytes = image::encode_png(image);
     EXPECT_EQ(image::format_of(bytes), "PNG");
-    EXPECT_EQ(image::decode(bytes), picture);
+    EXPECT_EQ(image::decode(bytes), image);
   }
 }
 
-TEST(encode_png, refuses_a_picture_without_pixels) {
+TEST(encode_png, refuses_an_image_without_pixels) {
   try {
     (void)image::encode_png({0, 5, {}});
     FAIL();

@@ -18,8 +18,8 @@ TEST(image_processor, patches_of_both_processors) {
   settings.resample = resampling::pillow;
   const processor pillow(settings);
   for (const auto& row : test::image_reference()["patches"]) {
-    const pixels picture = test::draw(row[0].get<test::drawing>(), row[1], row[2], row[3]);
-    const patches got = torchvision(picture), other = pillow(picture);
+    const pixels image = test::draw(row[0].get<test::drawing>(), row[1], row[2], row[3]);
+    const patches got = torchvision(image), other = pillow(image);
     EXPECT_EQ(got.rows, row[4][1].get<std::int64_t>()) << row;
     EXPECT_EQ(got.columns, row[4][2].get<std::int64_t>()) << row;
     EXPECT_EQ(torchvision.tokens(got), got.rows * got.columns / 4);

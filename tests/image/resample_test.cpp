@@ -37,9 +37,9 @@ TEST(resample, the_bytes_of_torchvision_and_of_pillow) {
   }
 }
 
-TEST(resample, the_same_size_is_the_same_picture) {
-  const pixels picture = test::draw(test::drawing::noise, 3, 20, 31);
-  EXPECT_EQ(resize(picture, {20, 31}, resampling::torchvision), picture);
+TEST(resample, the_same_size_is_the_same_image) {
+  const pixels image = test::draw(test::drawing::noise, 3, 20, 31);
+  EXPECT_EQ(resize(image, {20, 31}, resampling::torchvision), image);
 }
 
 TEST(resample, bytes_are_transposed) {

@@ -152,7 +152,7 @@ inline std::string fault_of(const std::string& file, const include_line& include
   if (is_intrinsics_header(include.path))
     return starts_with_any(file, {"simd/", "device/"}) ? "" : "belongs into simd or device";
   if (!is_system_header(include.path)) return "is not on the list of known headers";
-  if (file == "exec/pool.hpp") return "";  // the one place that starts threads without <thread>
+  if (file == "exec/threads.hpp") return "";  // the one place that starts threads without <thread>
   return rank_of(folder_of(file)) < rank_of("device") ? "is of the operating system, not allowed here" : "";
 }
 

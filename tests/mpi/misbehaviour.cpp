@@ -13,7 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "rlcore/parallel/environment.hpp"
 #include "rlcore/parallel/launch.hpp"
 
 namespace {

@@ -31,11 +31,11 @@ inline nn::config config() {
 struct prompt {
   std::vector<std::int32_t> tokens;
   std::vector<std::vector<float>> floats;
-  std::vector<nn::picture> pictures;
+  std::vector<nn::image_patches> images;
 
   prompt(std::uint32_t seed, std::initializer_list<nn::patch_grid> grids) : prompt(seed, grids, seed) {}
   /// The floats come from another number than the words.
-  prompt(std::uint32_t seed, std::initializer_list<nn::patch_grid> grids, std::uint32_t picture_seed) {
+  prompt(std::uint32_t seed, std::initializer_list<nn::patch_grid> grids, std::uint32_t image_seed) {
     const auto words = [&](std::uint32_t n) {
       for (std::uint32_t i = 0; i < n; ++i)
         tokens.push_back(
@@ -51,11 +51,11 @@ struct prompt {
       const auto count = static_cast<std::uint32_t>(grid.height * grid.width * config().vision->patch());
       for (std::uint32_t i = 0; i < count; ++i)
         values.push_back(
-            static_cast<float>(random_key{4}.normal(i, picture_seed, static_cast<std::uint32_t>(floats.size()))));
+            static_cast<float>(random_key{4}.normal(i, image_seed, static_cast<std::uint32_t>(floats.size()))));
     }
     words(3);
     std::size_t next = 0;  // floats no longer move
-    for (const nn::patch_grid& grid : grids) pictures.push_back({grid, floats[next++]});
+    for (const nn::patch_grid& grid : grids) images.push_back({grid, floats[next++]});
   }
   prompt(prompt&&) = default;
 };

@@ -16,7 +16,7 @@ namespace parity {
 /// of images as a target.
 struct vl_rows {
   rlcore::ragged<std::int32_t> tokens;
-  rlcore::ragged<rlcore::nn::picture> pictures;
+  rlcore::ragged<rlcore::nn::image_patches> images;
   std::vector<float> patches;
   rlcore::nn::targets targets;
 
@@ -32,7 +32,7 @@ struct vl_rows {
     for (std::size_t i = 0; i < count; ++i) patches.push_back(value(500, static_cast<std::uint32_t>(i)));
     for (const nlohmann::json& row : rows) {
       const auto ids = row[0].get<std::vector<std::int32_t>>();
-      std::vector<rlcore::nn::picture> seen;
+      std::vector<rlcore::nn::image_patches> seen;
       for (const nlohmann::json& grid : row[1]) {
         seen.push_back({{grid[0], grid[1]}, std::span(patches).subspan(used, floats_of(grid))});
         used += floats_of(grid);
@@ -43,10 +43,10 @@ struct vl_rows {
         targets.token.push_back(ids[t]);
       }
       tokens.push_back(ids);
-      pictures.push_back(seen);
+      images.push_back(seen);
     }
   }
-  rlcore::nn::input input() const { return {tokens, pictures}; }
+  rlcore::nn::input input() const { return {tokens, images}; }
 };
 
 }  // namespace parity

@@ -1,5 +1,5 @@
 // Global norm and clipping against torch.nn.utils.clip_grad_norm_.
-#include "rlcore/optim/clip.hpp"
+#include "rlcore/optim/adamw.hpp"
 
 #include <gtest/gtest.h>
 

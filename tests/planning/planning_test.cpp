@@ -13,7 +13,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/planning/cluster_file.hpp"
+#include "rlcore/planning/cluster.hpp"
 #include "rlcore/planning/read_plan.hpp"
 #include "rlcore/planning/search.hpp"
 

@@ -51,7 +51,7 @@ TEST(vision_planning, every_layout_of_config_json_is_read) {
   }
 }
 
-TEST(vision_planning, a_picture_costs_what_the_formula_says) {
+TEST(vision_planning, an_image_costs_what_the_formula_says) {
   const model_shape& m = *find_known_model("Qwen2.5-VL-7B");
   // 1000 tokens are 4000 patches: 28 blocks with windows of 64 and 4 with all of them.
   const double n = 4000, h = 1280, i = 3420;

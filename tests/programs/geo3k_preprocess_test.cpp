@@ -44,7 +44,7 @@ class geo3k_preprocess : public testing::Test {
   const std::string from = "'" + hub.string() + "'", to = " --local_save_dir '" + saved.string() + "' ";
 };
 
-TEST_F(geo3k_preprocess, writes_both_splits_and_leaves_the_pictures_alone) {
+TEST_F(geo3k_preprocess, writes_both_splits_and_leaves_the_images_alone) {
   const result r = run("--local_dataset_path " + from + to + "--format both");
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.out.find("train.parquet: 2 rows"), std::string::npos) << r.out;

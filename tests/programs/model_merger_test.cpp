@@ -2,7 +2,7 @@
 #include "checkpoint/torch_archive.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
-#include "rlcore/checkpoint/shard_writer.hpp"
+#include "rlcore/checkpoint/shard_files.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"

@@ -23,7 +23,7 @@ class vision_trainers : public testing::Test {
     if (!fs::exists(quickstart)) return;
     place = std::make_unique<scratch::folder>();
     fs::create_directories(kept);
-    const arguments words{"--pictures", "--task_only", "quickstart.warm_start_steps=150", "rlcore.threads=2"};
+    const arguments words{"--images", "--task_only", "quickstart.warm_start_steps=150", "rlcore.threads=2"};
     std::string maker = std::to_string(fs::last_write_time(quickstart).time_since_epoch().count());
     for (const std::string& w : words) maker += " " + w;
     const int lock = open((kept / "lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);

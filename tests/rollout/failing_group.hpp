@@ -7,7 +7,7 @@
 #include <string>
 
 #include "rlcore/device/device.hpp"
-#include "rlcore/nn/parallel/tensor_group.hpp"
+#include "rlcore/nn/parallel/tensor_pass.hpp"
 
 /// Fails at its sum number `fails_at`, counted from 1.
 class failing_group final : public rlcore::nn::tensor_group {

@@ -96,13 +96,13 @@ TEST(prefix_cache, a_page_that_is_known_may_get_another_content) {
   }
 }
 
-TEST(prefix_cache, floats_of_pictures_decide) {
+TEST(prefix_cache, floats_of_images_decide) {
   prefix_cache cache;
   cache.reset(3);
   const auto tokens = page_of(1);
   const std::vector<float> a(8, 1.0f), same(8, 1.0f), b(8, 2.0f);
   const auto shown = [](const std::vector<float>& floats, nn::patch_grid grid = {2, 4}) {
-    return std::vector<nn::picture>{{grid, floats}};
+    return std::vector<nn::image_patches>{{grid, floats}};
   };
   const auto first = shown(a), again = shown(same), other = shown(b), turned = shown(a, {4, 2});
   cache.insert(2, {0, 0, tokens, first}, nullptr);

@@ -16,7 +16,7 @@
 
 #include "nn/tiny_vision.hpp"
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/nn/parallel/tensor_group.hpp"
+#include "rlcore/nn/parallel/tensor_pass.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/rollout/session.hpp"
@@ -174,7 +174,7 @@ TEST(rank_group, has_the_bits_of_a_sampling_group) {
   }
 }
 
-TEST(rank_group, reads_pictures) {
+TEST(rank_group, reads_images) {
   nn::config c = tiny_vision::config();
   c.tp_reduce_chunks = 2;
   const std::vector<tiny_vision::prompt> prompts = tiny_vision::prompts(5);
@@ -183,11 +183,11 @@ TEST(rank_group, reads_pictures) {
     for (std::uint32_t i = 0; i < 10; ++i) {
       const tiny_vision::prompt& p = prompts[i / 2];
       rollout::job j = job_of(p.tokens, i);
-      j.pictures = p.pictures, j.pixels = std::shared_ptr<const void>(&p, [](const void*) {});
+      j.images = p.images, j.pixels = std::shared_ptr<const void>(&p, [](const void*) {});
       s.submit(std::move(j));
     }
     finish_all(s, all);
-    EXPECT_EQ(s.statistics().pictures_read, 5u);
+    EXPECT_EQ(s.statistics().images_read, 5u);
     return all.of;
   };
   cpu device(1);

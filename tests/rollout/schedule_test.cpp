@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "rlcore/core/random.hpp"
-#include "rlcore/rollout/pass_chunks.hpp"
+#include "rlcore/rollout/pass_results.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

@@ -343,24 +343,24 @@ TEST(session_faults, a_fork_of_a_prompt_that_is_being_scored_scores_the_rest) {
 }
 
 /// A model that reads images, and jobs that show them.
-struct picture_fixture {
+struct image_fixture {
   cpu device{1};
   nn::causal_lm<cpu> model{device, tiny_vision::config()};
   nn::workspace<cpu> space{device};
   std::shared_ptr<std::vector<tiny_vision::prompt>> prompts =
       std::make_shared<std::vector<tiny_vision::prompt>>(tiny_vision::prompts(6));
-  picture_fixture() { model.initialize(11); }
+  image_fixture() { model.initialize(11); }
 
   job job_for(std::size_t i) const {
     const tiny_vision::prompt& p = (*prompts)[i];
     job j;
-    j.prompt = p.tokens, j.pictures = p.pictures, j.pixels = prompts, j.max_new_tokens = 4;
+    j.prompt = p.tokens, j.images = p.images, j.pixels = prompts, j.max_new_tokens = 4;
     return j;
   }
 };
 
 TEST(session_faults, image_tokens_of_a_scored_prompt_are_impossible_and_nothing_else) {
-  picture_fixture f;
+  image_fixture f;
   session<cpu> s(f.model, f.space, {.max_sequences = 4});
   all_notes heard;
   const ticket words = s.submit(f.job_for(0));
@@ -376,14 +376,14 @@ TEST(session_faults, image_tokens_of_a_scored_prompt_are_impossible_and_nothing_
 }
 
 TEST(session_faults, the_tower_reads_once_for_each_time_that_a_prompt_is_fed) {
-  picture_fixture f;
+  image_fixture f;
   session<cpu> s(f.model, f.space, {.max_sequences = 4, .max_batched_tokens = 9, .max_image_tokens = 40});
   notes heard;
   job j = f.job_for(1);
   j.keep_open = true;
   const ticket number = s.submit(j);
   finish_all(s, heard);
-  const std::size_t once = s.statistics().pictures_read;
+  const std::size_t once = s.statistics().images_read;
   EXPECT_EQ(once, 1u);
   s.cancel(s.fork(number, 3));  // it never read a row
   s.step(heard);
@@ -394,12 +394,12 @@ TEST(session_faults, the_tower_reads_once_for_each_time_that_a_prompt_is_fed) {
     s.step(heard);
     if (turn == 3) s.pause(), s.resume();  // in the middle of the prompt
     finish_all(s, heard);
-    EXPECT_EQ(s.statistics().pictures_read, (1 + turn + (turn == 3)) * once);
+    EXPECT_EQ(s.statistics().images_read, (1 + turn + (turn == 3)) * once);
   }
 }
 
-TEST(session_faults, keys_and_values_of_half_a_picture_keep_none_of_its_floats) {
-  picture_fixture f;
+TEST(session_faults, keys_and_values_of_half_an_image_keep_none_of_its_floats) {
+  image_fixture f;
   session<cpu> s(f.model, f.space, {.max_sequences = 4, .max_batched_tokens = 34, .max_image_tokens = 40});
   notes heard;
   for (const bool whole : {false, true}) {
@@ -416,15 +416,15 @@ TEST(session_faults, keys_and_values_of_half_a_picture_keep_none_of_its_floats) 
   }
 }
 
-TEST(session_faults, threads_may_show_pictures_while_it_runs) {
-  picture_fixture f;
+TEST(session_faults, threads_may_show_images_while_it_runs) {
+  image_fixture f;
   session<cpu> s(f.model, f.space,
                  {.max_sequences = 4, .max_batched_tokens = 9, .max_image_tokens = 40, .share_prefixes = false});
   std::atomic<bool> done = false;
   std::thread client([&] {
     for (std::size_t n = 0; n < 60; ++n) {
       s.submit(f.job_for(n % 3 == 0 ? 2 : 1));
-      for (int k = 0; k < 20; ++k) EXPECT_LE(s.statistics().pictures_read, 60u * 3 * 2);
+      for (int k = 0; k < 20; ++k) EXPECT_LE(s.statistics().images_read, 60u * 3 * 2);
       std::this_thread::sleep_for(std::chrono::microseconds(500));
     }
     done = true;

@@ -326,7 +326,7 @@ TEST(session_jobs, what_is_no_job_is_refused_with_a_sentence) {
   EXPECT_THAT(with([](job& j) { j.sampling.temperature = 1e-38f; }), HasSubstr("temperature=1e-38"));
   EXPECT_THAT(with([](job& j) { j.logprob_temperature = 0.0f; }), HasSubstr("logprob_temperature=0"));
   EXPECT_THAT(with([](job& j) { j.top_logprobs = -1; }), HasSubstr("top_logprobs"));
-  EXPECT_THAT(with([](job& j) { j.pictures.resize(1); }), HasSubstr("the model reads none"));
+  EXPECT_THAT(with([](job& j) { j.images.resize(1); }), HasSubstr("the model reads none"));
   rollout::logit_rules rules;
   rules.repetition_penalty = 0;
   EXPECT_THAT(with([&](job& j) { j.rules = std::make_shared<rollout::logit_rules>(rules); }), HasSubstr("repetition"));
@@ -383,7 +383,7 @@ TEST(session_jobs, a_load_like_an_earlier_one_allocates_nothing_on_the_device) {
   EXPECT_GT(before, 0u);
 }
 
-TEST(session_jobs, pictures_are_part_of_what_is_shared) {
+TEST(session_jobs, images_are_part_of_what_is_shared) {
   cpu device(1);
   nn::causal_lm<cpu> model(device, tiny_vision::config());
   model.initialize(11);
@@ -394,7 +394,7 @@ TEST(session_jobs, pictures_are_part_of_what_is_shared) {
   std::vector<rollout::request> requests;
   for (std::uint32_t i = 0; i < 24; ++i) {
     const tiny_vision::prompt& p = (*prompts)[i % prompts->size()];
-    requests.push_back({p.tokens, i, i % 2, p.pictures});
+    requests.push_back({p.tokens, i, i % 2, p.images});
   }
   rollout::generation how{.sampling = {.temperature = 1.2f}, .max_new_tokens = 14, .eos_ids = {4, 9}};
   const auto expected = rollout::generate(model, space, requests, how, random_key{5}, [](std::size_t) {});
@@ -408,7 +408,7 @@ TEST(session_jobs, pictures_are_part_of_what_is_shared) {
       notes heard;
       for (const rollout::request& r : requests) {
         job j;
-        j.prompt.assign(r.prompt.begin(), r.prompt.end()), j.pictures.assign(r.pictures.begin(), r.pictures.end());
+        j.prompt.assign(r.prompt.begin(), r.prompt.end()), j.images.assign(r.images.begin(), r.images.end());
         j.pixels = prompts;
         j.sampling = how.sampling, j.max_new_tokens = 14, j.stop_ids = how.eos_ids;
         j.key = {5}, j.prompt_number = r.prompt_number, j.sample = r.sample;
@@ -426,7 +426,7 @@ TEST(session_jobs, pictures_are_part_of_what_is_shared) {
         EXPECT_GT(s.statistics().prefix_hits, 0u);
       }
       EXPECT_EQ(s.statistics().pages_used, 0);
-      EXPECT_LT(s.statistics().pictures_read, 24u * 2);
+      EXPECT_LT(s.statistics().images_read, 24u * 2);
       if (HasFailure()) return;
     }
   rollout::session_limits l = limits();
@@ -435,7 +435,7 @@ TEST(session_jobs, pictures_are_part_of_what_is_shared) {
   job j;
   j.prompt = (*prompts)[1].tokens, j.max_new_tokens = 3;
   EXPECT_THROW(s.submit(j), config_error);  // no images
-  j.pictures = (*prompts)[1].pictures;
+  j.images = (*prompts)[1].images;
   EXPECT_THROW(s.submit(j), config_error);  // not owned
   j.pixels = prompts;
   EXPECT_THAT(refusal(few, j), testing::HasSubstr("35 tokens, expected at most max_image_tokens = 34"));

@@ -107,7 +107,7 @@ inline heard_text closed(fixture& f, const rollout::job& j) {
   rollout::generation how;
   how.sampling = j.sampling, how.max_new_tokens = j.max_new_tokens, how.eos_ids = j.stop_ids;
   if (j.rules) how.rules = *j.rules;
-  const std::vector<rollout::request> asked{{j.prompt, j.prompt_number, j.sample, j.pictures}};
+  const std::vector<rollout::request> asked{{j.prompt, j.prompt_number, j.sample, j.images}};
   auto answers = rollout::generate(f.model, f.space, asked, how, j.key, [](std::size_t) {});
   return {answers[0].tokens, answers[0].logp, answers[0].entropy, {answers[0].reason}};
 }

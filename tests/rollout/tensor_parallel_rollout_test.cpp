@@ -74,7 +74,7 @@ generated generate_as(const nn::config& c, const nn::partition& part, nn::tensor
   for (std::uint32_t i = 0; i < 5; ++i)
     for (std::uint32_t k = 0; k < 2; ++k) {
       requests.push_back({prompts[i], i, k});
-      if (c.vision) requests.back().pictures = shown[i].pictures;
+      if (c.vision) requests.back().images = shown[i].images;
     }
   rollout::generation s;
   s.sampling = how;
@@ -84,7 +84,7 @@ generated generate_as(const nn::config& c, const nn::partition& part, nn::tensor
   g.responses = engine.generate(model, space, requests, s, random_key{5}, [](std::size_t) {});
 
   ragged<std::int32_t> sequences;
-  ragged<nn::picture> pictures;
+  ragged<nn::image_patches> images;
   nn::targets targets;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     std::vector<std::int32_t> row(requests[i].prompt.begin(), requests[i].prompt.end());
@@ -94,9 +94,9 @@ generated generate_as(const nn::config& c, const nn::partition& part, nn::tensor
       targets.token.push_back(token);
       row.push_back(token);
     }
-    sequences.push_back(row), pictures.push_back(requests[i].pictures);
+    sequences.push_back(row), images.push_back(requests[i].images);
   }
-  const nn::input input(sequences, pictures);
+  const nn::input input(sequences, images);
   g.logp.resize(targets.row.size()), g.entropy.resize(g.logp.size()), g.favourites.resize(g.logp.size());
   nn::log_probs(model, space, input, targets, how.greedy() ? 1 : how.temperature, g.logp, g.entropy);
   nn::most_likely(model, space, input, targets.row, g.favourites);
@@ -159,7 +159,7 @@ TEST_P(tensor_parallel_rollout, without_row_chunks_ranks_agree_and_record_what_t
   }
 }
 
-TEST(tensor_parallel_pictures, reads_pictures_on_every_rank) {
+TEST(tensor_parallel_images, reads_images_on_every_rank) {
   nn::config c = tiny_vision::config();
   c.tp_reduce_chunks = 2;
   const generated serial = generate_as(c, {}, nullptr, {0.9f});

@@ -1,6 +1,6 @@
 // Responses of several turns: the log-probs are training's, and no token depends on when or in what company it is
 // drawn.
-#include "rlcore/rollout/turns.hpp"
+#include "rlcore/rollout/request.hpp"
 
 #include <gtest/gtest.h>
 

@@ -20,7 +20,7 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
-#include "rlcore/serving/served_dtype.hpp"
+#include "rlcore/serving/served_model.hpp"
 #include "serving/server_process.hpp"
 #include "support/program.hpp"
 #include "support/tiny_model.hpp"

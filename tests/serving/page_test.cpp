@@ -31,10 +31,10 @@ TEST(page, chats_in_a_browser) {
   }
   const server_process first(place / "first"), second(place / "second", {"--allowed-origins", first.url()});
   ASSERT_FALSE(HasFailure());
-  const char* pictures = std::getenv("RLCORE_SCREENSHOTS");
+  const char* screenshots = std::getenv("RLCORE_SCREENSHOTS");
   const auto result = scratch::run_python(
       python, scratch::read(RLCORE_SOURCE_DIR "/tests/serving/page_in_browser.py"),
-      browser + " " + first.url() + " " + second.url() + " " + (pictures != nullptr ? pictures : ""));
+      browser + " " + first.url() + " " + second.url() + " " + (screenshots != nullptr ? screenshots : ""));
   EXPECT_EQ(result.code, 0) << result.output;
 }
 

@@ -1,5 +1,5 @@
 // What products read with --dtype auto.
-#include "rlcore/serving/served_dtype.hpp"
+#include "rlcore/serving/served_model.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Positions of tokens in a text, over the tokenizers of tests/reference.
-#include "rlcore/serving/protocol/text_positions.hpp"
+#include "rlcore/serving/protocol/log_probs.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/serving/protocol/log_probs.hpp"
 #include "rlcore/text/decoder.hpp"
 #include "rlcore/text/text_file.hpp"
 

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "rlcore/simd/reduce.hpp"
+#include "rlcore/simd/pack.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "rlcore/data/row.hpp"
+#include "rlcore/data/jsonl.hpp"
 #include "rlcore/nn/config.hpp"
 
 RLCORE_BEGIN

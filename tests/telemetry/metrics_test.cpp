@@ -10,7 +10,6 @@
 #include <sstream>
 
 #include "rlcore/telemetry/metric_names.hpp"
-#include "rlcore/telemetry/stages.hpp"
 #include "rlcore/train/evaluation/validation_metrics.hpp"
 
 namespace RLCORE_TEST_ID {

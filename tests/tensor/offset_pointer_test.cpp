@@ -1,4 +1,4 @@
-#include "rlcore/tensor/offset_pointer.hpp"
+#include "rlcore/tensor/view.hpp"
 
 #include <gtest/gtest.h>
 

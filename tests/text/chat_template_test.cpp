@@ -136,8 +136,8 @@ TEST(chat_template, published_texts_render_equally) {
 }
 
 /// The variant with tools writes what both of its parents write, each with the other's default left out.
-TEST(chat_template, tools_beside_pictures) {
-  const auto both = text::chat_template::named("qwen2_5_vl_tools"), pictures = text::chat_template::named("qwen2_5_vl"),
+TEST(chat_template, tools_beside_images) {
+  const auto both = text::chat_template::named("qwen2_5_vl_tools"), images = text::chat_template::named("qwen2_5_vl"),
              tools = text::chat_template::named("qwen2.5");
   text::message shown{"user", "<image>Which <image>?"};
   text::cut_at_image_marks(shown);
@@ -145,17 +145,17 @@ TEST(chat_template, tools_beside_pictures) {
   const std::vector<text::message> question{shown, {"assistant", "This."}}, alone{{"system", "S"}, shown};
   const text::render_options open{.add_generation_prompt = true},
       with_tools{.add_generation_prompt = true, .tools = {{{"name", "f"}}}};
-  EXPECT_EQ(both.render(question, open), pictures.render(question, open));
-  EXPECT_EQ(both.render(alone, open), pictures.render(alone, open));
+  EXPECT_EQ(both.render(question, open), images.render(question, open));
+  EXPECT_EQ(both.render(alone, open), images.render(alone, open));
   std::vector<text::message> words = alone;  // tools.render() takes no parts
   words[1].parts.clear();
   words[1].content = "<|vision_start|><|image_pad|><|vision_end|>Which <|vision_start|><|image_pad|><|vision_end|>?";
   EXPECT_EQ(both.render(alone, with_tools), tools.render(words, with_tools));
-  EXPECT_THROW((void)pictures.render(alone, with_tools), rlcore::config_error);
+  EXPECT_THROW((void)images.render(alone, with_tools), rlcore::config_error);
   EXPECT_THROW((void)tools.render(alone, open), rlcore::data_error);
 }
 
-TEST(chat_template, some_take_parts_and_number_pictures) {
+TEST(chat_template, some_take_parts_and_number_images) {
   text::message shown{"user", "<image>Which <image>?"};
   text::cut_at_image_marks(shown);
   const std::vector<text::message> turns{shown, {"assistant", "This."}, shown};

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/text/cbor_depth.hpp"
-
 namespace RLCORE_TEST_ID {
 namespace {
 

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "rlcore/agent/conversation.hpp"
+#include "rlcore/agent/environment.hpp"
 
 RLCORE_BEGIN
 namespace agent {

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "rlcore/agent/answer_pool.hpp"
-#include "rlcore/agent/conversation.hpp"
+#include "rlcore/agent/environment.hpp"
 #include "rlcore/agent/reply_tokens.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
-#include "rlcore/rollout/turns.hpp"
+#include "rlcore/rollout/request.hpp"
 #include "rlcore/text/tokenizer.hpp"
 
 RLCORE_BEGIN

@@ -1,9 +1,14 @@
-// Opens the tools of a file: those of this library by verl's class names, all others in Python.
+// Opens the tools of a file (those of this library by verl's class names, all others in Python), the interactions of a
+// file, and agents in Python.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
 
+#include "rlcore/agent/environment.hpp"
+#include "rlcore/agent/python_environment.hpp"
 #include "rlcore/agent/tool.hpp"
 
 RLCORE_BEGIN
@@ -26,28 +31,35 @@ struct tool_host_settings {
 /// format_error.
 tools open_tools(const std::filesystem::path& file, const tool_host_settings& settings);
 
+/// The interactions that a file names (read_interaction_file). Built in is
+/// verl.interactions.gsm8k_interaction.Gsm8kInteraction; any other class_name is a class in Python, which host
+/// processes import. Throws config_error, file_error, format_error.
+environments open_interactions(const std::filesystem::path& file, const tool_host_settings& settings);
+
+/// The agent in a Python file (open_python_agent), with the sampling parameters that it sees, an object.
+std::shared_ptr<environment> open_agent(const std::filesystem::path& file, const tool_host_settings& settings,
+                                        const nlohmann::ordered_json& sampling);
+
 }  // namespace agent
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_AGENT)
 #include <algorithm>
 #include <cstddef>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "rlcore/agent/calculator.hpp"
+#include "rlcore/agent/builtin_tools.hpp"
 #include "rlcore/agent/code_tool.hpp"
-#include "rlcore/agent/gsm8k_tool.hpp"
-#include "rlcore/agent/python_tool.hpp"
+#include "rlcore/agent/python_host.hpp"
 #include "rlcore/agent/tool_file.hpp"
 #include "rlcore/core/error.hpp"
 
 RLCORE_BEGIN
 namespace agent {
+
 namespace detail {
 
 /// How Python runs.
@@ -95,6 +107,25 @@ RLCORE_INLINE tools open_tools(const std::filesystem::path& file, const tool_hos
     for (std::size_t i = 0; i < more.size(); ++i) opened[places[i]] = more[i];
   }
   return opened;
+}
+
+RLCORE_INLINE environments open_interactions(const std::filesystem::path& file, const tool_host_settings& settings) {
+  environments opened;
+  std::vector<interaction_entry> python;
+  for (interaction_entry& e : read_interaction_file(file)) {
+    if (e.class_name == "verl.interactions.gsm8k_interaction.Gsm8kInteraction")
+      opened[e.name] = std::make_shared<gsm8k_interaction>();
+    else
+      python.push_back(e);
+  }
+  if (!python.empty()) opened.merge(open_python_interactions(python, file, detail::host_settings(settings)));
+  return opened;
+}
+
+RLCORE_INLINE std::shared_ptr<environment> open_agent(const std::filesystem::path& file,
+                                                      const tool_host_settings& settings,
+                                                      const nlohmann::ordered_json& sampling) {
+  return open_python_agent(file, sampling, detail::host_settings(settings));
 }
 
 }  // namespace agent

@@ -1,4 +1,4 @@
-// Processes that run tools and environments written in Python, by the interfaces of verl and OpenRLHF.
+// Tools and environments written in Python, by the interfaces of verl and OpenRLHF, and the processes that run them.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rlcore/agent/python_worker.hpp"
@@ -90,13 +91,33 @@ class python_host {
   nlohmann::ordered_json schemas_;
 };
 
+/// A class in Python that a python_host has loaded.
+class python_tool final : public tool {
+ public:
+  /// `entry`: its number in the host; `schema` as in tool.
+  python_tool(std::shared_ptr<python_host> host, std::size_t entry, nlohmann::ordered_json schema)
+      : tool(std::move(schema)), host_(std::move(host)), entry_(entry) {}
+  tool_reply call(const tool_request& request) override { return host_->call(entry_, request); }
+  /// The processes it shares with the other tools of its file.
+  const python_host& host() const { return *host_; }
+
+ private:
+  std::shared_ptr<python_host> host_;
+  std::size_t entry_;
+};
+
+/// The tools of `entries` by one python_host. A tool's schema is that of its entry; without one, what the class's
+/// get_openai_tool_schema() gives. `file` names the entries. Throws as python_host does, and config_error for a tool
+/// without a schema.
+tools open_python_tools(const std::vector<tool_entry>& entries, const std::filesystem::path& file, double timeout_s,
+                        std::int64_t processes);
+
 }  // namespace agent
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_AGENT)
-#include <utility>
-
 #include "rlcore/agent/tool_calls.hpp"
+#include "rlcore/core/error.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/text/big_integer.hpp"
 #include "rlcore/text/parse_json.hpp"
@@ -164,6 +185,22 @@ RLCORE_INLINE nlohmann::ordered_json python_host::ask(std::uint32_t row, std::ui
 RLCORE_INLINE void python_host::tell(std::uint32_t row, std::uint32_t sample, const nlohmann::ordered_json& request) {
   ++counts_.calls;
   worker(row, sample).post(request);
+}
+
+RLCORE_INLINE tools open_python_tools(const std::vector<tool_entry>& entries, const std::filesystem::path& file,
+                                      double timeout_s, std::int64_t processes) {
+  const auto host = std::make_shared<python_host>(entries, file,
+                                                  python_host_settings{.timeout_s = timeout_s, .processes = processes});
+  tools opened;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    nlohmann::ordered_json schema = entries[i].schema;
+    const std::string where = file.string() + ": class_name " + entries[i].class_name;
+    if (schema.is_null() && host->schemas()[i].is_null())
+      throw config_error(where + ": neither a tool_schema in the file nor one by get_openai_tool_schema()");
+    if (schema.is_null()) schema = shown_schema(host->schemas()[i], where + ": get_openai_tool_schema()");
+    opened.push_back(std::make_shared<python_tool>(host, i, std::move(schema)));
+  }
+  return opened;
 }
 
 }  // namespace agent

@@ -87,9 +87,9 @@ class call_reader final : private text::json_builder<nlohmann::ordered_json> {
   char next() const noexcept { return at_ < text_.size() ? text_[at_] : '\0'; }
   bool take(char c) noexcept { return next() == c && c != '\0' ? ++at_, true : false; }
   bool take(std::string_view word) noexcept {
-    const bool there = text_.substr(at_).starts_with(word);
-    if (there) at_ += word.size();
-    return there;
+    const bool found = text_.substr(at_).starts_with(word);
+    if (found) at_ += word.size();
+    return found;
   }
   void skip_space() noexcept { at_ = std::min(text_.find_first_not_of(" \t\r\n", at_), text_.size()); }
   std::size_t digits() noexcept {

@@ -13,7 +13,7 @@
 
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/nn/lora/lora_settings.hpp"
-#include "rlcore/nn/vision/module_names.hpp"
+#include "rlcore/nn/vision/vision_config.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -29,7 +29,7 @@ struct adapter_config {
   std::string base_model;     ///< base_model_name_or_path; may be empty
   bool score = false;         ///< of a score model whose head was trained in full (modules_to_save)
   bool token_labels = false;  ///< task TOKEN_CLS, whose head has a bias
-  bool pictures = false;      ///< of a vision-language model: files use its module names in memory
+  bool images = false;        ///< of a vision-language model: files use its module names in memory
 };
 
 /// Whether `folder` holds an adapter instead of a model.
@@ -109,7 +109,7 @@ RLCORE_INLINE adapter_config read_adapter_config(const std::filesystem::path& fo
     }
     std::string name = path.substr(path.rfind('.') + 1);
     const bool in_memory = nn::name_on_disk(path) != path;
-    c.pictures = c.pictures || in_memory || path.starts_with("visual.");
+    c.images = c.images || in_memory || path.starts_with("visual.");
     if (in_memory || path.starts_with("visual.") || !nn::is_linear_module(name)) name = nn::name_on_disk(path);
     if (std::find(c.lora.modules.begin(), c.lora.modules.end(), name) == c.lora.modules.end())
       c.lora.modules.push_back(name);
@@ -123,14 +123,14 @@ namespace detail {
 /// names) and if a predicate excluded some.
 RLCORE_INLINE std::vector<std::string> target_modules(const adapter_config& c,
                                                       std::span<const nn::parameter> parameters) {
-  if (!c.pictures && !c.lora.excluded) return nn::check_lora(c.lora);
+  if (!c.images && !c.lora.excluded) return nn::check_lora(c.lora);
   constexpr std::string_view ending = ".lora_A.weight";
   std::vector<std::string> paths;
   for (const nn::parameter& p : parameters)
     if (p.name.ends_with(ending)) paths.push_back(p.name.substr(0, p.name.size() - ending.size()));
   if (paths.empty()) paths = c.lora.modules;
   for (std::string& path : paths)
-    if (c.pictures) path = nn::name_in_memory(path);
+    if (c.images) path = nn::name_in_memory(path);
   return paths;
 }
 
@@ -167,7 +167,7 @@ RLCORE_INLINE void write_adapter(const std::filesystem::path& folder, const adap
                                     {"use_rslora", false}};
   std::vector<tensor_source> tensors;
   for (const nn::parameter& p : parameters)
-    tensors.push_back({std::string(adapter_prefix) + (c.pictures ? nn::name_in_memory(p.name) : p.name), p.shape,
+    tensors.push_back({std::string(adapter_prefix) + (c.images ? nn::name_in_memory(p.name) : p.name), p.shape,
                        values.subspan(p.offset, p.size)});
   std::filesystem::create_directories(folder);
   write_safetensors(folder / adapter_weights_name, tensors);
@@ -202,10 +202,10 @@ RLCORE_INLINE void load_adapter(const std::filesystem::path& folder, std::span<c
       throw format_error(file.path().string() + ": tensor '" + found.name + "' has shape " + shape_text(found.shape) +
                          "; expected " + shape_text(p.whole_shape()));
   }
-  for (const auto& [name, there] : stored)
+  for (const auto& [name, shape] : stored)
     if (!expected.contains(std::string(adapter_prefix) + name))
-      throw format_error(file.path().string() + ": tensor '" + data::printable(there) +
-                         "' is not among the adapted modules" + did_you_mean(there, expected));
+      throw format_error(file.path().string() + ": tensor '" + data::printable(shape) +
+                         "' is not among the adapted modules" + did_you_mean(shape, expected));
   for (const nn::parameter& p : parameters)
     p.for_runs([&](std::size_t at, std::uint64_t from, std::size_t count) {
       file.read_f32(stored.at(p.name), values.subspan(p.offset + at, count), from);

@@ -13,7 +13,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/data/file.hpp"
-#include "rlcore/text/gguf/gguf_types.hpp"
+#include "rlcore/text/gguf/gguf_source.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {

@@ -15,7 +15,7 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/image/processor_settings.hpp"
+#include "rlcore/image/processor.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/text/parse_json.hpp"
 

@@ -20,8 +20,8 @@
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/checkpoint/safetensors_reader.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
-#include "rlcore/checkpoint/shard_reader.hpp"
-#include "rlcore/nn/vision/module_names.hpp"
+#include "rlcore/checkpoint/shard_files.hpp"
+#include "rlcore/nn/vision/vision_config.hpp"
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN

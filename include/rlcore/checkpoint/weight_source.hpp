@@ -23,7 +23,7 @@
 #include "rlcore/checkpoint/tensor_info.hpp"
 #include "rlcore/core/dtype.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/nn/vision/module_names.hpp"
+#include "rlcore/nn/vision/vision_config.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {

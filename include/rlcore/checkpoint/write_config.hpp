@@ -169,9 +169,9 @@ inline nlohmann::ordered_json changed_members(nlohmann::ordered_json original, c
   for (const auto& [key, value] : now.items()) {
     const auto was = before.find(key);
     if (was != before.end() && *was == value) continue;
-    const auto there = original.find(key);
-    const bool nested = value.is_object() && was != before.end() && was->is_object() && there != original.end();
-    original[key] = nested && there->is_object() ? changed_members(*there, *was, value) : value;
+    const auto kept = original.find(key);
+    const bool nested = value.is_object() && was != before.end() && was->is_object() && kept != original.end();
+    original[key] = nested && kept->is_object() ? changed_members(*kept, *was, value) : value;
   }
   for (const auto& [key, value] : before.items())
     if (!now.contains(key)) original.erase(key);

@@ -9,7 +9,6 @@
 
 #include "rlcore/config/grammar/value.hpp"
 #include "rlcore/config/help_layout.hpp"
-#include "rlcore/config/key.hpp"
 #include "rlcore/config/registry.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"

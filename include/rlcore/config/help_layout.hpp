@@ -14,7 +14,6 @@
 
 #include "rlcore/config/check_value.hpp"
 #include "rlcore/config/grammar/override.hpp"
-#include "rlcore/config/key.hpp"
 #include "rlcore/config/registry.hpp"
 #include "rlcore/core/abi.hpp"
 
@@ -48,10 +47,6 @@ struct help_entry {
 
 /// A list in two columns. The text of a head that is too long begins on the next line.
 std::string entries_text(std::span<const help_entry> entries, std::size_t width);
-
-}  // namespace detail
-
-namespace detail {
 
 /// A topic with its keys, the most used ones first.
 struct help_group {
@@ -146,10 +141,6 @@ RLCORE_INLINE std::string entries_text(std::span<const help_entry> entries, std:
   }
   return out;
 }
-
-}  // namespace train::detail
-
-namespace train::detail {
 
 RLCORE_INLINE help_group& group_of(std::vector<help_group>& groups, const registry& known, const key& k) {
   std::size_t best = groups.size();

@@ -18,9 +18,9 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
-#include "rlcore/data/image_file.hpp"
-#include "rlcore/data/row.hpp"
-#include "rlcore/image/processor_settings.hpp"
+#include "rlcore/data/image_cache.hpp"
+#include "rlcore/data/jsonl.hpp"
+#include "rlcore/image/processor.hpp"
 #include "rlcore/text/base64.hpp"
 #include "rlcore/text/big_integer.hpp"
 #include "rlcore/text/message.hpp"
@@ -94,7 +94,7 @@ namespace detail {
 
 /// "2 <image> marks (messages[1]: 2)".
 std::string marks_text(std::span<const text::message> messages, std::size_t marks);
-inline std::string pictures_text(std::size_t count) {
+inline std::string images_text(std::size_t count) {
   return std::to_string(count) + (count == 1 ? " image" : " images");
 }
 
@@ -111,9 +111,9 @@ std::vector<image_pointer> take_images(const row& from, std::vector<text::messag
                                        const image_settings& settings, const std::string& where,
                                        const std::filesystem::path& folder);
 
-/// Splits another conversation with the same `pictures` at its marks. Throws data_error with `where` unless it has as
+/// Splits another conversation with the same `images` at its marks. Throws data_error with `where` unless it has as
 /// many marks.
-void show_again(std::vector<text::message>& messages, std::size_t pictures, const image_settings& settings,
+void show_again(std::vector<text::message>& messages, std::size_t images, const image_settings& settings,
                 const std::string& where);
 
 /// Token count of an image, from its header. Throws data_error for one that is over 200 times as long as wide.
@@ -137,7 +137,7 @@ inline std::size_t count_added_tokens(std::span<const image_pointer> images, con
 }
 
 /// Throws data_error unless the row has one image token for each image.
-void check_image_tokens(std::span<const std::int32_t> ids, std::size_t pictures, const image_settings& settings,
+void check_image_tokens(std::span<const std::int32_t> ids, std::size_t images, const image_settings& settings,
                         const std::string& where);
 
 /// A message as text, with settings.written for each image.
@@ -148,9 +148,9 @@ std::string written_text(const text::message& m, const image_settings& settings)
 template <class Each>
 void for_expanded_tokens(std::span<const std::int32_t> ids, std::span<const image_pointer> images,
                          const image_settings& settings, Each&& each) {
-  std::size_t picture = 0;
+  std::size_t image = 0;
   for (const std::int32_t id : ids)
-    each(id, id == settings.token && picture < images.size() ? count_image_tokens(*images[picture++], settings) : 1);
+    each(id, id == settings.token && image < images.size() ? count_image_tokens(*images[image++], settings) : 1);
 }
 
 /// The model's input sequence, with expanded image tokens.
@@ -282,10 +282,10 @@ RLCORE_INLINE std::vector<image_pointer> take_images(const row& from, std::vecto
   std::vector<image_pointer> images = read_images(from, settings.image_key, where, folder, settings.processor->decode);
   if (images.size() != marks)
     throw data_error(where + ": " + detail::marks_text(messages, marks) + ", but " +
-                     detail::pictures_text(images.size()) + " in column '" + printable(settings.image_key) +
+                     detail::images_text(images.size()) + " in column '" + printable(settings.image_key) +
                      "'; each mark takes the next image");
   if (images.size() > settings.most)
-    throw data_error(where + ": " + detail::pictures_text(images.size()) + ", but --data.max_images_per_prompt is " +
+    throw data_error(where + ": " + detail::images_text(images.size()) + ", but --data.max_images_per_prompt is " +
                      std::to_string(settings.most));
   for (text::message& m : messages) {
     if (m.parts.empty() && m.content.find("<video>") != m.content.npos)
@@ -295,15 +295,15 @@ RLCORE_INLINE std::vector<image_pointer> take_images(const row& from, std::vecto
   return images;
 }
 
-RLCORE_INLINE void show_again(std::vector<text::message>& messages, std::size_t pictures,
-                              const image_settings& settings, const std::string& where) {
+RLCORE_INLINE void show_again(std::vector<text::message>& messages, std::size_t images, const image_settings& settings,
+                              const std::string& where) {
   if (!settings.processor) return;
   std::size_t marks = 0;
   for (const text::message& m : messages) marks += m.parts.empty() ? text::count_image_marks(m.content) : m.images();
-  if (marks != pictures)
-    throw data_error(where + ": " + detail::marks_text(messages, marks) + ", but " + detail::pictures_text(pictures) +
+  if (marks != images)
+    throw data_error(where + ": " + detail::marks_text(messages, marks) + ", but " + detail::images_text(images) +
                      " in column '" + printable(settings.image_key) + "'; each mark takes the next image");
-  if (pictures == 0) return;
+  if (images == 0) return;
   for (text::message& m : messages) text::cut_at_image_marks(m, settings.strip);
 }
 
@@ -325,16 +325,16 @@ RLCORE_INLINE void image_counts::add_row(std::span<const image_pointer> shown, c
       most_tokens = tokens, largest = i->size;
 }
 
-RLCORE_INLINE void check_image_tokens(std::span<const std::int32_t> ids, std::size_t pictures,
+RLCORE_INLINE void check_image_tokens(std::span<const std::int32_t> ids, std::size_t images,
                                       const image_settings& settings, const std::string& where) {
   if (!settings.processor) return;
   if (settings.video >= 0 && std::find(ids.begin(), ids.end(), settings.video) != ids.end())
     throw data_error(where + ": <|video_pad|> may not stand in a message; videos are not read, only images");
   const auto found = static_cast<std::size_t>(std::count(ids.begin(), ids.end(), settings.token));
-  if (found == pictures) return;
+  if (found == images) return;
   throw data_error(where + ": the conversation as text has " + std::to_string(found) + " image tokens for " +
-                   detail::pictures_text(pictures) +
-                   (found > pictures
+                   detail::images_text(images) +
+                   (found > images
                         ? "; <|image_pad|> may not stand in a message"
                         : "; expected a chat template that writes <|image_pad|> for each, such as qwen2.5-vl"));
 }

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "rlcore/data/row.hpp"
+#include "rlcore/data/jsonl.hpp"
 
 RLCORE_BEGIN
 namespace data {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "rlcore/data/image_rows.hpp"
-#include "rlcore/data/row.hpp"
+#include "rlcore/data/jsonl.hpp"
 #include "rlcore/data/template_notes.hpp"
 #include "rlcore/data/truncation.hpp"
 #include "rlcore/text/big_integer.hpp"
@@ -221,9 +221,8 @@ RLCORE_INLINE bool resolve_length(prompt& p, const prompt_settings& settings, im
   if (!is_left) return false;
   if (!p.images.empty()) {
     if (overlong && settings.truncation != truncation::error)
-      throw data_error(where + ": prompt: " + std::to_string(length) + " tokens with " +
-                       pictures_text(p.images.size()) + ", but data.max_prompt_length is " +
-                       std::to_string(settings.max_prompt_length) +
+      throw data_error(where + ": prompt: " + std::to_string(length) + " tokens with " + images_text(p.images.size()) +
+                       ", but data.max_prompt_length is " + std::to_string(settings.max_prompt_length) +
                        "; images are not truncated: data.filter_overlong_prompts=True leaves such rows out");
     p.ids = expand_image_tokens(std::move(p.ids), p.images, settings.images);
   }

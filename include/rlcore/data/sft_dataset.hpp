@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/data/image_file.hpp"
+#include "rlcore/data/image_cache.hpp"
 #include "rlcore/data/image_rows.hpp"
 #include "rlcore/data/template_notes.hpp"
 #include "rlcore/data/truncation.hpp"

@@ -15,7 +15,7 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/image_rows.hpp"
-#include "rlcore/data/row.hpp"
+#include "rlcore/data/jsonl.hpp"
 #include "rlcore/data/sft_dataset.hpp"
 #include "rlcore/data/template_notes.hpp"
 #include "rlcore/data/truncation.hpp"

@@ -8,7 +8,6 @@
 
 #include "rlcore/data/file.hpp"
 #include "rlcore/data/jsonl.hpp"
-#include "rlcore/data/row.hpp"
 #ifdef RLCORE_HAS_PARQUET
 #include "rlcore/data/parquet.hpp"
 #endif

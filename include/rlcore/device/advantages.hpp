@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "rlcore/device/advantages/groups.hpp"
-#include "rlcore/device/advantages/in_order.hpp"
 #include "rlcore/device/advantages/returns.hpp"
 #include "rlcore/device/advantages/token_rewards.hpp"
 #include "rlcore/device/advantages/whiten.hpp"

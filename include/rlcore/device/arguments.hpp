@@ -1,4 +1,5 @@
-// Argument types that several kernels of a device share: rows of norms, heads and segments of attention, formats.
+// Argument types that several kernels of a device share: rows of norms, heads and segments of attention, formats, the
+// data type of matrix products.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,6 @@
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
-
 /// Rows of a norm: row (t, g) is x + t * row + g * width, for g < groups. Statistic (t, g) is rstd[t * groups + g].
 struct norm_arguments {
   extent_t row = 0, groups = 1, width = 0;
@@ -122,4 +122,7 @@ struct mask_elements {
   bool floating = false;
 };
 
+/// The type of the inputs of matrix products; sums, results and master weights are float in all cases. hf32 is Ascend's
+/// float with 11 fraction bits, which CPUs do not support.
+enum class compute : unsigned char { float32, bfloat16, hf32 };
 RLCORE_END

@@ -15,7 +15,7 @@
 
 #include "rlcore/core/as_written.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/device/compute.hpp"
+#include "rlcore/device/arguments.hpp"
 #include "rlcore/device/cpu/attention.hpp"
 #include "rlcore/device/cpu/instruction_sets.hpp"
 #include "rlcore/device/cpu/log_prob_merge.hpp"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "rlcore/device/compute.hpp"
+#include "rlcore/device/arguments.hpp"
 #include "rlcore/device/cpu/arguments.hpp"
 #include "rlcore/device/cuda/arguments.hpp"
 #include "rlcore/device/cuda/provider.hpp"

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/device/compute.hpp"
+#include "rlcore/device/arguments.hpp"
 #include "rlcore/device/npu/npu_settings.hpp"
 
 RLCORE_BEGIN

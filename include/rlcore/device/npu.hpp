@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "rlcore/device/device.hpp"
-#include "rlcore/device/npu/abi/feature.hpp"
+#include "rlcore/device/npu/abi/calls.hpp"
+#include "rlcore/device/npu/kernels/activations.hpp"
 #include "rlcore/device/npu/kernels/attention.hpp"
-#include "rlcore/device/npu/kernels/gelu.hpp"
 #include "rlcore/device/npu/kernels/linear.hpp"
 #include "rlcore/device/npu/kernels/live.hpp"
 #include "rlcore/device/npu/kernels/log_prob.hpp"
@@ -23,11 +23,8 @@
 #include "rlcore/device/npu/kernels/rope.hpp"
 #include "rlcore/device/npu/kernels/rows.hpp"
 #include "rlcore/device/npu/kernels/sampling.hpp"
-#include "rlcore/device/npu/kernels/slots.hpp"
-#include "rlcore/device/npu/kernels/swiglu.hpp"
 #include "rlcore/device/npu/npu_settings.hpp"
 #include "rlcore/device/npu/provider.hpp"
-#include "rlcore/device/npu/soc.hpp"
 #include "rlcore/device/npu/trace.hpp"
 
 RLCORE_BEGIN

@@ -14,7 +14,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/npu/abi/calls.hpp"
-#include "rlcore/device/npu/codes.hpp"
+#include "rlcore/device/npu/errors.hpp"
 #include "rlcore/emulator/communicators.hpp"
 #include "rlcore/emulator/rank_group.hpp"
 

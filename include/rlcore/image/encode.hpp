@@ -12,7 +12,7 @@ namespace image {
 /// Encodes a PNG of 8 bits per channel without alpha; decode() returns the same pixels. Throws format_error for an
 /// image without pixels, or with more than 2^31 - 1 in a row or a column. Needs the component `images`.
 #ifdef RLCORE_HAS_IMAGES
-std::vector<unsigned char> encode_png(const pixels& picture);
+std::vector<unsigned char> encode_png(const pixels& image);
 #else
 inline std::vector<unsigned char> encode_png(const pixels&) {
   throw format_error("this build writes no images; install libpng-dev and libjpeg-dev and build again");
@@ -33,20 +33,19 @@ RLCORE_END
 RLCORE_BEGIN
 namespace image {
 
-RLCORE_INLINE std::vector<unsigned char> encode_png(const pixels& picture) {
+RLCORE_INLINE std::vector<unsigned char> encode_png(const pixels& image) {
   constexpr std::size_t longest = std::numeric_limits<png_int_32>::max();
-  if (picture.width == 0 || picture.height == 0 || picture.width > longest || picture.height > longest)
-    throw format_error("no PNG has " + std::to_string(picture.width) + " x " + std::to_string(picture.height) +
-                       " pixels");
-  png_image image{};
-  image.version = PNG_IMAGE_VERSION;
-  image.width = static_cast<png_uint_32>(picture.width);
-  image.height = static_cast<png_uint_32>(picture.height);
-  image.format = PNG_FORMAT_RGB;
-  std::vector<unsigned char> bytes(PNG_IMAGE_PNG_SIZE_MAX(image));
+  if (image.width == 0 || image.height == 0 || image.width > longest || image.height > longest)
+    throw format_error("no PNG has " + std::to_string(image.width) + " x " + std::to_string(image.height) + " pixels");
+  png_image png{};
+  png.version = PNG_IMAGE_VERSION;
+  png.width = static_cast<png_uint_32>(image.width);
+  png.height = static_cast<png_uint_32>(image.height);
+  png.format = PNG_FORMAT_RGB;
+  std::vector<unsigned char> bytes(PNG_IMAGE_PNG_SIZE_MAX(png));
   png_alloc_size_t size = bytes.size();
-  if (png_image_write_to_memory(&image, bytes.data(), &size, 0, picture.rgb.data(), 0, nullptr) == 0)
-    throw format_error(std::string("cannot write a PNG: ") + image.message);
+  if (png_image_write_to_memory(&png, bytes.data(), &size, 0, image.rgb.data(), 0, nullptr) == 0)
+    throw format_error(std::string("cannot write a PNG: ") + png.message);
   bytes.resize(size);
   return bytes;
 }

@@ -166,7 +166,7 @@ inline pixels resample_width(const pixels& from, std::size_t width, resampling a
 
 /// Resizes an image: first the width, then the height, each only if it changes. Pillow resizes the height first if the
 /// image is over 100 times as tall as wide and its height shrinks.
-inline pixels resize(const pixels& picture, size to, resampling as) {
+inline pixels resize(const pixels& image, size to, resampling as) {
   const auto height = static_cast<std::size_t>(to.height), width = static_cast<std::size_t>(to.width);
   const auto of_height = [&](const pixels& from) {
     return from.height == height ? from : resample_height(from, height, as);
@@ -174,8 +174,8 @@ inline pixels resize(const pixels& picture, size to, resampling as) {
   const auto of_width = [&](const pixels& from) {
     return from.width == width ? from : resample_width(from, width, as);
   };
-  const bool height_first = as == resampling::pillow && picture.height > 100 * picture.width && height < picture.height;
-  return height_first ? of_width(of_height(picture)) : of_height(of_width(picture));
+  const bool height_first = as == resampling::pillow && image.height > 100 * image.width && height < image.height;
+  return height_first ? of_width(of_height(image)) : of_height(of_width(image));
 }
 
 }  // namespace image

@@ -13,7 +13,7 @@
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/distillation/support.hpp"
 #include "rlcore/objective/piece/piece.hpp"
-#include "rlcore/objective/vocabulary/alignment.hpp"
+#include "rlcore/objective/vocabulary/position.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN

@@ -104,10 +104,10 @@ namespace parallel::detail {
 
 RLCORE_INLINE void partial_balance::join(const partial_balance& other, std::size_t parts,
                                          std::vector<std::uint32_t>& next) {
-  const std::size_t there = sets.size();
+  const std::size_t own_sets = sets.size();
   for (std::size_t k = 0; k < other.sets.size(); ++k) {
     const std::size_t partner = parts - 1 - k;
-    if (partner >= there) {
+    if (partner >= own_sets) {
       sets.push_back(other.sets[k]);
       continue;
     }

@@ -22,7 +22,7 @@ enum class context_kind { gather_kv, ring, ulysses };
 /// In the order of the values.
 inline constexpr const char* context_kind_names[] = {"gather_kv", "ring", "ulysses"};
 
-/// The order in which the gradients of leaves (reduction_tree.hpp) are added.
+/// The order in which the gradients of leaves (reduction.hpp) are added.
 /// - tree: the binary tree over the leaf indices; the same bits for every number of ranks.
 /// - exact: 64-bit integers in units of 2^-44; the same bits for every number of ranks and in any order.
 /// - ranked: each rank's sum, then ((x0 + x1) + x2) + ... over ranks; the same bits on every engine.

@@ -16,13 +16,13 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/parallel/world.hpp"
-#include "rlcore/planning/cluster_file.hpp"
+#include "rlcore/planning/cluster.hpp"
 #include "rlcore/planning/measure_rank.hpp"
 #include "rlcore/planning/plan.hpp"
 #include "rlcore/planning/read_plan.hpp"
 #include "rlcore/planning/stage_times.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
-#include "rlcore/train/ranks/available_memory.hpp"
+#include "rlcore/train/ranks/resources.hpp"
 
 RLCORE_BEGIN
 namespace train::planning {

@@ -14,7 +14,6 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/optim/adamw.hpp"
-#include "rlcore/optim/clip.hpp"
 #include "rlcore/parallel/reduction/piece_sum.hpp"
 #include "rlcore/parallel/reduction/reduction.hpp"
 #include "rlcore/planning/cluster.hpp"

@@ -14,7 +14,7 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/plan.hpp"
 #include "rlcore/nn/config.hpp"
-#include "rlcore/planning/cluster_file.hpp"
+#include "rlcore/planning/cluster.hpp"
 #include "rlcore/planning/model_shape.hpp"
 #include "rlcore/planning/plan.hpp"
 

@@ -200,8 +200,8 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   }
   const local_sizes rollout(m, l.rollout_tensor, l.sampled_expert_parts());
   // The state already counts whole weights, but not their packed copy.
-  const bool there = l.zero < 3 && l.rollout_tensor == l.tensor && !l.collects_experts();
-  need.rollout_weights = (there ? packed : held) * rollout.total();
+  const bool in_place = l.zero < 3 && l.rollout_tensor == l.tensor && !l.collects_experts();
+  need.rollout_weights = (in_place ? packed : held) * rollout.total();
   const double per_token = m.kv_values() * value / f(std::min(l.rollout_tensor, m.kv_heads));
   need.cache_of_one = per_token * f(w.length());
   const double replicas = f(l.devices()) / f(l.rollout_tensor);

@@ -17,12 +17,11 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/logit_rules.hpp"
-#include "rlcore/rollout/pass_chunks.hpp"
+#include "rlcore/rollout/pass_results.hpp"
 #include "rlcore/rollout/prefix_cache.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/rollout/session.hpp"
 #include "rlcore/rollout/session_memory.hpp"
-#include "rlcore/rollout/turns.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
@@ -30,8 +29,8 @@ namespace rollout {
 /// Statistics of one generate() call.
 struct engine_usage {
   std::size_t passes = 0, tokens_fed = 0, preemptions = 0;
-  std::int32_t pages_used = 0;    ///< peak
-  std::size_t pictures_read = 0;  ///< by the vision tower
+  std::int32_t pages_used = 0;  ///< peak
+  std::size_t images_read = 0;  ///< by the vision tower
 };
 
 /// Takes the number of finished sequences and does nothing.
@@ -82,7 +81,7 @@ class engine {
       take_turns(open, record, *turns, settings.max_new_tokens, progress);
     }
     const session_statistics done = open.statistics();
-    usage_ = {done.passes, done.tokens_fed, done.preemptions, memory_.pool.most_used(), done.pictures_read};
+    usage_ = {done.passes, done.tokens_fed, done.preemptions, memory_.pool.most_used(), done.images_read};
     return responses;
   }
 
@@ -153,7 +152,7 @@ class engine {
             "generate: max_new_tokens, max_sequences and max_batched_tokens must be positive");
     for (const request& r : requests) {
       require(!r.prompt.empty(), "generate: a prompt has no token");
-      if (!c.vision && !r.pictures.empty())
+      if (!c.vision && !r.images.empty())
         throw std::invalid_argument("rlcore: generate: request " + std::to_string(&r - requests.data()) +
                                     " has images, and the model reads none (no vision_config)");
     }
@@ -163,7 +162,7 @@ class engine {
                     random_key key) {
     job asked;
     asked.prompt.assign(r.prompt.begin(), r.prompt.end());
-    asked.pictures.assign(r.pictures.begin(), r.pictures.end());
+    asked.images.assign(r.images.begin(), r.images.end());
     asked.sampling = settings.sampling, asked.rules = rules;
     asked.max_new_tokens = settings.max_new_tokens, asked.stop_ids = settings.eos_ids;
     asked.key = r.key.value_or(key), asked.prompt_number = r.key ? 0 : r.prompt_number, asked.sample = r.sample;
@@ -190,9 +189,9 @@ class engine {
     }
     const std::int64_t longest = longest_prompt + settings.max_new_tokens, needed = schedule::pages_of(longest);
     rows = std::min(rows, std::min(rows, settings.max_batched_tokens) + 3 * most_rows);
-    memory_.pictures.start(model, rows);
+    memory_.images.start(model, rows);
     std::int64_t allowed = memory_.pages_within(model, settings.max_cache_bytes);
-    if (needed > allowed) memory_.pictures.shrink(), allowed = memory_.pages_within(model, settings.max_cache_bytes);
+    if (needed > allowed) memory_.images.shrink(), allowed = memory_.pages_within(model, settings.max_cache_bytes);
     if (needed > allowed) refuse(model, longest_prompt, settings);
     memory_.prepare(model, std::min({allowed, pages, slots * needed + kv_pages(longest_prompt)}), allowed, slots);
     return {slots, settings.max_batched_tokens, longest, 0, rows, false, settings.chunk_prompts};
@@ -200,7 +199,7 @@ class engine {
   [[noreturn]] void refuse(const nn::causal_lm<Device>& model, std::int64_t prompt, const generation& settings) const {
     const std::size_t page = nn::kv_cache<Device>::page_bytes(model.device(), model.settings(), model.part());
     const auto pages = static_cast<std::size_t>(schedule::pages_of(prompt + settings.max_new_tokens));
-    const std::size_t shown = std::min(memory_.pictures.bytes(), settings.max_cache_bytes);
+    const std::size_t shown = std::min(memory_.images.bytes(), settings.max_cache_bytes);
     throw config_error("generate: a prompt of " + std::to_string(prompt) + " tokens with up to " +
                        std::to_string(settings.max_new_tokens) + " new ones needs " + std::to_string(pages * page) +
                        " bytes of keys and values" +

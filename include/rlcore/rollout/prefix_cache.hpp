@@ -15,7 +15,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/model/input.hpp"
-#include "rlcore/rollout/pass_chunks.hpp"
+#include "rlcore/rollout/pass_results.hpp"
 #include "rlcore/rollout/sequence.hpp"
 
 RLCORE_BEGIN
@@ -76,7 +76,7 @@ class page_pool {
 struct page_content {
   std::uint64_t before = 0, salt = 0;
   std::span<const std::int32_t> tokens;
-  std::span<const nn::picture> pictures = {};
+  std::span<const nn::image_patches> images = {};
 };
 
 /// A hash table from contents to pages. A lookup compares the tokens, salts and image floats, not only hashes. Content
@@ -114,14 +114,14 @@ class prefix_cache {
   struct entry {
     std::uint64_t number = 0, before = 0, salt = 0;  // number 0: unknown
     std::array<std::int32_t, kv_page> tokens{};
-    std::vector<nn::picture> pictures;
+    std::vector<nn::image_patches> images;
     std::shared_ptr<const void> pixels;
     std::size_t head = 0;
     std::int32_t next = none;
 
     bool is(const page_content& c) const {
       return before == c.before && (before != 0 || salt == c.salt) && std::ranges::equal(tokens, c.tokens) &&
-             std::ranges::equal(pictures, c.pictures, same_picture);
+             std::ranges::equal(images, c.images, same_image);
     }
   };
 
@@ -255,8 +255,8 @@ RLCORE_INLINE void prefix_cache::insert(std::int32_t page, const page_content& c
   entry& e = at(page);
   e = {++last_number_, content.before, content.before == 0 ? content.salt : 0, {}, {}, {}, place(content), none};
   std::ranges::copy(content.tokens, e.tokens.begin());
-  if (!content.pictures.empty()) {
-    e.pictures.assign(content.pictures.begin(), content.pictures.end());
+  if (!content.images.empty()) {
+    e.images.assign(content.images.begin(), content.images.end());
     e.pixels = std::move(pixels);
   }
   e.next = heads_[e.head];
@@ -319,7 +319,7 @@ RLCORE_INLINE page_content prefix_pages::content(const sequence& s, std::int64_t
   const std::int64_t first = number * page_size;
   page_content c{before, s.asked.salt,
                  std::span(s.tokens).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(page_size))};
-  if (s.shown) c.pictures = s.shown->pictures_in(first, first + page_size);
+  if (s.shown) c.images = s.shown->images_in(first, first + page_size);
   return c;
 }
 

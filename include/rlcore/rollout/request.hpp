@@ -1,6 +1,7 @@
-// A request of the rollout engine, and its job.
+// A request of the rollout engine and its job: sampling settings, responses of several turns.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,25 +11,63 @@
 #include <string_view>
 #include <vector>
 
+#include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/rollout/logit_rules.hpp"
-#include "rlcore/rollout/sampling.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
 
+/// Draws from softmax(logits / temperature), without the tokens less likely than min_p times the most likely one,
+/// truncated to the top_k most likely and then to the smallest set whose probability reaches top_p, renormalised.
+/// vLLM's order and conventions: top_k <= 0 and min_p 0 are off, temperature 0 is greedy. Any nonzero temperature is at
+/// least 1e-5, so that logits / temperature are finite.
+struct sampling {
+  float temperature = 1;
+  std::int64_t top_k = -1;
+  float top_p = 1;
+  float min_p = 0;
+
+  /// The smallest temperature that is not greedy.
+  static constexpr float least_temperature = 1e-5f;
+
+  bool greedy() const noexcept { return temperature == 0; }
+  /// Throws config_error naming the offending setting.
+  void validate() const {
+    if (!greedy() && (!(temperature >= least_temperature) || !std::isfinite(temperature)))
+      throw config_error("temperature=" + float_text(temperature) + " must be 0 (greedy) or at least 1e-05");
+    if (top_k < -1) throw config_error("top_k=" + std::to_string(top_k) + " must be -1 (all tokens) or more");
+    if (!(top_p > 0 && top_p <= 1)) throw config_error("top_p=" + std::to_string(top_p) + " must lie in (0, 1]");
+    if (!(min_p >= 0 && min_p <= 1)) throw config_error("min_p=" + std::to_string(min_p) + " must lie in [0, 1]");
+  }
+  sampling_arguments arguments() const noexcept { return {temperature, static_cast<extent_t>(top_k), top_p, min_p}; }
+  bool operator==(const sampling&) const = default;
+};
+
+/// The temperature that vLLM uses for a requested t >= 0: 0 (greedy) below 1e-5, at least 0.01 otherwise.
+inline float vllm_temperature(float t) noexcept {
+  if (!(t >= 0 && t < 0.01f)) return t;
+  return t < sampling::least_temperature ? 0.0f : 0.01f;
+}
+
+/// A token and its log-prob.
+struct token_logprob {
+  std::int32_t token = 0;
+  float logp = 0;
+};
+
 /// One continuation to generate. (prompt_number, sample) address its random numbers: equal addresses give equal text,
-/// independent of the rest of the batch. Adjacent requests with the same prompt share its keys and values. `pictures`
+/// independent of the rest of the batch. Adjacent requests with the same prompt share its keys and values. `images`
 /// are the prompt's images in prompt order: the prompt holds one image token (nn::config::image_token_id) per token of
 /// an image's grid. With its own `key`, only `key` and `sample` address the random numbers. All spans must outlive the
 /// call.
 struct request {
   std::span<const std::int32_t> prompt;
   std::uint32_t prompt_number = 0, sample = 0;
-  std::span<const nn::picture> pictures = {};
+  std::span<const nn::image_patches> images = {};
   std::optional<random_key> key = {};
 };
 
@@ -85,7 +124,7 @@ using ticket = std::uint64_t;
 struct job {
   std::vector<std::int32_t> prompt;
   /// In prompt order, as in rollout::request; `pixels` owns the data that they view.
-  std::vector<nn::picture> pictures = {};
+  std::vector<nn::image_patches> images = {};
   std::shared_ptr<const void> pixels = {};
   rollout::sampling sampling = {};
   std::shared_ptr<const logit_rules> rules = {};  ///< applied before a draw; each turn counts as a new text
@@ -140,6 +179,30 @@ struct session_listener {
   void on_failure(ticket, const std::string&) {}
   /// A turn has ended. This is the last event of the job, unless it is kept open.
   void on_end(ticket, finish) {}
+};
+
+/// Decides after each turn whether a response goes on. engine::generate() calls all functions from one thread, between
+/// two passes; other responses are drawn while a reply is awaited. No drawn token depends on when a reply arrives.
+class turn_source {
+ public:
+  /// Tokens to append to the response of request number `request`; the policy then draws on. No tokens: the response is
+  /// complete.
+  struct continuation {
+    std::size_t request = 0;
+    std::vector<std::int32_t> context;
+  };
+
+  virtual ~turn_source() = default;
+  /// Called once with all requests, before the calls of generate() that draw them: may put other prompts in their
+  /// places, which live as long as this object.
+  virtual void prepare(std::span<request> /*requests*/) {}
+  /// A call of generate() begins with these requests.
+  virtual void begin(std::span<const request> requests) = 0;
+  /// A turn of request number `request` has ended: it drew tokens [turn, end) of the response. next() returns exactly
+  /// one continuation for each such turn.
+  virtual void end_turn(std::size_t request, const response& so_far, std::size_t turn) = 0;
+  /// The next continuation that is ready. With `wait` it waits for one; otherwise it returns nothing if none is.
+  virtual std::optional<continuation> next(bool wait) = 0;
 };
 
 }  // namespace rollout

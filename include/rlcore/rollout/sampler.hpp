@@ -12,8 +12,8 @@
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/head/head.hpp"
+#include "rlcore/rollout/request.hpp"
 #include "rlcore/rollout/ruled_logits.hpp"
-#include "rlcore/rollout/sampling.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN

@@ -13,7 +13,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/model/decode.hpp"
-#include "rlcore/rollout/pass_chunks.hpp"
+#include "rlcore/rollout/pass_results.hpp"
 #include "rlcore/rollout/prefix_cache.hpp"
 #include "rlcore/rollout/sequence.hpp"
 
@@ -88,7 +88,7 @@ class schedule {
 
   void plan() {
     chunks_.clear(), before_.clear(), after_.clear(), draws_.clear(), scores_.clear();
-    room_ = limits_.max_batched_tokens, score_room_ = limits_.score_rows, picture_room_ = limits_.picture_rows;
+    room_ = limits_.max_batched_tokens, score_room_ = limits_.score_rows, image_room_ = limits_.image_rows;
     for (std::size_t i = 0; limits_.chunk_prompts && i < running_.size(); ++i)  // the vector may shrink at its end
       if (running_[i]->draws_next()) feed(*running_[i]);
     if (limits_.prompt_tokens > 0) room_ = std::min(room_, limits_.prompt_tokens);
@@ -170,8 +170,8 @@ class schedule {
   /// Reserves image rows for the sequence's next `take` tokens; false if the pass has none left.
   bool show(sequence& s, std::int64_t take) {
     if (!s.shown || s.shown->last_pass == passes_ + 1 || !s.shown->shows(s.plan.fed, s.plan.fed + take)) return true;
-    if (s.shown->rows() > picture_room_) return false;
-    picture_room_ -= s.shown->rows();
+    if (s.shown->rows() > image_room_) return false;
+    image_room_ -= s.shown->rows();
     s.shown->last_pass = passes_ + 1;
     return true;
   }
@@ -373,9 +373,9 @@ class schedule {
   page_pool* pool_ = nullptr;
   prefix_pages prefixes_;
   std::size_t preemptions_ = 0, passes_ = 0, fed_ = 0, drawn_ = 0;
-  std::int64_t room_ = 0, score_room_ = 0, picture_room_ = 0;  // remaining tokens, scores and image rows of the pass
-  std::int32_t growing_ = 0, following_ = 0;                   // running sequences that may need more pages; followers
-  std::vector<sequence*> running_;                             // in start order
+  std::int64_t room_ = 0, score_room_ = 0, image_room_ = 0;  // remaining tokens, scores and image rows of the pass
+  std::int32_t growing_ = 0, following_ = 0;                 // running sequences that may need more pages; followers
+  std::vector<sequence*> running_;                           // in start order
   waiting_list waiting_;
   std::vector<std::int32_t> table_, free_slots_;  // the page table of each slot
   std::size_t table_row_ = 0;

@@ -22,8 +22,8 @@ RLCORE_BEGIN
 namespace rollout {
 
 /// The images of a prompt and the rope positions of its tokens. A token after the prompt has position index + `delta`.
-struct picture_prompt {
-  std::vector<nn::picture> pictures;
+struct image_prompt {
+  std::vector<nn::image_patches> images;
   std::shared_ptr<const void> pixels;  ///< owns the data that the images view
   std::vector<nn::rope_position> positions;
   std::vector<std::int64_t> first_token, rows_before;  ///< per image; tower rows before each token
@@ -32,11 +32,11 @@ struct picture_prompt {
   std::size_t last_pass = 0;  ///< the last pass that read the rows
 
   /// Throws std::invalid_argument if the images do not match the image tokens.
-  picture_prompt(const nn::config& c, std::span<const std::int32_t> tokens, std::span<const nn::picture> shown,
-                 std::shared_ptr<const void> owner)
-      : pictures(shown.begin(), shown.end()), pixels(std::move(owner)) {
+  image_prompt(const nn::config& c, std::span<const std::int32_t> tokens, std::span<const nn::image_patches> shown,
+               std::shared_ptr<const void> owner)
+      : images(shown.begin(), shown.end()), pixels(std::move(owner)) {
     std::vector<nn::patch_grid> grids;
-    for (const nn::picture& each : pictures) grids.push_back(each.grid);
+    for (const nn::image_patches& each : images) grids.push_back(each.grid);
     nn::rope_positions all = nn::make_rope_positions(tokens, c.image_token_id, grids, c.vision->spatial_merge_size);
     positions = std::move(all.positions), delta = all.delta;
     rows_before.reserve(tokens.size() + 1);
@@ -62,10 +62,10 @@ struct picture_prompt {
   /// Does [begin, end) contain an image token?
   bool shows(std::int64_t begin, std::int64_t end) const { return rows_until(begin) < rows_until(end); }
   /// The images whose first token is in [begin, end).
-  std::span<const nn::picture> pictures_in(std::int64_t begin, std::int64_t end) const {
+  std::span<const nn::image_patches> images_in(std::int64_t begin, std::int64_t end) const {
     const auto first = std::ranges::lower_bound(first_token, begin), last = std::ranges::lower_bound(first_token, end);
-    return std::span(pictures).subspan(static_cast<std::size_t>(first - first_token.begin()),
-                                       static_cast<std::size_t>(last - first));
+    return std::span(images).subspan(static_cast<std::size_t>(first - first_token.begin()),
+                                     static_cast<std::size_t>(last - first));
   }
 };
 
@@ -75,10 +75,10 @@ struct sequence {
   job asked;          ///< without its prompt, which is in the tokens
   std::vector<std::int32_t> tokens;
   std::int64_t prompt_length = 0;
-  std::int64_t turn = 0, longest = 0;          ///< tokens at the start of this turn; maximum at its end
-  std::uint64_t group = 0;                     ///< equal for adjacent sequences with the same prompt
-  std::shared_ptr<picture_prompt> shown = {};  ///< null for a text-only prompt
-  finish reason = finish::length;              ///< of the last turn
+  std::int64_t turn = 0, longest = 0;        ///< tokens at the start of this turn; maximum at its end
+  std::uint64_t group = 0;                   ///< equal for adjacent sequences with the same prompt
+  std::shared_ptr<image_prompt> shown = {};  ///< null for a text-only prompt
+  finish reason = finish::length;            ///< of the last turn
   bool cancelled = false;
   token_history history = {};  ///< of the turn, if the rules need it
 

@@ -21,7 +21,7 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/logit_rules.hpp"
-#include "rlcore/rollout/pass_chunks.hpp"
+#include "rlcore/rollout/pass_results.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/rollout/schedule.hpp"
 #include "rlcore/rollout/sequence.hpp"
@@ -133,7 +133,7 @@ class session {
     between_passes_.wait(lock, [&] { return !in_pass_ || pauses_ == 0; });
     if (pauses_ == 0 || --pauses_ > 0) return;
     schedule_.forget_pages();
-    ranks_.each([](auto& memory) { memory.pictures.forget_rows(); });
+    ranks_.each([](auto& memory) { memory.images.forget_rows(); });
     work_.notify_all();
   }
 
@@ -173,7 +173,7 @@ class session {
             schedule_.tokens_drawn(),
             schedule_.prefix_hits(),
             schedule_.preemptions(),
-            pictures_read_};
+            images_read_};
   }
 
  private:
@@ -249,13 +249,13 @@ class session {
       throw config_error("logprob_temperature=" + float_text(t) + " must be at least 1e-05");
     auto s = std::make_unique<sequence>();
     const nn::config& c = model_.settings();
-    if (!asked.pictures.empty() && !c.vision)
+    if (!asked.images.empty() && !c.vision)
       throw config_error("the prompt has images, and the model reads none (no vision_config)");
-    if (!asked.pictures.empty() && own_ && !asked.pixels)
+    if (!asked.images.empty() && own_ && !asked.pixels)
       throw config_error("the prompt has images, and nothing owns them (job::pixels)");
     try {
-      if (!asked.pictures.empty() || (c.vision && std::ranges::count(asked.prompt, c.image_token_id) > 0))
-        s->shown = std::make_shared<picture_prompt>(c, asked.prompt, asked.pictures, asked.pixels);
+      if (!asked.images.empty() || (c.vision && std::ranges::count(asked.prompt, c.image_token_id) > 0))
+        s->shown = std::make_shared<image_prompt>(c, asked.prompt, asked.images, asked.pixels);
     } catch (const std::invalid_argument& e) {
       throw config_error(e.what());
     }
@@ -325,8 +325,8 @@ class session {
     const std::lock_guard lock(mutex_);
     in_pass_ = false;
     between_passes_.notify_all();
-    ranks_.each([](auto& memory) { memory.pictures.forget(); });
-    pictures_read_ = memory_.pictures.pictures_read();
+    ranks_.each([](auto& memory) { memory.images.forget(); });
+    images_read_ = memory_.images.images_read();
     if (!good) return schedule_.forget_pages();
     const pass_results<Device>& results = memory_.results;
     schedule_.accept(results.tokens());
@@ -373,7 +373,7 @@ class session {
   mutable std::mutex mutex_;  ///< not held during device work and listener calls
   std::condition_variable work_, between_passes_;
   bool in_pass_ = false;
-  std::size_t pauses_ = 0, told_ = 0, pictures_read_ = 0;
+  std::size_t pauses_ = 0, told_ = 0, images_read_ = 0;
   schedule schedule_;
   std::unordered_map<ticket, std::unique_ptr<sequence>> sequences_;
   std::vector<ticket> cancelled_;

@@ -16,7 +16,7 @@
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/rollout/pass_results.hpp"
 #include "rlcore/rollout/prefix_cache.hpp"
-#include "rlcore/rollout/prompt_pictures.hpp"
+#include "rlcore/rollout/prompt_images.hpp"
 #include "rlcore/rollout/schedule.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
@@ -49,7 +49,7 @@ struct session_statistics {
   std::size_t passes = 0, tokens_fed = 0, tokens_drawn = 0;
   std::size_t prefix_hits = 0;  ///< tokens served from the prefix cache
   std::size_t preemptions = 0;
-  std::size_t pictures_read = 0;  ///< by the vision tower
+  std::size_t images_read = 0;  ///< by the vision tower
 };
 
 /// KV cache, image rows, logits and the sampler. It may outlive a session and serve the next one.
@@ -57,7 +57,7 @@ template <rlcore::device Device>
 struct session_memory {
   page_pool pool;
   std::unique_ptr<nn::kv_cache<Device>> cache;
-  prompt_pictures<Device> pictures;
+  prompt_images<Device> images;
   buffer<float, Device> logits;
   pass_results<Device> results;
 
@@ -88,17 +88,17 @@ struct session_memory {
   void feed(const nn::causal_lm<Device>& model, nn::workspace<Device>& space, const schedule& plan,
             std::optional<weight_format> format) {
     for (const page_copy& c : plan.copies_before()) cache->copy_page(c.to, c.from);
-    nn::decode(model, space, *cache, pictures.show(model, space, plan, format), logits.data(), format);
+    nn::decode(model, space, *cache, images.show(model, space, plan, format), logits.data(), format);
     for (const page_copy& c : plan.copies_after()) cache->copy_page(c.to, c.from);
   }
   /// Pages that fit into `bytes` together with the image rows.
   std::int64_t pages_within(const nn::causal_lm<Device>& model, std::size_t bytes) const {
     const std::size_t page = nn::kv_cache<Device>::page_bytes(model.device(), model.settings(), model.part());
     return static_cast<std::int64_t>(
-        std::min<std::size_t>((bytes - std::min(pictures.bytes(), bytes)) / page, 0x7fffffff));
+        std::min<std::size_t>((bytes - std::min(images.bytes(), bytes)) / page, 0x7fffffff));
   }
   /// Bytes of KV cache and image rows.
-  std::size_t bytes() const noexcept { return (cache ? cache->bytes() : 0) + pictures.bytes(); }
+  std::size_t bytes() const noexcept { return (cache ? cache->bytes() : 0) + images.bytes(); }
 
  private:
   Device* device_ = nullptr;  ///< this and the next two: device, page size and layers of the cache
@@ -134,7 +134,7 @@ class session_ranks {
 
   /// Resets, with memory for this many image rows.
   void start(std::int64_t rows) {
-    run([&](const auto& model, auto&, auto& memory) { memory.pictures.start(model, rows); });
+    run([&](const auto& model, auto&, auto& memory) { memory.images.start(model, rows); });
   }
   /// Allocates KV pages, logits rows and memory for sequences of `longest` tokens.
   void prepare(std::int64_t pages, std::int64_t rows, extent_t longest) {

@@ -51,14 +51,14 @@ class answer {
       if (!choices_[i].ended) engine_.cancel(tickets_[i]);
   }
 
-  /// The next piece that has text or an end; nothing after the end of the last choice. Calls still_there() while it
+  /// The next piece that has text or an end; nothing after the end of the last choice. Calls is_connected() while it
   /// waits. Throws client_gone, and api_error 500 when the engine has failed.
-  template <class StillThere>
-  std::optional<text_piece> next(StillThere&& still_there) {
+  template <class IsConnected>
+  std::optional<text_piece> next(IsConnected&& is_connected) {
     while (left_ > 0) {
       auto message = inbox_->take(patience);
       if (!message || ++taken_ % 64 == 0)
-        if (!still_there()) throw client_gone();
+        if (!is_connected()) throw client_gone();
       if (!message) continue;
       if (auto piece = read(*message)) return piece;
     }

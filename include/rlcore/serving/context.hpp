@@ -99,8 +99,8 @@ class context {
                                                       const std::function<bool()>&)>
       fetch;
   metrics counts;
-  std::atomic<std::size_t> requests{0};              ///< that are being answered
-  byte_budget picture_memory{std::size_t{2} << 30};  ///< for the images of requests; further requests wait
+  std::atomic<std::size_t> requests{0};            ///< that are being answered
+  byte_budget image_memory{std::size_t{2} << 30};  ///< for the images of requests; further requests wait
 
   /// The weights of a name, and the name used in responses: an empty name selects the model's first. Throws api_error
   /// 404 for an unknown name.
@@ -206,9 +206,9 @@ RLCORE_INLINE std::size_t byte_budget::take(std::size_t bytes, const std::functi
   while (!freed_.wait_for(lock, std::chrono::milliseconds(50),
                           [&] { return turn == waiting_.begin() && left_ >= bytes; })) {
     lock.unlock();
-    const bool there = !connected || connected();
+    const bool is_connected = !connected || connected();
     lock.lock();
-    if (there) continue;
+    if (is_connected) continue;
     leave(turn);
     throw client_gone();
   }

@@ -29,13 +29,13 @@ namespace serving {
 /// Assistant messages: reasoning, content and tool calls.
 class chat_reply final : public reply {
  public:
-  /// The messages drawn by `jobs`, one per choice. `pictures` holds the memory of their images, `pictures_hash` is a
+  /// The messages drawn by `jobs`, one per choice. `images` holds the memory of their images, `images_hash` is a
   /// hash of the images.
   chat_reply(context& shared, admission entered, const chat_request& request, std::vector<rollout::job> jobs,
-             std::unique_ptr<held_bytes> pictures, std::uint64_t pictures_hash)
-      : reply(shared, std::move(entered), request.fields, std::move(jobs), "chatcmpl-", pictures_hash),
+             std::unique_ptr<held_bytes> images, std::uint64_t images_hash)
+      : reply(shared, std::move(entered), request.fields, std::move(jobs), "chatcmpl-", images_hash),
         shared_(shared),
-        pictures_(std::move(pictures)),
+        images_(std::move(images)),
         parse_tool_calls_(request.parse_tool_calls),
         include_reasoning_(request.include_reasoning) {
     for (std::int64_t i = 0; i < fields().n; ++i)
@@ -83,7 +83,7 @@ class chat_reply final : public reply {
   }
 
   context& shared_;
-  std::unique_ptr<held_bytes> pictures_;
+  std::unique_ptr<held_bytes> images_;
   bool parse_tool_calls_, include_reasoning_;
   std::vector<choice_state> choices_;
 };
@@ -218,9 +218,9 @@ RLCORE_INLINE std::shared_ptr<reply> begin_chat(context& shared, const chat_requ
   const model_prompt prompt = prompt_of(shared.model, request.talk, request.fields.add_special_tokens, connected);
   for (const std::string& note : prompt.notes) shared.log_once(note);
   std::vector<rollout::job> jobs = make_jobs(shared.model, request.fields, {prompt});
-  auto pictures = show_pictures(shared.model, prompt, shared.picture_memory, jobs, connected);
-  return std::make_shared<chat_reply>(shared, std::move(entered), request, std::move(jobs), std::move(pictures),
-                                      prompt.pictures_hash());
+  auto images = show_images(shared.model, prompt, shared.image_memory, jobs, connected);
+  return std::make_shared<chat_reply>(shared, std::move(entered), request, std::move(jobs), std::move(images),
+                                      prompt.images_hash());
 }
 
 RLCORE_INLINE completion_reply::completion_reply(context& shared, admission entered, const completion_request& request,

@@ -52,9 +52,9 @@ struct engine_load {
   std::size_t running = 0, waiting = 0;
   double cache_usage = 0;  ///< share of the cache's pages in use
   std::uint64_t tokens_fed = 0, tokens_drawn = 0, preemptions = 0, prefix_hits = 0;
-  std::uint64_t pictures_read = 0;  ///< by the vision tower
-  std::size_t engines = 1;          ///< number of engines included
-  bool broken = false;              ///< it has failed and produces no more output
+  std::uint64_t images_read = 0;  ///< by the vision tower
+  std::size_t engines = 1;        ///< number of engines included
+  bool broken = false;            ///< it has failed and produces no more output
 
   /// Two engines together; their caches are equally large.
   engine_load& operator+=(const engine_load& other) {
@@ -64,7 +64,7 @@ struct engine_load {
     engines += other.engines;
     tokens_fed += other.tokens_fed, tokens_drawn += other.tokens_drawn;
     preemptions += other.preemptions, prefix_hits += other.prefix_hits;
-    pictures_read += other.pictures_read, broken = broken || other.broken;
+    images_read += other.images_read, broken = broken || other.broken;
     return *this;
   }
 };

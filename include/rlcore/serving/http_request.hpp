@@ -265,10 +265,6 @@ RLCORE_INLINE bool is_foreign_page(std::string_view head, const std::vector<std:
   return !here || (origin != "http://" + std::string(host) && origin != "https://" + std::string(host));
 }
 
-}  // namespace serving
-
-namespace serving {
-
 RLCORE_INLINE bool body_budget::share::take(std::size_t bytes, const std::function<bool()>& go_on) {
   const std::size_t more = std::min(bytes, budget_.all_ - held_);
   if (!budget_.take(number_, more, go_on)) return false;

@@ -146,8 +146,7 @@ RLCORE_INLINE void metrics::add(const std::string& prefix, const engine_load& lo
       static_cast<double>(load.preemptions));
   one("prompt_tokens_total", "counter", "Tokens of accepted prompts.", static_cast<double>(prompt_tokens_));
   one("generation_tokens_total", "counter", "Tokens of answers.", static_cast<double>(generated_tokens_));
-  one("pictures_read_total", "counter", "Images that the vision tower has read.",
-      static_cast<double>(load.pictures_read));
+  one("images_read_total", "counter", "Images that the vision tower has read.", static_cast<double>(load.images_read));
   header("request_success_total", "counter", "Choices that ended, by their reason.");
   for (const auto& [reason, count] : ends_)
     out += prefix + "request_success_total{" + label + ",finished_reason=\"" + reason + "\"} " + std::to_string(count) +

@@ -29,7 +29,7 @@
 #include "rlcore/text/model_file.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/train/files/named_files.hpp"
+#include "rlcore/train/files/model_files.hpp"
 #include "rlcore/train/model/images.hpp"
 
 RLCORE_BEGIN
@@ -72,7 +72,7 @@ std::optional<text::chat_template> read_chat_template(const options& opt, const 
                                                       std::string& why);
 
 /// Reads the image settings of the model. Throws config_error, format_error.
-void read_pictures(const options& opt, const std::filesystem::path& folder, const nn::config& config, served_model& m);
+void read_images(const options& opt, const std::filesystem::path& folder, const nn::config& config, served_model& m);
 
 /// Everything except the values set by the engine (max_length, max_image_tokens) and by the weights (fingerprint).
 /// Throws config_error, file_error, format_error.
@@ -124,10 +124,6 @@ RLCORE_INLINE std::vector<lora_module> read_lora_modules(const train::options& o
   }
   return all;
 }
-
-}  // namespace serving
-
-namespace serving {
 
 RLCORE_INLINE void read_defaults(const json& from, const std::string& where, bool strict, request_defaults& to) {
   if (!from.is_object()) throw format_error(where + ": expected a JSON object, found " + from.type_name());
@@ -194,15 +190,15 @@ RLCORE_INLINE std::optional<text::chat_template> read_chat_template(const option
   return std::nullopt;
 }
 
-RLCORE_INLINE void read_pictures(const options& opt, const std::filesystem::path& folder, const nn::config& config,
-                                 served_model& m) {
+RLCORE_INLINE void read_images(const options& opt, const std::filesystem::path& folder, const nn::config& config,
+                               served_model& m) {
   const train::media_options media = train::read_media_options(opt);
   checkpoint::check_image_tokens(folder, config, m.tokenizer);
   m.images = train::model_images(media.images, config, folder);
   m.local_files = media.local_files;
-  m.features.pictures = m.images.processor.has_value(), m.features.most_pictures = media.most_images;
+  m.features.images = m.images.processor.has_value(), m.features.most_images = media.most_images;
   for (const char* flag : {"mm-processor-kwargs", "allowed-local-media-path"})
-    if (!m.features.pictures && opt.is_set(flag))
+    if (!m.features.images && opt.is_set(flag))
       throw config_error("--" + std::string(flag) + ": " + folder.string() +
                          " reads no images: its config.json has no vision_config");
 }
@@ -241,7 +237,7 @@ RLCORE_INLINE served_model open_served_model(const options& opt, const std::file
   m.features = {.tool_calls = opt.get<bool>("enable-auto-tool-choice"),
                 .tools_without_choice = !opt.get<bool>("exclude-tools-when-tool-choice-none"),
                 .request_templates = opt.get<bool>("trust-request-chat-template")};
-  read_pictures(opt, folder, config, m);
+  read_images(opt, folder, config, m);
   m.reasoning = reasoning_form_of(opt.find<std::string>("reasoning-parser").value_or(""));
   m.response_role = opt.get<std::string>("response-role");
   const std::string logprobs = opt.get<std::string>("logprobs-mode");

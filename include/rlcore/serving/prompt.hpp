@@ -18,12 +18,11 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/data/image_cache.hpp"
-#include "rlcore/data/image_file.hpp"
 #include "rlcore/data/image_rows.hpp"
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/serving/context.hpp"
-#include "rlcore/serving/picture_bytes.hpp"
+#include "rlcore/serving/image_bytes.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/serving/protocol/requests.hpp"
 #include "rlcore/serving/protocol/sampling_fields.hpp"
@@ -45,7 +44,7 @@ struct model_prompt {
   std::vector<std::string> notes{};  ///< for the log: what the chat template left out
 
   /// Hash of the images; 0 without any.
-  std::uint64_t pictures_hash() const noexcept;
+  std::uint64_t images_hash() const noexcept;
 };
 
 /// The tokens of a prompt as sent. Throws api_error 400 for ids outside of the vocabulary, and client_gone as soon as
@@ -94,17 +93,17 @@ std::vector<rollout::job> make_jobs(const served_model& model, const sampling_fi
                                     std::vector<model_prompt> prompts);
 
 /// Memory of the image patches, and the temporary memory of decoding the largest image.
-struct picture_memory {
+struct image_memory {
   std::size_t patches = 0, decoding = 0;
 };
 
 /// The memory of a prompt's images, from their headers.
-picture_memory memory_of(const served_model& model, const model_prompt& prompt);
+image_memory memory_of(const served_model& model, const model_prompt& prompt);
 
 /// Decodes the images of a prompt as soon as there is room, and attaches them to its jobs. Returns the memory to hold
 /// while the jobs run; empty for a prompt without images. Throws client_gone, and api_error 400 that names the part.
-std::unique_ptr<held_bytes> show_pictures(const served_model& model, const model_prompt& prompt, byte_budget& memory,
-                                          std::vector<rollout::job>& jobs, const std::function<bool()>& connected = {});
+std::unique_ptr<held_bytes> show_images(const served_model& model, const model_prompt& prompt, byte_budget& memory,
+                                        std::vector<rollout::job>& jobs, const std::function<bool()>& connected = {});
 
 }  // namespace serving
 RLCORE_END
@@ -113,7 +112,7 @@ RLCORE_END
 RLCORE_BEGIN
 namespace serving {
 
-RLCORE_INLINE std::uint64_t model_prompt::pictures_hash() const noexcept {
+RLCORE_INLINE std::uint64_t model_prompt::images_hash() const noexcept {
   std::uint64_t hash = 0;
   for (const data::image_pointer& i : images) {
     const auto half = [](std::uint64_t word, int shift) { return static_cast<std::uint32_t>(word >> shift); };
@@ -146,8 +145,8 @@ namespace serving::detail {
 
 RLCORE_INLINE std::vector<text::message> messages_for(const text::chat_template& chat, const conversation& talk,
                                                       std::vector<std::string>& notes) {
-  if (!talk.pictures.empty() && !chat.takes_parts())
-    throw bad_request(talk.pictures[0].where + " is an image, and the chat template has no place for it; start the " +
+  if (!talk.images.empty() && !chat.takes_parts())
+    throw bad_request(talk.images[0].where + " is an image, and the chat template has no place for it; start the " +
                       "server with --chat-template qwen2.5-vl");
   std::vector<text::message> messages = chat.accepted(talk.messages);
   if (chat.has_thoughts()) return messages;
@@ -226,7 +225,7 @@ RLCORE_INLINE model_prompt prompt_of(const served_model& model, const conversati
   model_prompt p{tokens_of(model, rendered(model, talk, notes), add_special_tokens, connected)};
   p.notes = std::move(notes);
   try {
-    for (const sent_picture& sent : talk.pictures)
+    for (const sent_image& sent : talk.images)
       p.images.push_back(
           data::make_image_file(sent.where, bytes_of(sent, model.local_files), {}, model.images.processor->decode));
     data::check_image_tokens(p.ids, p.images.size(), model.images, "messages");
@@ -236,10 +235,6 @@ RLCORE_INLINE model_prompt prompt_of(const served_model& model, const conversati
   }
   return p;
 }
-
-}  // namespace serving
-
-namespace serving {
 
 RLCORE_INLINE std::int64_t fit_prompt(const served_model& model, const sampling_fields& f, model_prompt& sent) {
   token_ids& prompt = sent.ids;
@@ -339,9 +334,9 @@ RLCORE_INLINE std::vector<rollout::job> make_jobs(const served_model& model, con
   return jobs;
 }
 
-RLCORE_INLINE picture_memory memory_of(const served_model& model, const model_prompt& prompt) {
+RLCORE_INLINE image_memory memory_of(const served_model& model, const model_prompt& prompt) {
   constexpr std::size_t bytes_of_pixel = 12;  // colours, the copies of a resampler, a progressive JPEG's coefficients
-  picture_memory bytes;
+  image_memory bytes;
   for (const data::image_pointer& i : prompt.images) {
     const image::patch_shape& shape = model.images.processor->shape;
     bytes.patches +=
@@ -352,23 +347,23 @@ RLCORE_INLINE picture_memory memory_of(const served_model& model, const model_pr
   return bytes;
 }
 
-RLCORE_INLINE std::unique_ptr<held_bytes> show_pictures(const served_model& model, const model_prompt& prompt,
-                                                        byte_budget& memory, std::vector<rollout::job>& jobs,
-                                                        const std::function<bool()>& connected) {
+RLCORE_INLINE std::unique_ptr<held_bytes> show_images(const served_model& model, const model_prompt& prompt,
+                                                      byte_budget& memory, std::vector<rollout::job>& jobs,
+                                                      const std::function<bool()>& connected) {
   if (prompt.images.empty()) return nullptr;
-  const picture_memory bytes = memory_of(model, prompt);
+  const image_memory bytes = memory_of(model, prompt);
   auto held = std::make_unique<held_bytes>(memory, bytes.patches + bytes.decoding, connected);
   const auto made = std::make_shared<std::vector<data::image_cache::pointer>>();
-  std::vector<nn::picture> pictures;
+  std::vector<nn::image_patches> images;
   try {
     for (const data::image_pointer& i : prompt.images) {
       const image::patches& p = *made->emplace_back((*model.images.cache)(*i));
-      pictures.push_back({{p.rows, p.columns}, p.values});
+      images.push_back({{p.rows, p.columns}, p.values});
     }
   } catch (const data_error& e) {
     throw bad_request(e.what());
   }
-  for (rollout::job& j : jobs) j.pictures = pictures, j.pixels = made;
+  for (rollout::job& j : jobs) j.images = images, j.pixels = made;
   held->keep(bytes.patches);
   return held;
 }

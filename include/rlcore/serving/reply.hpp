@@ -33,10 +33,10 @@ namespace serving {
 /// of a choice, so its text equals the stream's.
 class reply {
  public:
-  /// `jobs` are the choices, consecutive per prompt; the admitted weights draw them. `pictures` is the hash of their
+  /// `jobs` are the choices, consecutive per prompt; the admitted weights draw them. `images` is the hash of their
   /// images.
   reply(context& shared, admission entered, sampling_fields fields, std::vector<rollout::job> jobs,
-        const char* id_prefix, std::uint64_t pictures = 0);
+        const char* id_prefix, std::uint64_t images = 0);
   reply(const reply&) = delete;
   reply& operator=(const reply&) = delete;
   virtual ~reply() {
@@ -93,9 +93,9 @@ class reply {
   /// further token, and the log-prob of the draw equals that of the prompt token.
   static void score_only(rollout::job& j);
   /// Keys come last, so that a rejected request does not change the texts of later ones.
-  void give_keys(std::vector<rollout::job>& jobs, std::uint64_t pictures);
+  void give_keys(std::vector<rollout::job>& jobs, std::uint64_t images);
   /// max_tokens=0: the token drawn after the prompt is discarded; each choice ends at once.
-  std::optional<text_piece> next_without_text(const std::function<bool()>& still_there);
+  std::optional<text_piece> next_without_text(const std::function<bool()>& is_connected);
 
   json event(std::size_t choice, json content, bool opens);
   std::size_t drawn(std::size_t choice) const { return answer_ ? answer_->drawn(choice) : 0; }
@@ -123,7 +123,7 @@ RLCORE_BEGIN
 namespace serving {
 
 RLCORE_INLINE reply::reply(context& shared, admission entered, sampling_fields fields, std::vector<rollout::job> jobs,
-                           const char* id_prefix, std::uint64_t pictures)
+                           const char* id_prefix, std::uint64_t images)
     : shared_(shared),
       entered_(std::move(entered)),
       fields_(std::move(fields)),
@@ -139,7 +139,7 @@ RLCORE_INLINE reply::reply(context& shared, admission entered, sampling_fields f
       for (rollout::job& j : jobs) j.prompt_logprobs = fields_.prompt_logprobs;
     if (fields_.max_tokens == 0)
       for (rollout::job& j : jobs) score_only(j);
-    give_keys(jobs, pictures);
+    give_keys(jobs, images);
     answer_.emplace(entered_.weights->engine, shared.model, fields_, std::move(jobs));
   }
   shared_.counts.count_prompt(prompt_size_);
@@ -203,8 +203,8 @@ RLCORE_INLINE json reply::shown_ids(std::span<const scored_token> tokens) const 
 }
 
 RLCORE_INLINE std::optional<text_piece> reply::next(const std::function<bool()>& connected) {
-  const auto still_there = [&] { return !connected || connected(); };
-  auto piece = answer_ && fields_.max_tokens != 0 ? answer_->next(still_there) : next_without_text(still_there);
+  const auto is_connected = [&] { return !connected || connected(); };
+  auto piece = answer_ && fields_.max_tokens != 0 ? answer_->next(is_connected) : next_without_text(is_connected);
   if (!piece) {
     finished_ = true;
     count_request("");
@@ -227,7 +227,7 @@ RLCORE_INLINE void reply::score_only(rollout::job& j) {
   j.top_logprobs = std::max(j.prompt_logprobs.value_or(0), 1);  // the engine reports ranks only with at least one
 }
 
-RLCORE_INLINE void reply::give_keys(std::vector<rollout::job>& jobs, std::uint64_t pictures) {
+RLCORE_INLINE void reply::give_keys(std::vector<rollout::job>& jobs, std::uint64_t images) {
   const auto n = static_cast<std::size_t>(fields_.n);
   try {
     for (std::size_t i = 0; i < jobs.size(); i += n) entered_.weights->engine.check(jobs[i]);
@@ -237,14 +237,14 @@ RLCORE_INLINE void reply::give_keys(std::vector<rollout::job>& jobs, std::uint64
   if (fields_.max_tokens == 0) return;
   for (std::size_t p = 0; p < prompts_.size(); ++p) {
     const random_key key =
-        fields_.seed ? random_key{*fields_.seed} : entered_.weights->counter.next(prompts_[p], pictures);
+        fields_.seed ? random_key{*fields_.seed} : entered_.weights->counter.next(prompts_[p], images);
     for (std::size_t i = 0; i < n; ++i) jobs[p * n + i].key = key;
   }
 }
 
-RLCORE_INLINE std::optional<text_piece> reply::next_without_text(const std::function<bool()>& still_there) {
+RLCORE_INLINE std::optional<text_piece> reply::next_without_text(const std::function<bool()>& is_connected) {
   if (answer_)
-    while (answer_->next(still_there)) continue;
+    while (answer_->next(is_connected)) continue;
   if (ended_ == choices_) return std::nullopt;
   return text_piece{.choice = ended_, .end = text_end{"length", nullptr}};
 }

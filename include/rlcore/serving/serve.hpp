@@ -43,10 +43,8 @@
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/train/files/model_files.hpp"
-#include "rlcore/train/files/named_files.hpp"
 #include "rlcore/train/model/images.hpp"
-#include "rlcore/train/ranks/available_memory.hpp"
-#include "rlcore/train/ranks/cores.hpp"
+#include "rlcore/train/ranks/resources.hpp"
 
 RLCORE_BEGIN
 namespace serving {

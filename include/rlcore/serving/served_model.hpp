@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -24,11 +25,12 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/data/image_rows.hpp"
+#include "rlcore/device/cpu/instruction_sets.hpp"
+#include "rlcore/device/device_settings.hpp"
 #include "rlcore/serving/generator.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/serving/protocol/requests.hpp"
 #include "rlcore/serving/protocol/sampling_fields.hpp"
-#include "rlcore/serving/served_dtype.hpp"
 #include "rlcore/serving/text_stream.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/chat_template.hpp"
@@ -37,6 +39,24 @@
 
 RLCORE_BEGIN
 namespace serving {
+
+/// The type that products read, none for the device's own, and a line that says why, or nothing.
+struct served_dtype {
+  std::optional<compute> type{};
+  std::string note{};
+};
+
+/// Whether this set of kernels has products of bfloat16: the others convert what they read to float32, in every pass.
+inline bool multiplies_bfloat16(std::string_view instruction_set) { return instruction_set == "avx512_bf16"; }
+
+/// The type for a model that is stored in bfloat16, on a processor with the kernels `instruction_set`. Without products
+/// of bfloat16 it is float32, which gives more tokens per second and takes the same memory
+/// (weight_format::bfloat16_exact).
+served_dtype dtype_on_processor(std::string_view instruction_set);
+
+/// The type for --dtype auto without rlcore.compute: that of the model's config.json, but see dtype_on_processor().
+/// Throws config_error, file_error, device_error.
+served_dtype automatic_dtype(const train::options& opt, const device_settings& device);
 
 /// Counts requests in progress. While closed, new requests wait; none is rejected. Must outlive its passages.
 class gate {
@@ -60,18 +80,18 @@ class gate {
     gate* through_ = nullptr;
   };
 
-  /// Returns when the gate is open. Calls still_there() while waiting; throws client_gone if it returns false, and
+  /// Returns when the gate is open. Calls is_connected() while waiting; throws client_gone if it returns false, and
   /// api_error 503 after refuse().
-  template <class StillThere>
-  admission_ticket enter(StillThere&& still_there) {
-    return *enter(still_there, [] { return false; });
+  template <class IsConnected>
+  admission_ticket enter(IsConnected&& is_connected) {
+    return *enter(is_connected, [] { return false; });
   }
   /// The same, or empty if the gate is closed and gives_up() returns true.
-  template <class StillThere, class GivesUp>
-  std::optional<admission_ticket> enter(StillThere&& still_there, GivesUp&& gives_up) {
+  template <class IsConnected, class GivesUp>
+  std::optional<admission_ticket> enter(IsConnected&& is_connected, GivesUp&& gives_up) {
     std::unique_lock lock(mutex_);
     bool waits = true;
-    const auto goes_on = [&] { return waits = !gives_up(), still_there(); };
+    const auto goes_on = [&] { return waits = !gives_up(), is_connected(); };
     await(lock, goes_on, [&] { return !closed_ || refused_ || !waits; });
     if (closed_ && refused_) throw api_error(503, "ServiceUnavailableError", "the server is stopping");
     if (closed_) return std::nullopt;
@@ -98,10 +118,10 @@ class gate {
     changed_.notify_all();
   }
   /// Waits until no request is inside. Throws client_gone like enter().
-  template <class StillThere>
-  void wait_empty(StillThere&& still_there) {
+  template <class IsConnected>
+  void wait_empty(IsConnected&& is_connected) {
     std::unique_lock lock(mutex_);
-    await(lock, still_there, [&] { return inside_ == 0; });
+    await(lock, is_connected, [&] { return inside_ == 0; });
   }
   /// From now on requests at a closed gate fail.
   void refuse() {
@@ -113,13 +133,13 @@ class gate {
   }
 
  private:
-  template <class StillThere, class Condition>
-  void await(std::unique_lock<std::mutex>& lock, StillThere& still_there, Condition&& holds) {
+  template <class IsConnected, class Condition>
+  void await(std::unique_lock<std::mutex>& lock, IsConnected& is_connected, Condition&& holds) {
     while (!changed_.wait_for(lock, std::chrono::milliseconds(50), holds)) {
       lock.unlock();
-      const bool there = still_there();
+      const bool connected = is_connected();
       lock.lock();
-      if (!there) throw client_gone();
+      if (!connected) throw client_gone();
     }
   }
   void leave() noexcept {
@@ -163,9 +183,9 @@ class prompt_counter {
     asked_.clear();
   }
 
-  /// The key of the next request for this prompt; `pictures` is the hash of its images, 0 for none.
-  random_key next(std::span<const std::int32_t> prompt, std::uint64_t pictures = 0) {
-    const std::uint64_t hash = hash_of(prompt) ^ pictures;
+  /// The key of the next request for this prompt; `images` is the hash of its images, 0 for none.
+  random_key next(std::span<const std::int32_t> prompt, std::uint64_t images = 0) {
+    const std::uint64_t hash = hash_of(prompt) ^ images;
     std::uint32_t times = 0;
     {
       const std::lock_guard lock(mutex_);
@@ -265,3 +285,28 @@ struct served_model {
 
 }  // namespace serving
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_SERVING)
+RLCORE_BEGIN
+namespace serving {
+
+RLCORE_INLINE served_dtype dtype_on_processor(std::string_view instruction_set) {
+  if (multiplies_bfloat16(instruction_set)) return {compute::bfloat16};
+  return {compute::float32, "products take the weights as float32: this processor (" + std::string(instruction_set) +
+                                ") has none of bfloat16"};
+}
+
+RLCORE_INLINE served_dtype automatic_dtype(const train::options& opt, const device_settings& device) {
+  if (opt.find<std::string>("rlcore.compute")) return {};
+  const std::filesystem::path folder = checkpoint::resolve_model(opt.get<std::string>("model"));
+  if (checkpoint::stored_dtype(folder) != "bfloat16") return {};
+  const bool npu = device.kind == device_kind::npu || device.kind == device_kind::npu_emulator;
+  if (npu || opt.get<std::string>("rlcore-weights") == "int8") return {compute::bfloat16};
+  if (device.kind != device_kind::cpu)
+    return {compute::float32, "products take the weights as float32: this device sums bfloat16 no faster"};
+  return dtype_on_processor(cpu_kernels::choose(device.instruction_set).name);
+}
+
+}  // namespace serving
+RLCORE_END
+#endif

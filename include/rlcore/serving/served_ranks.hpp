@@ -15,7 +15,7 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/parallel/partition.hpp"
-#include "rlcore/nn/parallel/tensor_group.hpp"
+#include "rlcore/nn/parallel/tensor_pass.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/parallel/layout/held_pieces.hpp"
 #include "rlcore/rollout/session_memory.hpp"

@@ -76,7 +76,7 @@ class session_engine final : public generator, private scheduled_work {
             .tokens_drawn = s.tokens_drawn,
             .preemptions = s.preemptions,
             .prefix_hits = s.prefix_hits,
-            .pictures_read = s.pictures_read,
+            .images_read = s.images_read,
             .broken = !problem_.empty()};
   }
   /// Cancels all jobs, and from now on new ones immediately.

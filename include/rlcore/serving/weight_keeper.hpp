@@ -89,17 +89,17 @@ class weight_keeper final : public weight_control {
   void load_adapter(const std::string& name, const std::string& path, bool in_place,
                     const std::function<bool()>& connected) override {
     const std::lock_guard lock(changing_);
-    std::shared_ptr<served_weights> there;
-    if (const auto all = shared_.adapters(); all.contains(name)) there = all.at(name);
-    if (shared_.is_own(name) || (there && !in_place))
+    std::shared_ptr<served_weights> existing;
+    if (const auto all = shared_.adapters(); all.contains(name)) existing = all.at(name);
+    if (shared_.is_own(name) || (existing && !in_place))
       throw api_error(400, "InvalidUserInput", "The lora adapter '" + name + "' has already been loaded.");
     const std::string base = shared_.own->origin().folder;
     const new_weights weights = merged(name, path, base);
     weights_origin origin{path, fingerprint_of(weights.values), base};
-    if (there && there->away) return there->now_from(std::move(origin));
-    if (there) {
-      holder& held = holder_of(*there);
-      return exchange(held.model, held.engine, *there, weights, std::move(origin), false, connected);
+    if (existing && existing->away) return existing->now_from(std::move(origin));
+    if (existing) {
+      holder& held = holder_of(*existing);
+      return exchange(held.model, held.engine, *existing, weights, std::move(origin), false, connected);
     }
     if (sleeping()) throw bad_request("the server sleeps; send POST /wake_up before it takes another adapter");
     make_room(connected);

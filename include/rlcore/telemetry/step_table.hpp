@@ -19,7 +19,7 @@
 #include <string_view>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/parallel/environment.hpp"
+#include "rlcore/parallel/launch.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 
 RLCORE_BEGIN

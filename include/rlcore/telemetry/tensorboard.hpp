@@ -224,10 +224,6 @@ RLCORE_INLINE std::string scalars_event(double wall_time, std::int64_t step, con
       .text();
 }
 
-}  // namespace train
-
-namespace train {
-
 RLCORE_INLINE tensorboard::tensorboard(const std::filesystem::path& folder, std::int64_t resumed_step, bool own_folder,
                                        std::span<const metric_row> kept) {
   std::error_code failure;

@@ -1,16 +1,21 @@
-// Non-owning strided tensor view, the input of every objective: pointer, extents and strides of host memory.
+// Non-owning strided tensor view, the input of every objective: pointer, extents and strides of host memory. Packed
+// rows (ragged), and a pointer into an array that is only partly in memory.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/compiler.hpp"
 
 RLCORE_BEGIN
-
 /// A number of elements or rows, and an index.
 using extent_t = std::ptrdiff_t;
 
@@ -83,4 +88,66 @@ std::string to_string(const extents<Rank>& shape) {
 }
 RLCORE_ALGORITHM_END
 
+/// Some consecutive elements of an array, from element `first` on, addressed by their numbers in the whole array: p + i
+/// points to element i, for i >= first. A plain pointer converts to one with `first` 0.
+template <class T>
+class offset_pointer {
+ public:
+  constexpr offset_pointer() noexcept = default;
+  /// `elements` points to the element that the whole array has at `first`.
+  constexpr offset_pointer(T* elements, std::size_t first = 0) noexcept : elements_(elements), first_(first) {}
+
+  /// A pointer to element `i` of the whole array; i >= first.
+  constexpr T* operator+(std::size_t i) const noexcept { return elements_ + (i - first_); }
+  explicit constexpr operator bool() const noexcept { return elements_ != nullptr; }
+
+ private:
+  T* elements_ = nullptr;
+  std::size_t first_ = 0;
+};
+
+/// Packed sequences. Row i is values[offsets[i]] .. values[offsets[i + 1]]; offsets begin with 0 (the cu_seqlens of
+/// packed attention). Both members may be read freely; write them together or through the functions.
+template <class T>
+struct ragged {
+  std::vector<T> values;
+  std::vector<std::int32_t> offsets{0};
+
+  std::size_t rows() const noexcept { return offsets.size() - 1; }
+  /// Number of values in all rows together.
+  std::size_t size() const noexcept { return values.size(); }
+  /// True without rows; a ragged of rows without values is not empty.
+  bool empty() const noexcept { return rows() == 0; }
+  /// Row i; i is not checked.
+  std::span<const T> row(std::size_t i) const noexcept { return std::span(values).subspan(begin(i), length(i)); }
+  /// Row i, to be written; i is not checked.
+  std::span<T> row(std::size_t i) noexcept { return std::span(values).subspan(begin(i), length(i)); }
+  /// Where row i begins in `values`.
+  std::size_t begin(std::size_t i) const noexcept { return static_cast<std::size_t>(offsets[i]); }
+  /// Number of values of row i.
+  std::size_t length(std::size_t i) const noexcept { return static_cast<std::size_t>(offsets[i + 1] - offsets[i]); }
+
+  /// Appends a row, which must not lie in `values`. Throws std::length_error if the values would no longer be countable
+  /// in 32 bits.
+  void push_back(std::span<const T> row) {
+    constexpr auto most = static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
+    if (row.size() > most - values.size())
+      throw std::length_error("rlcore: ragged: a row of " + std::to_string(row.size()) + " values after " +
+                              std::to_string(values.size()) + ": expected at most " + std::to_string(most) + " in all");
+    // Room for the offset first: if memory runs out, nothing has changed.
+    if (offsets.size() == offsets.capacity()) offsets.reserve(2 * offsets.size());
+    values.insert(values.end(), row.begin(), row.end());
+    offsets.push_back(static_cast<std::int32_t>(values.size()));
+  }
+  /// Reserves memory for this many rows and values.
+  void reserve(std::size_t rows, std::size_t values_in_all) {
+    offsets.reserve(rows + 1);
+    values.reserve(values_in_all);
+  }
+  /// Removes all rows and keeps the memory.
+  void clear() noexcept {
+    values.clear();
+    offsets.resize(1);
+  }
+};
 RLCORE_END

@@ -197,8 +197,8 @@ RLCORE_INLINE std::vector<message> chat_template::accepted(std::span<const messa
     for (message& m : taken)
       if (m.role == "developer") m.role = "system";
   const detail::content_forms forms = parsed_->forms();
-  const bool pictures = std::ranges::any_of(taken, [](const message& m) { return m.images() > 0; });
-  if (forms == detail::content_forms::both || (forms == detail::content_forms::texts && pictures)) return taken;
+  const bool images = std::ranges::any_of(taken, [](const message& m) { return m.images() > 0; });
+  if (forms == detail::content_forms::both || (forms == detail::content_forms::texts && images)) return taken;
   for (message& m : taken) {
     if (forms == detail::content_forms::parts) {
       if (m.parts.empty() && !m.content.empty()) m.parts.push_back({m.content});

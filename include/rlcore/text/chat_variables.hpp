@@ -53,7 +53,7 @@ inline constexpr std::string_view parted_content = R"({%- if turn.content is str
 {%- elif 'text' in part %}{{- part.text }}{%- endif %}{%- endfor %}{%- endif %})";
 
 /// The counters of parted_content.
-inline constexpr std::string_view count_pictures = "{%- set seen = namespace(pictures=0) %}";
+inline constexpr std::string_view count_images = "{%- set seen = namespace(pictures=0) %}";
 
 /// The turns with only their frame.
 inline std::string framed_turns(std::string_view content) {
@@ -183,8 +183,8 @@ RLCORE_INLINE std::string family_jinja(std::string_view name) {
   };
   if (name == "qwen2") return default_system_turn(plain) + std::string(chatml_jinja);
   if (name == "qwen2.5-vl")
-    return std::string(count_pictures) + default_system_turn(plain) + framed_turns(parted_content) + open_turn();
-  if (name == "qwen2.5-vl-tools") return std::string(count_pictures) + qwen2_5(plain, parted_content);
+    return std::string(count_images) + default_system_turn(plain) + framed_turns(parted_content) + open_turn();
+  if (name == "qwen2.5-vl-tools") return std::string(count_images) + qwen2_5(plain, parted_content);
   if (name == "qwen2.5") return qwen2_5(qwen, text_content);
   if (name == "qwen3")
     return tool_turn(std::string(system) + "''") + std::string(last_question) +
@@ -196,10 +196,6 @@ RLCORE_INLINE std::string family_jinja(std::string_view name) {
                      "{%- endif %}");
   return "";
 }
-
-}  // namespace text
-
-namespace text {
 
 RLCORE_INLINE jinja::dictionary special_token_texts(const std::filesystem::path& folder) {
   jinja::dictionary tokens;

@@ -147,10 +147,10 @@ struct parsed_template {
     try {
       r = program_of(options).render(variables, *variables.find("messages"));
     } catch (const jinja::render_error& e) {
-      const bool pictures = std::any_of(messages.begin(), messages.end(), [](const auto& m) { return m.images() > 0; });
+      const bool images = std::any_of(messages.begin(), messages.end(), [](const auto& m) { return m.images() > 0; });
       throw data_error(
           name + ": " + e.what() +
-          (pictures ? "; for messages with images choose a template that takes them, such as qwen2.5-vl" : ""));
+          (images ? "; for messages with images choose a template that takes them, such as qwen2.5-vl" : ""));
     }
     check_written(messages, r);
     return r;

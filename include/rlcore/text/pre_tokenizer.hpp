@@ -1,4 +1,5 @@
-// The `pre_tokenizer` of a tokenizer.json cuts text into words, which BPE then encodes one by one.
+// The `pre_tokenizer` of a tokenizer.json cuts text into words, which BPE then encodes one by one; the regular
+// expressions of published tokenizers.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +14,21 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/pattern.hpp"
-#include "rlcore/text/split_patterns.hpp"
 
 RLCORE_BEGIN
 namespace text {
+
+/// The split expression of GPT-2 (Radford et al. 2019), used by ByteLevel with use_regex.
+inline constexpr std::string_view gpt2_split =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+/// The split expression of Qwen2 (Yang et al. 2024): digits stand alone.
+inline constexpr std::string_view qwen2_split =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+/// The split expression of Llama 3 (Grattafiori et al. 2024): at most three digits stand together.
+inline constexpr std::string_view llama3_split =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 /// Cuts text into words: ByteLevel, Split (Isolated or Removed), Digits and Sequence.
 class pre_tokenizer {

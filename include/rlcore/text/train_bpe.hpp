@@ -163,10 +163,6 @@ RLCORE_INLINE void save(const tokenizer& t, const std::filesystem::path& folder,
   write_text_file(folder / "tokenizer_config.json", tokenizer_config_json(settings));
 }
 
-}  // namespace text
-
-namespace text {
-
 RLCORE_INLINE auto bpe_trainer::train(std::vector<std::string> tokens, std::size_t size) -> learnt {
   learnt result{std::move(tokens), {}};
   std::unordered_map<std::string, std::int32_t> ids;

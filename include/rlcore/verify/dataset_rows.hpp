@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/data/row.hpp"
+#include "rlcore/data/jsonl.hpp"
 #include "rlcore/text/message.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/verify/gsm8k.hpp"
@@ -74,10 +74,10 @@ inline data::row geo3k_row(const data::row& from, const std::string& split, std:
   const std::string& problem = data::string_column(from, "problem", where);
   const std::string& answer = data::string_column(from, "answer", where);
   const data::row& images = data::column(from, "images", where);
-  const std::size_t marks = text::count_image_marks(problem), pictures = images.is_array() ? images.size() : 0;
-  if (!images.is_array() || marks != pictures)
+  const std::size_t marks = text::count_image_marks(problem), count = images.is_array() ? images.size() : 0;
+  if (!images.is_array() || marks != count)
     throw data_error(where + ": the problem has " + std::to_string(marks) + " <image> marks, column 'images' " +
-                     std::to_string(pictures) + " images");
+                     std::to_string(count) + " images");
   return {
       {"data_source", "hiyouga/geometry3k"},
       {"prompt", data::row::array({{{"role", "user"}, {"content", problem + " " + std::string(geo3k_instruction)}}})},

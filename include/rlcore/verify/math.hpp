@@ -148,10 +148,6 @@ RLCORE_INLINE std::optional<std::string> normalize_math(std::string_view answer,
   return s;
 }
 
-}  // namespace verify
-
-namespace verify {
-
 RLCORE_INLINE verdict score_math(std::string_view response, std::string_view ground_truth,
                                  const math_settings& settings) {
   constexpr std::string_view box = "\\boxed", bare_box = "\\boxed ", open_box = "\\boxed{";

@@ -44,7 +44,7 @@ left() {
 }
 part_commands() {
   local system name
-  prepare_pictures
+  prepare_images
   for system in verl openrlhf; do
     for name in $(sed -n 's/^\[\(.*\)\] .*/\1/p' "$here/new_user/$system.txt"); do
       mkdir -p "$place/commands/$system/$name"

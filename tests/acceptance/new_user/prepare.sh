@@ -37,10 +37,10 @@ END
   cp "$data/steps.jsonl" "$hub/zhuzilin/Math-Shepherd/train.jsonl"
 }
 # Problems with figures, and a tiny Qwen2.5-VL under the three published names.
-prepare_pictures() {
+prepare_images() {
   local name
   mkdir -p "$place/geometry/data" "$HOME/data/geo3k"
-  (cd "$place/geometry" && "$bin/quickstart" --pictures --task_only quickstart.warm_start_steps=1) >"$place/log"
+  (cd "$place/geometry" && "$bin/quickstart" --images --task_only quickstart.warm_start_steps=1) >"$place/log"
   for name in 3B 7B 32B; do
     "$bin/random_model" --tokenizer "$place/geometry/runs/vision/model" --family qwen2_5_vl --hidden_size 64 --layers 2 \
       --heads 8 --max_position 2048 --output "$RLCORE_MODEL_DIR/Qwen/Qwen2.5-VL-$name-Instruct" >"$place/log"

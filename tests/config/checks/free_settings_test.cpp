@@ -1,5 +1,5 @@
 // The settings that may differ when a run goes on.
-#include "rlcore/config/checks/free_settings.hpp"
+#include "rlcore/train/files/run_settings.hpp"
 
 #include <gtest/gtest.h>
 

@@ -124,7 +124,7 @@ TEST(preference_keys, published_command_lines_run_unchanged) {
   EXPECT_EQ(parse("kto", {}).get<std::string>("input_template"), "User: {}\nAssistant: ");
 }
 
-TEST(preference_keys, rows_with_pictures) {
+TEST(preference_keys, rows_with_images) {
   for (const char* trainer : {"dpo", "kto", "rm", "prm"}) {
     EXPECT_EQ(parse(trainer, {}).get<std::string>("data.image_key"), "images");
     for (const arguments& named :

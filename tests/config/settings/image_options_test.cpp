@@ -55,7 +55,7 @@ TEST(image_options, are_the_models_unless_a_key_says_otherwise) {
   EXPECT_EQ(read_image_options(sft).image_key, "pics");
 }
 
-TEST(image_options, refuse_what_no_picture_can_be) {
+TEST(image_options, refuse_what_no_image_can_be) {
   EXPECT_THAT(refusal({"data.image_patch_size=16"}), HasSubstr("data.image_patch_size"));
   EXPECT_THAT(refusal({"rlcore.image_resampling=pil"}), HasSubstr("pillow"));
   EXPECT_THAT(refusal({"+data.mm_processor_kwargs.max_pixel=1"}), HasSubstr("did you mean 'max_pixels'?"));
@@ -76,7 +76,7 @@ TEST(image_options, settings_of_other_engines_are_noted) {
 }
 
 /// Both spellings of OpenRLHF; without --data.max_images_per_prompt its prompts are words.
-TEST(image_options, openrlhf_says_how_many_pictures_a_prompt_has) {
+TEST(image_options, openrlhf_says_how_many_images_a_prompt_has) {
   const words line{"--pretrain", "m", "--apply_chat_template", "--prompt_data", "a.jsonl", "--n_samples_per_prompt",
                    "4"};
   const auto with = [&](words more) {

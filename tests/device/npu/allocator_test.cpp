@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "rlcore/device/npu/staging.hpp"
+#include "rlcore/device/npu/stream.hpp"
 #include "rlcore/emulator/runtime.hpp"
 #include "support/scripted_npu.hpp"
 #include "support/thrown.hpp"

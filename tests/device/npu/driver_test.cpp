@@ -1,4 +1,4 @@
-#include "rlcore/device/npu/loader/driver.hpp"
+#include "rlcore/device/npu/loader/library.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -21,7 +21,7 @@
 #include "rlcore/device/npu.hpp"
 #include "rlcore/device/npu/provider.hpp"
 #include "rlcore/device/npu/trace.hpp"
-#include "rlcore/emulator/emulator.hpp"
+#include "rlcore/emulator/emulated_npu.hpp"
 #include "rlcore/parallel/communicator/hccl.hpp"
 #include "rlcore/parallel/reduction/reduction.hpp"
 

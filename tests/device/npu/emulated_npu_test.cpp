@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "rlcore/emulator/emulator.hpp"
+#include "rlcore/emulator/emulated_npu.hpp"
 
 namespace rlcore_test::RLCORE_TEST_ID {
 

@@ -1,6 +1,6 @@
 // The second column of the lists of Ascend's functions says what needs them, and no more: kernels run on the emulator,
 // and what they call is compared with it.
-#include "rlcore/device/npu/abi/feature.hpp"
+#include "rlcore/device/npu/abi/calls.hpp"
 
 #include <gtest/gtest.h>
 

@@ -20,7 +20,7 @@ namespace {
 struct rows {
   std::vector<tiny_vision::prompt> prompts = tiny_vision::prompts(3);
   ragged<std::int32_t> tokens;
-  ragged<nn::picture> pictures;
+  ragged<nn::image_patches> images;
   nn::targets targets;
 
   rows() {
@@ -30,7 +30,7 @@ struct rows {
         targets.row.push_back(static_cast<std::int32_t>(tokens.size() + t - 1));
         targets.token.push_back(p.tokens[t]);
       }
-      tokens.push_back(p.tokens), pictures.push_back(p.pictures);
+      tokens.push_back(p.tokens), images.push_back(p.images);
     }
   }
 };
@@ -50,8 +50,8 @@ results run(D& device) {
   const rows r;
   results out;
   out.logp.resize(r.targets.row.size()), out.entropy.resize(out.logp.size());
-  nn::log_probs(model, space, {r.tokens, r.pictures}, r.targets, 0.8f, out.logp, out.entropy);
-  nn::forward_backward(model, space, gradients, nn::input(r.tokens, r.pictures), r.targets, 0.8f, true,
+  nn::log_probs(model, space, {r.tokens, r.images}, r.targets, 0.8f, out.logp, out.entropy);
+  nn::forward_backward(model, space, gradients, nn::input(r.tokens, r.images), r.targets, 0.8f, true,
                        [](auto logp, auto, auto dlogp, auto dentropy) {
                          for (std::size_t i = 0; i < logp.size(); ++i)
                            dlogp[i] = static_cast<float>(i * 5 % 7) - 3, dentropy[i] = static_cast<float>(i % 3) / 4;
@@ -61,12 +61,12 @@ results run(D& device) {
 
   std::vector<rollout::request> asked;
   for (std::uint32_t i = 0; i < 6; ++i)
-    asked.push_back({r.prompts[i / 2].tokens, i / 2, i % 2, r.prompts[i / 2].pictures});
+    asked.push_back({r.prompts[i / 2].tokens, i / 2, i % 2, r.prompts[i / 2].images});
   rollout::generation how;
   how.max_new_tokens = 12, how.max_sequences = 4, how.max_batched_tokens = 20;
   const auto answers = rollout::generate(model, space, asked, how, random_key{9}, [](std::size_t) {});
   ragged<std::int32_t> tokens;
-  ragged<nn::picture> pictures;
+  ragged<nn::image_patches> images;
   nn::targets targets;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     std::vector<std::int32_t> row(asked[i].prompt.begin(), asked[i].prompt.end());
@@ -77,10 +77,10 @@ results run(D& device) {
       out.recorded.push_back(answers[i].logp[t]);
       EXPECT_NE(answers[i].tokens[t], tiny_vision::image);
     }
-    tokens.push_back(row), pictures.push_back(asked[i].pictures);
+    tokens.push_back(row), images.push_back(asked[i].images);
   }
   out.trained.resize(out.recorded.size());
-  nn::log_probs(model, space, {tokens, pictures}, targets, 1.0f, out.trained, {});
+  nn::log_probs(model, space, {tokens, images}, targets, 1.0f, out.trained, {});
   return out;
 }
 

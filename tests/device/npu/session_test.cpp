@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "rlcore/device/npu/allocator.hpp"
-#include "rlcore/device/npu/staging.hpp"
 #include "rlcore/device/npu/stream.hpp"
 #include "rlcore/emulator/runtime.hpp"
 #include "support/scripted_npu.hpp"

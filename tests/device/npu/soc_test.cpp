@@ -1,10 +1,10 @@
-#include "rlcore/device/npu/soc.hpp"
+#include "rlcore/device/npu/npu_settings.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "device/npu/emulated_npu.hpp"
-#include "rlcore/emulator/chips.hpp"
+#include "rlcore/emulator/emulated_npu.hpp"
 
 namespace rlcore_test::RLCORE_TEST_ID {
 namespace {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "emulator/fuzz_model.hpp"
-#include "rlcore/emulator/emulator.hpp"
+#include "rlcore/emulator/emulated_npu.hpp"
 #include "rlcore/emulator/rules/rules.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -10,7 +10,7 @@
 
 #include "rlcore/core/dtype.hpp"
 #include "rlcore/core/random.hpp"
-#include "rlcore/emulator/emulator.hpp"
+#include "rlcore/emulator/emulated_npu.hpp"
 #include "rlcore/emulator/numerics/cube.hpp"
 #include "support/emulated_queue.hpp"
 

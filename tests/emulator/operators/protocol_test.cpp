@@ -1,6 +1,6 @@
 #include "device/npu/gate.hpp"
 #include "emulator/operators_fixture.hpp"
-#include "rlcore/emulator/emulator.hpp"
+#include "rlcore/emulator/emulated_npu.hpp"
 
 namespace npu_test::RLCORE_TEST_ID {
 

@@ -13,7 +13,6 @@
 #include "device/cpu/sets.hpp"
 #include "rlcore/nn/lora/lora_gradients.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
-#include "rlcore/nn/model/value_forward_backward.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

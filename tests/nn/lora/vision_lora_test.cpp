@@ -48,7 +48,7 @@ void fill(std::span<float> values, std::uint32_t k) {
 /// Two rows with images and one without.
 struct batch {
   ragged<std::int32_t> tokens;
-  ragged<nn::picture> pictures;
+  ragged<nn::image_patches> images;
   floats patches = floats(3 * 16 * 24);
   nn::targets targets;
 
@@ -58,7 +58,7 @@ struct batch {
     for (const std::vector<nn::patch_grid>& grids :
          {std::vector<nn::patch_grid>{{4, 4}}, {}, {{2, 4}, {4, 2}, {2, 2}}}) {
       std::vector<std::int32_t> ids = {3, 5};
-      std::vector<nn::picture> seen;
+      std::vector<nn::image_patches> seen;
       for (const nn::patch_grid& g : grids) {
         const auto size = static_cast<std::size_t>(g.height * g.width * 24);
         seen.push_back({g, std::span(patches).subspan(used, size)});
@@ -72,7 +72,7 @@ struct batch {
         targets.row.push_back(static_cast<std::int32_t>(tokens.size() + t - 1));
         targets.token.push_back(ids[t]);
       }
-      tokens.push_back(ids), pictures.push_back(seen);
+      tokens.push_back(ids), images.push_back(seen);
     }
   }
 };
@@ -81,7 +81,7 @@ template <class Gradients>
 floats run(const nn::causal_lm<cpu>& model, Gradients& grads, bool recompute = false) {
   const batch b;
   nn::workspace<cpu> space(model.device());
-  nn::forward_backward(model, space, grads, nn::input(b.tokens, b.pictures), b.targets, 1.0f, recompute,
+  nn::forward_backward(model, space, grads, nn::input(b.tokens, b.images), b.targets, 1.0f, recompute,
                        [&](auto logp, auto, auto dlogp, auto) {
                          for (std::size_t i = 0; i < logp.size(); ++i)
                            dlogp[i] = static_cast<float>(static_cast<int>(i % 5) - 2);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "device/cpu/sets.hpp"
-#include "rlcore/nn/head/log_prob_of.hpp"
+#include "rlcore/nn/head/head.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/decode.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"

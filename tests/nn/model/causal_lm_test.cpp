@@ -1,7 +1,7 @@
 // Names, shapes and initial values of the parameters, refusal of sizes that do not fit, and what a steady state
 // allocates.
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/nn/head/log_prob_of.hpp"
+#include "rlcore/nn/head/head.hpp"
 #include "rlcore/nn/model/decode.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
@@ -17,7 +17,6 @@
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/optim/adamw.hpp"
-#include "rlcore/optim/clip.hpp"
 #include "support/counted_device.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -1,5 +1,5 @@
 // Llama and scaled rotary positions against transformers (tests/reference/nn_families.py), and what a family says.
-#include "rlcore/nn/family/families.hpp"
+#include "rlcore/nn/config.hpp"
 
 #include <gtest/gtest.h>
 

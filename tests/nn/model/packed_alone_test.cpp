@@ -48,15 +48,15 @@ nn::config config_of(const std::string& kind) {
 
 /// A prompt for each answer, and what they are scored by.
 struct questions {
-  std::vector<tiny_vision::prompt> pictures;
+  std::vector<tiny_vision::prompt> images;
   ragged<std::int32_t> tokens;
-  ragged<nn::picture> shown;
+  ragged<nn::image_patches> shown;
   nn::targets targets;
 
   explicit questions(const nn::config& c) {
     if (c.vision) {
-      pictures = tiny_vision::prompts(3);
-      for (const auto& p : pictures) tokens.push_back(p.tokens), shown.push_back(p.pictures);
+      images = tiny_vision::prompts(3);
+      for (const auto& p : images) tokens.push_back(p.tokens), shown.push_back(p.images);
     } else {
       for (const std::int32_t length : {3, 33, 1}) {
         std::vector<std::int32_t> ids;
@@ -88,7 +88,7 @@ answers ask(cpu& device, const nn::causal_lm<cpu>& model, std::optional<weight_f
   std::vector<rollout::request> requests;
   for (std::size_t i = 0; i < q.tokens.rows(); ++i) {
     requests.push_back({q.tokens.row(i), static_cast<std::uint32_t>(i), 0});
-    if (q.shown.rows() > 0) requests.back().pictures = q.shown.row(i);
+    if (q.shown.rows() > 0) requests.back().images = q.shown.row(i);
   }
   rollout::generation how;
   how.max_new_tokens = 6, how.weights = format;

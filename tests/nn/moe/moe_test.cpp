@@ -13,13 +13,12 @@
 
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/nn/head/log_prob_of.hpp"
+#include "rlcore/nn/head/head.hpp"
 #include "rlcore/nn/lora/lora_gradients.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/decode.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
-#include "rlcore/nn/model/value_forward_backward.hpp"
 #include "rlcore/nn/moe/count_routes.hpp"
 
 namespace RLCORE_TEST_ID {

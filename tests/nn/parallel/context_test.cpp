@@ -12,7 +12,6 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
-#include "rlcore/nn/model/value_forward_backward.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 

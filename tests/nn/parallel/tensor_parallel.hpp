@@ -16,8 +16,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
-#include "rlcore/nn/model/value_forward_backward.hpp"
-#include "rlcore/nn/parallel/tensor_group.hpp"
+#include "rlcore/nn/parallel/tensor_pass.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 
 namespace rlcore_test {

@@ -32,7 +32,7 @@ TEST(rope_positions, of_transformers) {
   }
 }
 
-TEST(rope_positions, runs_and_pictures_have_to_fit) {
+TEST(rope_positions, runs_and_images_have_to_fit) {
   const auto refusal = [](const ints& tokens, const std::vector<nn::patch_grid>& grids) {
     try {
       nn::make_rope_positions(tokens, 7, grids);

@@ -44,7 +44,7 @@ TEST(vision_cost, is_the_work_of_a_pass_of_the_tower) {
   nn::workspace<any_device> space(device);
   const nn::config& c = model.settings();
   const tiny_vision::prompt shown(1, {{10, 14}, {2, 2}, {6, 20}});
-  for (const nn::picture& each : shown.pictures) {
+  for (const nn::image_patches& each : shown.images) {
     operations = 0;
     const nn::vision_pass<any_device> tower(model.tower(), device, space, model.weights().data(), model.packed(),
                                             std::span(&each, 1), true, false);

@@ -65,15 +65,15 @@ outcome run(const tower_of& t, std::span<const nn::patch_grid> grids, const floa
   cpu device(static_cast<int>(threads));
   nn::workspace<cpu> space(device);
   nn::packed_weights<cpu> packed(device.compute_format());
-  std::vector<nn::picture> pictures;
+  std::vector<nn::image_patches> images;
   std::size_t at = 0;
   for (const nn::patch_grid& g : grids) {
     const auto n = static_cast<std::size_t>(g.height * g.width * t.tower.settings.patch());
-    pictures.push_back({g, std::span(patches).subspan(at, n)});
+    images.push_back({g, std::span(patches).subspan(at, n)});
     at += n;
   }
   nn::vision_pass<cpu> pass(t.tower, device, space, t.weights.data(), packed.view(device, t.matrices, t.weights.data()),
-                            pictures, recompute);
+                            images, recompute);
   outcome o;
   o.rows.assign(pass.rows(), pass.rows() + pass.tokens() * t.tower.settings.out_hidden_size);
   o.gradients.resize(t.weights.size());
@@ -142,8 +142,8 @@ TEST(window_order, of_five_by_seven_tokens) {
   std::vector<extent_t> lengths;
   for (const attention_segment& s : order.windows) lengths.push_back(s.rows);
   EXPECT_THAT(lengths, testing::ElementsAre(64, 48, 16, 12));
-  ASSERT_EQ(order.pictures.size(), 1u);
-  EXPECT_EQ(order.pictures[0].rows, 140);
+  ASSERT_EQ(order.images.size(), 1u);
+  EXPECT_EQ(order.images[0].rows, 140);
 }
 
 TEST(vision_config, sizes_that_do_not_fit_are_refused) {

@@ -88,7 +88,7 @@ outcome run(const nn::causal_lm<cpu>& model, const rows_of& rows, bool recompute
   std::size_t target = 0;
   for (std::size_t first = 0; first < rows.tokens.rows(); first += each) {
     ragged<std::int32_t> tokens;
-    ragged<nn::picture> pictures;
+    ragged<nn::image_patches> images;
     nn::targets wanted;
     for (std::size_t s = first; s < std::min(first + each, rows.tokens.rows()); ++s) {
       for (std::size_t t = 1; t < rows.tokens.length(s); ++t) {
@@ -97,9 +97,9 @@ outcome run(const nn::causal_lm<cpu>& model, const rows_of& rows, bool recompute
         wanted.token.push_back(rows.tokens.row(s)[t]);
       }
       tokens.push_back(rows.tokens.row(s));
-      pictures.push_back(rows.pictures.row(s));
+      images.push_back(rows.images.row(s));
     }
-    nn::forward_backward(model, space, grads, nn::input(tokens, pictures), wanted, 1.0f, recompute,
+    nn::forward_backward(model, space, grads, nn::input(tokens, images), wanted, 1.0f, recompute,
                          [&](auto logp, auto entropy, auto dlogp, auto dentropy) {
                            for (std::size_t i = 0; i < logp.size(); ++i, ++target) {
                              o.logp.push_back(logp[i]), o.entropy.push_back(entropy[i]);
@@ -198,7 +198,7 @@ TEST(vl_parity, generation_has_the_bits_of_training_however_a_prompt_is_cut) {
   nn::causal_lm<cpu> model(device, settings_of(golden, false));
   fill(model);
   const rows_of rows(golden.at("cases")[1].at("rows"));  // of the three rows the second has no image
-  nn::workspace<cpu> space(device), pictures(device);
+  nn::workspace<cpu> space(device), images(device);
   floats logp(rows.targets.row.size());
   nn::log_probs(model, space, rows.input(), rows.targets, 1.0f, logp, {});
 
@@ -211,11 +211,11 @@ TEST(vl_parity, generation_has_the_bits_of_training_however_a_prompt_is_cut) {
   rooms.reserve(3);
   for (std::size_t s = 0; s < 3; ++s) {
     std::vector<nn::patch_grid> grids;
-    for (const nn::picture& each : rows.pictures.row(s)) grids.push_back(each.grid);
+    for (const nn::image_patches& each : rows.images.row(s)) grids.push_back(each.grid);
     places.push_back(nn::make_rope_positions(rows.tokens.row(s), 57, grids));
     rooms.emplace_back(device);
     if (!grids.empty())
-      towers[s].emplace(model.tower(), device, rooms[s], model.weights().data(), model.packed(), rows.pictures.row(s),
+      towers[s].emplace(model.tower(), device, rooms[s], model.weights().data(), model.packed(), rows.images.row(s),
                         true);
   }
   for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, std::size_t{1000}}) {
@@ -256,7 +256,7 @@ TEST(vl_parity, generation_has_the_bits_of_training_however_a_prompt_is_cut) {
   }
 }
 
-TEST(vl_parity, pictures_and_image_tokens_have_to_fit) {
+TEST(vl_parity, images_and_image_tokens_have_to_fit) {
   const json golden = parity::read("vl_parity.json");
   cpu device(1);
   nn::causal_lm<cpu> model(device, settings_of(golden, true));
@@ -278,8 +278,8 @@ TEST(vl_parity, pictures_and_image_tokens_have_to_fit) {
   const std::vector<std::int32_t> page = {0}, image = {57};
   const nn::decode_chunk blind{image, 0, page};
   EXPECT_THROW(nn::decode(model, space, cache, std::span(&blind, 1), nullptr), std::invalid_argument);
-  ragged<nn::picture> smaller;
-  smaller.push_back(std::vector<nn::picture>{{{4, 2}, std::span(rows.patches).subspan(0, 8 * 1176)}});
+  ragged<nn::image_patches> smaller;
+  smaller.push_back(std::vector<nn::image_patches>{{{4, 2}, std::span(rows.patches).subspan(0, 8 * 1176)}});
   EXPECT_THAT(refusal({rows.tokens, smaller}), testing::HasSubstr("image tokens for more"));
 }
 

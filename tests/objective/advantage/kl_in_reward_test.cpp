@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "rlcore/objective/controller/coefficient.hpp"
+#include "rlcore/objective/controller.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -2,7 +2,6 @@
 #include "objective/advantage/golden_advantage.hpp"
 #include "rlcore/objective/advantage/prime.hpp"
 #include "rlcore/objective/advantage/spo.hpp"
-#include "rlcore/objective/advantage/teacher_advantage.hpp"
 #include "rlcore/objective/distillation/on_policy.hpp"
 
 namespace RLCORE_TEST_ID {

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "objective/golden_case.hpp"
-#include "rlcore/objective/controller/coefficient.hpp"
-#include "rlcore/objective/controller/reference.hpp"
+#include "rlcore/objective/controller.hpp"
 
 namespace RLCORE_TEST_ID {
 

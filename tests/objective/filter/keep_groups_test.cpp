@@ -1,5 +1,5 @@
 // Dynamic sampling against verl and OpenRLHF, and rows that are left out.
-#include "rlcore/objective/filter/groups.hpp"
+#include "rlcore/objective/filter.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,6 @@
 
 #include "objective/golden_case.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/filter/rows.hpp"
 #include "rlcore/objective/selection/replay.hpp"
 
 namespace RLCORE_TEST_ID {

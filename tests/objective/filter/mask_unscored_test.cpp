@@ -1,5 +1,5 @@
 // Rows without a score, for estimators that know nothing but a mask.
-#include "rlcore/objective/filter/rows.hpp"
+#include "rlcore/objective/filter.hpp"
 
 #include <gtest/gtest.h>
 

@@ -18,7 +18,7 @@
 #include "rlcore/objective/algorithm/dpo.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/piece/divergence/any_divergence.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
 #include "rlcore/objective/piece/entropy.hpp"
 #include "rlcore/objective/piece/surrogate/clipped.hpp"
 #include "rlcore/objective/piece/surrogate/plain.hpp"

@@ -1,6 +1,5 @@
 // Every divergence, entropy and value piece through the loop: see invariance.hpp.
 #include "objective/loop/invariance.hpp"
-#include "rlcore/objective/piece/divergence/any_divergence.hpp"
 #include "rlcore/objective/piece/divergence/kl.hpp"
 #include "rlcore/objective/piece/divergence/ratio_corrected.hpp"
 #include "rlcore/objective/piece/entropy.hpp"

@@ -7,7 +7,6 @@
 
 #include "objective/check_slope.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/piece/divergence/any_divergence.hpp"
 #include "rlcore/objective/piece/divergence/kl.hpp"
 #include "rlcore/objective/piece/entropy.hpp"
 #include "rlcore/objective/piece/preference/pairwise.hpp"

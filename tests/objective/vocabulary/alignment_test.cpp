@@ -1,5 +1,5 @@
 // The shift between tokens and the logits that predict them.
-#include "rlcore/objective/vocabulary/alignment.hpp"
+#include "rlcore/objective/vocabulary/position.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The tree over leaves against its definition, shards, fixed point, and who computes which leaf.
-#include "rlcore/parallel/reduction/reduction_tree.hpp"
+#include "rlcore/parallel/reduction/reduction.hpp"
 
 #include <gtest/gtest.h>
 

@@ -175,7 +175,7 @@ TEST(report, further_charts_have_titles_in_words) {
   EXPECT_EQ(text.find("<h3>reward/no_match"), std::string::npos);
 }
 
-/// A phone shows a picture of 480 units in about 330 pixels.
+/// A phone shows a drawing of 480 units in about 330 pixels.
 TEST(report, is_for_phones_too) {
   const std::string text = report_html(info(), rows(5));
   EXPECT_EQ(count(text, "<div class=\"scroll\"><table"), count(text, "<table"));
@@ -273,7 +273,7 @@ TEST(report_chart, smoothing_keeps_a_straight_line_and_skips_nan) {
   EXPECT_EQ(html::detail::thinned(line).size(), line.size());
 }
 
-/// Zero belongs to the picture where the data are near it or do not move, and not where they would be squeezed.
+/// Zero belongs to the drawing where the data are near it or do not move, and not where they would be squeezed.
 TEST(report_chart, starts_at_zero_where_that_shows_something) {
   const auto starts_at_zero = [](double low, double high) {
     const html::chart c{"", "", {{"a", {{1, low}, {2, high}}}}};

@@ -83,21 +83,24 @@ TEST(sample_answers, show_what_tools_wrote_apart) {
   EXPECT_NE(html::answer_cards(odd).find("<pre><span class=\"tool\">ab</span></pre>"), std::string::npos);
 }
 
-TEST(sample_answers, show_pictures_and_nothing_else_in_their_place) {
+TEST(sample_answers, show_images_and_nothing_else_in_their_place) {
   const scratch::folder place;
-  const std::string picture = "data:image/png;base64,iVBORw0KGgo=";
-  keep_sample_answers(place.path(), {{0, 1, "how many?", "3", "3", {picture, picture}},
-                                     {0, 0, "and now?", "2", "3", {"x\" onerror=\"alert(1)", picture + "\">"}}});
+  const std::string image = "data:image/png;base64,iVBORw0KGgo=";
+  keep_sample_answers(place.path(), {{0, 1, "how many?", "3", "3", {image, image}},
+                                     {0, 0, "and now?", "2", "3", {"x\" onerror=\"alert(1)", image + "\">"}}});
   const std::vector<sample_answer> kept = read_sample_answers(place.path());
   ASSERT_EQ(kept.size(), 2u);
-  EXPECT_EQ(kept[0].pictures, (std::vector<std::string>{picture, picture}));
-  EXPECT_TRUE(kept[1].pictures.empty());
+  EXPECT_EQ(kept[0].images, (std::vector<std::string>{image, image}));
+  EXPECT_TRUE(kept[1].images.empty());
+  std::ofstream(sample_answers_path(place.path()), std::ios::app)
+      << R"({"step":2,"score":1,"prompt":"p","answer":"a","ground_truth":"g","pictures":[")" << image << "\"]}\n";
+  EXPECT_EQ(read_sample_answers(place.path()).at(2).images, std::vector{image});  // as it once was written
   metrics m;
   m.set("val-core/openai/gsm8k/reward/mean@1", 0.5);
   const std::vector<metric_row> rows{{0, m}};
   write_report(place.path() / "report.html", {}, rows);
   const std::string text = scratch::read(place.path() / "report.html");
-  EXPECT_NE(text.find("src=\"" + picture + "\">"), std::string::npos);
+  EXPECT_NE(text.find("src=\"" + image + "\">"), std::string::npos);
   EXPECT_EQ(text.find("onerror"), std::string::npos);
 }
 

@@ -1,5 +1,5 @@
 // The files of rows that a command line names are looked for before the first one is read.
-#include "rlcore/train/files/named_files.hpp"
+#include "rlcore/train/files/model_files.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "rlcore/train/files/named_files.hpp"
+#include "rlcore/train/files/model_files.hpp"
 
 #include "data/scratch.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"

@@ -15,7 +15,7 @@
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
-#include "rlcore/train/preference/packed_answers.hpp"
+#include "rlcore/train/preference/answer_loss.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

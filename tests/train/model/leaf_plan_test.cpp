@@ -14,11 +14,11 @@ namespace {
 
 using namespace rlcore;
 
-TEST(leaf_plan, deals_rows_with_pictures_to_all_leaves) {
+TEST(leaf_plan, deals_rows_with_images_to_all_leaves) {
   const nn::config c = tiny_vision::config();
-  const double picture = nn::vision_cost(c, {10, 14});
-  EXPECT_GT(picture, 0);
-  const train::leaf_plan plan(c, {20, 20, 20, 20}, 2, true, 0, 0, {picture, picture, 0, 0});
+  const double image = nn::vision_cost(c, {10, 14});
+  EXPECT_GT(image, 0);
+  const train::leaf_plan plan(c, {20, 20, 20, 20}, 2, true, 0, 0, {image, image, 0, 0});
   for (std::size_t leaf = 0; leaf < 2; ++leaf)
     plan.for_each_pass(leaf, [](std::span<const std::uint32_t> rows) {
       ASSERT_EQ(rows.size(), 2u);

@@ -25,7 +25,7 @@
 #include "rlcore/train/files/model_files.hpp"
 #include "rlcore/train/model/owned_runs.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
-#include "rlcore/train/preference/packed_answers.hpp"
+#include "rlcore/train/preference/answer_loss.hpp"
 
 #include "data/scratch.hpp"
 

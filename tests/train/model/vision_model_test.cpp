@@ -31,7 +31,7 @@ using tiny_vision::prompt;
 struct task {
   int rows = 9;
   std::int64_t max_rows = 0;
-  bool tied = true, score = false, frozen = false, recompute = true, pictures = true;
+  bool tied = true, score = false, frozen = false, recompute = true, images = true;
   int steps = 2;
   double clip = 0.5;
 };
@@ -47,7 +47,7 @@ struct result {
 /// Rows with none, one and three images. All tokens that are words are targets.
 struct batch {
   ragged<std::int32_t> tokens;
-  ragged<nn::picture> pictures;
+  ragged<nn::image_patches> images;
   nn::targets wanted;
   floats factor;
 
@@ -59,9 +59,9 @@ struct batch {
       factor.push_back(number % 5 == 4 ? 0.0f : 0.1f);  // every fifth row is masked as a whole
     }
     tokens.push_back(p.tokens);
-    pictures.push_back(p.pictures);
+    images.push_back(p.images);
   }
-  nn::input input() const { return {tokens, pictures}; }
+  nn::input input() const { return {tokens, images}; }
 };
 
 template <class Model>
@@ -126,7 +126,7 @@ result train(int ranks, parallel::parallel_settings how, const task& of = {}) {
     }
     std::vector<prompt> rows;
     for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(of.rows); ++i)
-      rows.push_back(of.pictures ? tiny_vision::row(i) : prompt(i, {}));
+      rows.push_back(of.images ? tiny_vision::row(i) : prompt(i, {}));
     floats logp, scored;
     for (int n = 0; n < of.steps; ++n) {
       if (n + 1 == of.steps && !of.score) scored = score(t, rows);
@@ -196,7 +196,7 @@ TEST(vision_model, has_the_weights_of_one_rank_on_any_number_of_them_in_any_stag
 }
 
 TEST(vision_model, shows_neither_micro_batches_nor_what_stays_in_memory) {
-  for (const task& each : {task{}, task{.tied = false}, task{.score = true}, task{.pictures = false}}) {
+  for (const task& each : {task{}, task{.tied = false}, task{.score = true}, task{.images = false}}) {
     task of = each;
     const result one = train(1, how(0), of);
     of.recompute = false;
@@ -313,7 +313,7 @@ TEST(vision_model, adapters_have_the_gradient_of_their_weights) {
 
 class vision_model_context : public testing::TestWithParam<parallel::context_kind> {};
 
-TEST_P(vision_model_context, ranks_share_sequences_with_pictures) {
+TEST_P(vision_model_context, ranks_share_sequences_with_images) {
   const auto mesh = [](int context, int zero) {
     parallel::parallel_settings s;
     s.context = context, s.zero = zero, s.how_context = GetParam();

@@ -10,7 +10,7 @@
 #include "rlcore/config/grammar/compose.hpp"
 #include "rlcore/data/jsonl.hpp"
 #include "rlcore/data/sft_rows.hpp"
-#include "rlcore/planning/cluster_file.hpp"
+#include "rlcore/planning/cluster.hpp"
 #include "rlcore/telemetry/logger.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"

@@ -1,6 +1,6 @@
 // Groups of ranks sample from weights that they get from any layout of training: one rank's text, to the bit, in the
 // bytes and the memory that the arithmetic says.
-#include "rlcore/train/policy/rollout_model.hpp"
+#include "rlcore/train/policy/models.hpp"
 
 #include <gtest/gtest.h>
 

@@ -70,7 +70,7 @@ inline data::blend blend(std::vector<data::row> list) {
 }
 
 /// `count` images of noise, as a column has them.
-inline data::row pictures(std::size_t count, std::uint32_t seed) {
+inline data::row images(std::size_t count, std::uint32_t seed) {
   data::row list = data::row::array();
   std::mt19937 random(seed);
   for (std::size_t k = 0; k < count; ++k) {
@@ -94,7 +94,7 @@ inline data::blend rows(std::uint32_t count, std::uint32_t seed = 7) {
                     {"label", i % 2},
                     {"steps", prompt + " First.<tool_call> Then " + n + ".<tool_call> Done."},
                     {"value", {i % 2 ? "<think>" : "</think>", "<think>"}},
-                    {"images", pictures(i % 3, seed + i)}});
+                    {"images", images(i % 3, seed + i)}});
   }
   return blend(std::move(list));
 }

@@ -1,4 +1,4 @@
-#include "rlcore/train/ranks/cores.hpp"
+#include "rlcore/train/ranks/resources.hpp"
 
 #include <gtest/gtest.h>
 

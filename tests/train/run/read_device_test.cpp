@@ -10,7 +10,7 @@
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/config/programs/preference_keys.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/emulator/chips.hpp"
+#include "rlcore/emulator/emulated_npu.hpp"
 #include "rlcore/train/run/read_device.hpp"
 #include "rlcore/train/supervised/sft_work.hpp"
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "rlcore/config/algorithm/advantage_estimators.hpp"
-#include "rlcore/config/algorithm/openrlhf_estimators.hpp"
 #include "rlcore/config/algorithm/policy_losses.hpp"
 #include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/config/check_value.hpp"
@@ -21,7 +20,7 @@
 #include "rlcore/config/settings/rollout_ranks.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
-#include "rlcore/parallel/environment.hpp"
+#include "rlcore/parallel/launch.hpp"
 
 RLCORE_BEGIN
 namespace train {

@@ -15,7 +15,7 @@
 #include "rlcore/config/grammar/override.hpp"
 #include "rlcore/config/grammar/value.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/parallel/environment.hpp"
+#include "rlcore/parallel/launch.hpp"
 
 RLCORE_BEGIN
 namespace train {

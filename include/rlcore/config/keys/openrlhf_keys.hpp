@@ -1,8 +1,8 @@
 // OpenRLHF's keys: common to all trainers, PPO and SFT.
 #pragma once
 
-#include "rlcore/config/key.hpp"
 #include "rlcore/config/keys/rlcore_keys.hpp"
+#include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN
 namespace train::keys {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "rlcore/config/algorithm/verl_version.hpp"
-#include "rlcore/config/key.hpp"
+#include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN
 namespace train::keys {

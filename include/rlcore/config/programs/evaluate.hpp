@@ -1,7 +1,6 @@
 // The keys of evaluate.
 #pragma once
 
-#include "rlcore/config/key.hpp"
 #include "rlcore/config/keys/rlcore_keys.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/registry.hpp"

@@ -5,7 +5,7 @@
 
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/registry.hpp"
-#include "rlcore/nn/family/families.hpp"
+#include "rlcore/nn/config.hpp"
 
 RLCORE_BEGIN
 namespace train {

@@ -18,7 +18,7 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
-#include "rlcore/image/processor_settings.hpp"
+#include "rlcore/image/processor.hpp"
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN

@@ -14,7 +14,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/cuda/provider.hpp"
 #include "rlcore/device/device_settings.hpp"
-#include "rlcore/parallel/environment.hpp"
+#include "rlcore/parallel/launch.hpp"
 #include "rlcore/parallel/settings.hpp"
 
 RLCORE_BEGIN
@@ -320,10 +320,6 @@ RLCORE_INLINE void check_rank_options(options& opt, int started) {
     if (size->ranks > 1) idle += (idle.empty() ? "" : ", ") + size->text();
   if (!idle.empty()) opt.note(idle + ": no effect on one rank; trainer.n_gpus_per_node=N or mpirun -np N starts more");
 }
-
-}  // namespace train
-
-namespace train {
 
 RLCORE_INLINE void check_device_options(options& opt) {
   check_rank_options(opt, parallel::ranks_of_environment());

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "rlcore/device/losses/evaluate.hpp"
-#include "rlcore/device/losses/weights.hpp"
+#include "rlcore/device/losses/rows.hpp"
 #include "rlcore/objective/advantage/detail/tokens.hpp"
 #include "rlcore/objective/loop/device_batch.hpp"
 

@@ -88,7 +88,7 @@ namespace detail {
 struct compiler_found {
   compiler_calls calls;
   int version = 0, revision = 0;  ///< 13 and 0 of 13.0
-  bool there = false;
+  bool found = false;
   std::string missing;  ///< a function that it lacks
 };
 /// The driver as it was found, and NVRTC.
@@ -151,8 +151,8 @@ RLCORE_INLINE const compiler_found& found_compiler(int newest) {
   static const compiler_found here = [newest] {
     compiler_found c;
     void* library = open_first(compiler_paths(newest));
-    c.there = library != nullptr;
-    if (!c.there) return c;
+    c.found = library != nullptr;
+    if (!c.found) return c;
 #define RLCORE_CUDA_CALL(name, parameters) find(c.calls.name, library, #name, c.missing);
 #include "rlcore/device/cuda/abi/compiler.inc"
 #undef RLCORE_CUDA_CALL
@@ -187,7 +187,7 @@ RLCORE_INLINE std::string load(installation& here) {
            std::to_string(here.driver_version % 1000 / 10) + "; install one for CUDA 12 (525) or later";
   const std::string wheel = driver_major >= 13 ? "nvidia-cuda-nvrtc" : "nvidia-cuda-nvrtc-cu12";
   here.compiler = &found_compiler(driver_major);
-  if (!here.compiler->there)
+  if (!here.compiler->found)
     return "NVRTC, which compiles the kernels, is not found: pip install " + wheel +
            ", or set RLCORE_CUDA_LIB_DIR to the folder of libnvrtc.so";
   if (!here.compiler->missing.empty())
@@ -213,7 +213,7 @@ RLCORE_INLINE std::string why_not_installed() {
 RLCORE_INLINE const compiler_calls* installed_compiler() {
   const int driver = detail::installed().driver_version / 1000;
   const detail::compiler_found& here = detail::found_compiler(driver > 0 ? driver : 13);
-  return here.there && here.missing.empty() ? &here.calls : nullptr;
+  return here.found && here.missing.empty() ? &here.calls : nullptr;
 }
 RLCORE_INLINE int installed_devices() noexcept { return detail::installed().devices; }
 RLCORE_INLINE provider installed_provider() {

@@ -12,7 +12,6 @@
 #include "rlcore/device/losses/evaluate.hpp"
 #include "rlcore/device/losses/host_fallback.hpp"
 #include "rlcore/device/losses/rows.hpp"
-#include "rlcore/device/losses/weights.hpp"
 #include "rlcore/objective/evaluate.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "rlcore/core/dtype.hpp"
-#include "rlcore/device/npu/error.hpp"
+#include "rlcore/device/npu/errors.hpp"
 
 RLCORE_BEGIN
 namespace ascend {

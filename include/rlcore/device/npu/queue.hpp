@@ -15,10 +15,10 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/compiler.hpp"
-#include "rlcore/device/npu/abi/feature.hpp"
+#include "rlcore/device/npu/abi/calls.hpp"
 #include "rlcore/device/npu/allocator.hpp"
 #include "rlcore/device/npu/arguments.hpp"
-#include "rlcore/device/npu/staging.hpp"
+#include "rlcore/device/npu/stream.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN

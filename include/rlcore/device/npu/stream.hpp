@@ -1,10 +1,14 @@
-// A stream of the NPU, its events, and waiting for them.
+// A stream of the NPU, its events, waiting for them, and copies between host and device through pinned memory.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <utility>
+#include <vector>
 
-#include "rlcore/device/npu/device_guard.hpp"
+#include "rlcore/device/npu/session.hpp"
 
 RLCORE_BEGIN
 namespace ascend {
@@ -108,6 +112,147 @@ class event {
   aclrtEvent event_ = nullptr;
 };
 
-}  // namespace ascend
+/// Pinned memory of aclrtMallocHost. No stream may use it when it is destroyed.
+class pinned_buffer {
+ public:
+  /// `bytes` bytes; data() is null for none. Throws npu_error if aclrtMallocHost fails.
+  pinned_buffer(device_handle device, std::size_t bytes) : device_(std::move(device)), bytes_(bytes) {
+    if (bytes_ == 0) return;
+    const auto guard = device_.enter();
+    void* data = nullptr;
+    check(device_.table(), device_.table().rt.aclrtMallocHost(&data, bytes_), "aclrtMallocHost",
+          " of " + std::to_string(bytes_) + " bytes");
+    data_ = static_cast<std::byte*>(data);
+  }
+  pinned_buffer(pinned_buffer&& other) noexcept
+      : device_(other.device_), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  pinned_buffer& operator=(pinned_buffer&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~pinned_buffer() {
+    if (data_ != nullptr)
+      device_.leave("aclrtFreeHost", [this](const calls& table) { return table.rt.aclrtFreeHost(data_); });
+  }
 
+  std::byte* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return bytes_; }
+
+ private:
+  device_handle device_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// A ring of pinned memory for one stream: only copies from and to pinned memory are asynchronous and ordered with the
+/// stream's operators.
+class staging {
+ public:
+  /// The ring has four slots of this size, allocated when needed; the stream must outlive it.
+  explicit staging(const stream& s, std::size_t slot_bytes = std::size_t{1} << 20)
+      : stream_(&s), slot_bytes_(slot_bytes) {}
+
+  /// Enqueues the copy of host memory, which may be reused at once.
+  void upload(void* device, const void* host, std::size_t bytes);
+  /// Waits for everything enqueued before and for the copy; throws npu_error if any of it failed. The device fills the
+  /// next slot while the host empties one.
+  void download(void* host, const void* device, std::size_t bytes);
+
+ private:
+  static constexpr std::size_t slots = 4;
+  struct slot {
+    pinned_buffer memory;
+    event mark;
+    bool pending = false;
+  };
+
+  /// `bytes` of the ring that no copy uses any more.
+  std::byte* reserve(std::size_t bytes);
+  void copy(void* to, const void* from, std::size_t bytes, copy_kind kind);
+
+  const stream* stream_;
+  std::size_t slot_bytes_;
+  std::vector<slot> slots_;
+  std::size_t current_ = 0, used_ = 0;
+};
+
+}  // namespace ascend
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+RLCORE_BEGIN
+namespace ascend {
+
+RLCORE_INLINE void staging::upload(void* device, const void* host, std::size_t bytes) {
+  const auto* from = static_cast<const std::byte*>(host);
+  auto* to = static_cast<std::byte*>(device);
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t n = std::min(bytes - done, slot_bytes_);
+    std::byte* pinned = reserve(n);
+    std::memcpy(pinned, from + done, n);
+    copy(to + done, pinned, n, copy_kind::host_to_device);
+    done += n;
+  }
+}
+
+RLCORE_INLINE void staging::download(void* host, const void* device, std::size_t bytes) {
+  auto* to = static_cast<std::byte*>(host);
+  const auto* from = static_cast<const std::byte*>(device);
+  struct piece {
+    std::byte *to = nullptr, *pinned = nullptr;
+    std::size_t bytes = 0, slot = 0;
+  } before;
+  for (std::size_t done = 0; done < bytes;) {
+    piece now;
+    now.to = to + done;
+    now.bytes = std::min(bytes - done, slot_bytes_);
+    now.pinned = reserve(now.bytes);
+    now.slot = current_;
+    copy(now.pinned, from + done, now.bytes, copy_kind::device_to_host);
+    if (before.bytes != 0) {
+      // The ring has advanced from that slot, since a whole one was requested, and has recorded its event.
+      slots_[before.slot].mark.synchronize();
+      slots_[before.slot].pending = false;
+      std::memcpy(before.to, before.pinned, before.bytes);
+    }
+    before = now;
+    done += now.bytes;
+  }
+  stream_->synchronize();
+  if (before.bytes != 0) std::memcpy(before.to, before.pinned, before.bytes);
+}
+
+RLCORE_INLINE std::byte* staging::reserve(std::size_t bytes) {
+  if (slots_.empty() || used_ + bytes > slot_bytes_) {
+    if (!slots_.empty()) {
+      slots_[current_].mark.record(*stream_);
+      slots_[current_].pending = true;
+    }
+    if (slots_.size() < slots) {
+      const device_handle& device = stream_->device();
+      slots_.push_back({pinned_buffer(device, slot_bytes_), event(device), false});
+      current_ = slots_.size() - 1;
+    } else {
+      current_ = (current_ + 1) % slots_.size();
+      if (slots_[current_].pending) slots_[current_].mark.synchronize();
+      slots_[current_].pending = false;
+    }
+    used_ = 0;
+  }
+  std::byte* p = slots_[current_].memory.data() + used_;
+  used_ += (bytes + 63) / 64 * 64;
+  return p;
+}
+
+RLCORE_INLINE void staging::copy(void* to, const void* from, std::size_t bytes, copy_kind kind) {
+  const calls& table = stream_->device().table();
+  const auto guard = stream_->device().enter();
+  check(table, table.rt.aclrtMemcpyAsync(to, bytes, from, bytes, kind, stream_->get()), "aclrtMemcpyAsync",
+        kind == copy_kind::host_to_device ? " to the device" : " to the host");
+}
+
+}  // namespace ascend
+RLCORE_END
+#endif

@@ -17,7 +17,7 @@
 #include "rlcore/core/compiler.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/npu/call_log.hpp"
-#include "rlcore/device/npu/error.hpp"
+#include "rlcore/device/npu/errors.hpp"
 
 RLCORE_BEGIN
 namespace ascend {

@@ -171,10 +171,6 @@ class book {
   std::map<std::string_view, checker> checkers_;
 };
 
-}  // namespace ascend::rules
-
-namespace ascend::rules {
-
 /// `text` with Markdown's special characters escaped, for a table cell.
 std::string cell(std::string_view text);
 

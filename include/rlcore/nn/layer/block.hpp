@@ -5,7 +5,7 @@
 #include <span>
 
 #include "rlcore/nn/attention/attention.hpp"
-#include "rlcore/nn/layer/mlp.hpp"
+#include "rlcore/nn/layer/linear.hpp"
 #include "rlcore/nn/layer/norm.hpp"
 #include "rlcore/nn/model/pass.hpp"
 #include "rlcore/nn/moe/moe.hpp"

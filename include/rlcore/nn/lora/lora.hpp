@@ -15,7 +15,7 @@
 #include "rlcore/nn/lora/adapter_pass.hpp"
 #include "rlcore/nn/lora/lora_settings.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/nn/vision/module_names.hpp"
+#include "rlcore/nn/vision/vision_config.hpp"
 
 RLCORE_BEGIN
 namespace nn {

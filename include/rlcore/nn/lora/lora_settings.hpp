@@ -25,7 +25,7 @@ struct lora_settings {
   std::uint64_t seed = 1;                 ///< of A; B begins as 0
   std::vector<std::string> exclude = {};  ///< names as in `modules` that get no adapter
   /// A predicate on the projection's name, "model.layers.0.mlp.up_proj"; for vision-language models also on its name in
-  /// memory (module_names.hpp). Empty: none.
+  /// memory (nn/vision/vision_config.hpp). Empty: none.
   std::function<bool(const std::string&)> excluded = {};
 
   double scale() const noexcept { return alpha / static_cast<double>(rank); }

@@ -1,4 +1,5 @@
-// Skips rows without a gradient, and sequences with only such rows, in the backward pass.
+// Rows of packed sequences: keys and values in a layer's own qkv rows (no KV cache), and the backward pass over rows
+// and sequences with a gradient alone.
 #pragma once
 
 #include <algorithm>
@@ -6,8 +7,8 @@
 #include <cstdint>
 #include <span>
 
+#include "rlcore/nn/attention/attention.hpp"
 #include "rlcore/nn/layer/block.hpp"
-#include "rlcore/nn/model/activations.hpp"
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/parallel/tensor_pass.hpp"
 
@@ -97,6 +98,32 @@ void zero_linears(const pass<Device>& p, const block& b) {
 
 /// The activations `a` from row `row`, which is row `local_row` of this rank between layers.
 block_activations rows_from(const block& b, block_activations a, extent_t row, extent_t local_row);
+
+/// Segments that read keys and values from the qkv rows of the layer itself.
+template <class Device>
+auto place_in_rows(workspace<Device>& space, const attention& a) {
+  return [&space, &a](const float* qkv) {
+    for (attention_segment& s : space.segments) {
+      s.key_row = a.width();
+      s.keys = qkv + s.first_row * s.key_row + a.q_width();
+      s.values = s.keys + a.kv_width();
+    }
+    return std::span<const attention_segment>(space.segments);
+  };
+}
+
+/// The same for their gradients.
+template <class Device>
+auto place_gradients_in_rows(workspace<Device>& space, const attention& a) {
+  return [&space, &a](float* dqkv) {
+    space.segment_gradients.clear();
+    for (const attention_segment& s : space.segments) {
+      float* keys = dqkv + s.first_row * a.width() + a.q_width();
+      space.segment_gradients.push_back({keys, keys + a.kv_width()});
+    }
+    return std::span<const attention_segment_gradient>(space.segment_gradients);
+  };
+}
 
 }  // namespace nn
 RLCORE_END

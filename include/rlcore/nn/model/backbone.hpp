@@ -15,8 +15,8 @@
 #include "rlcore/nn/model/active_rows.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/packed_batch.hpp"
-#include "rlcore/nn/model/stage_rows.hpp"
-#include "rlcore/nn/vision/picture_rows.hpp"
+#include "rlcore/nn/parallel/pipeline_link.hpp"
+#include "rlcore/nn/vision/image_rows.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -56,9 +56,9 @@ class backbone {
     for (std::size_t l = 0; l < blocks.size() && !recompute; ++l)
       space.kept.push_back(blocks[l].take(space, batch.tokens, own_rows(pass_)));
     if (is_first()) {
-      enter(unit_number::embedding, in_.shows_pictures());
+      enter(unit_number::embedding, in_.shows_images());
       embed(model, pass_, x(0), host_ids(), batch.ids);
-      pictures_.show(model, pass_, in_, x(0), recompute);
+      images_.show(model, pass_, in_, x(0), recompute);
       leave(unit_number::embedding);
     } else {
       receive_rows(pass_.device, *link_, between(x(0)));
@@ -272,7 +272,7 @@ class backbone {
     const float* const whole_dx = all_rows(pass_, dx, share_.whole, h);
     if constexpr (by_units<Gradients>) grads.enter_embedding(pass_);
     enter_tower();
-    pictures_.backward(model_, pass_, whole_dx);
+    images_.backward(model_, pass_, whole_dx);
     leave_tower();
     grads.complete(pass_, host_ids(), whole_dx);
     pass_.device.wait();
@@ -299,7 +299,7 @@ class backbone {
   }
   /// The tower is in the unit of the embedding.
   void enter_tower() {
-    if (model_.trains_tower()) enter(unit_number::embedding, in_.shows_pictures());
+    if (model_.trains_tower()) enter(unit_number::embedding, in_.shows_images());
   }
   void leave_tower() {
     if (model_.trains_tower()) leave(unit_number::embedding);
@@ -363,7 +363,7 @@ class backbone {
   const causal_lm<Device>& model_;
   workspace<Device>& space_;
   const input in_;
-  picture_rows<Device> pictures_;
+  image_rows<Device> images_;
   std::span<const std::int32_t> wanted_;
   bool recompute_;
   extent_t count_ = 0, width_;

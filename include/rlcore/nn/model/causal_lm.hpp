@@ -22,8 +22,8 @@
 #include "rlcore/nn/model/weight_values.hpp"
 #include "rlcore/nn/parallel/partition.hpp"
 #include "rlcore/nn/parallel/pipeline_link.hpp"
-#include "rlcore/nn/parallel/tensor_group.hpp"
-#include "rlcore/nn/vision/vision_tower.hpp"
+#include "rlcore/nn/parallel/tensor_pass.hpp"
+#include "rlcore/nn/vision/vision_pass.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
@@ -31,7 +31,7 @@ namespace nn {
 
 /// All weights live in one flat buffer, in the order of parameters(): a checkpoint, a clip or an optimizer step is one
 /// call over it. Gradients have the same layout (nn::gradients). The passes are in log_probs.hpp, forward_backward.hpp
-/// and decode.hpp; for a score model (config::output) in values.hpp and value_forward_backward.hpp.
+/// and decode.hpp; for a score model (config::output) in log_probs.hpp and forward_backward.hpp.
 template <rlcore::device Device>
 class causal_lm {
  public:

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "rlcore/nn/attention/kv_cache.hpp"
-#include "rlcore/nn/head/all_logits.hpp"
+#include "rlcore/nn/head/head_rows.hpp"
 #include "rlcore/nn/layer/embedding.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
@@ -33,7 +33,7 @@ struct decode_chunk {
 
   // For a sequence with images:
   std::span<const rope_position> rope = {};  ///< positions of the tokens; empty: consecutive from first_position
-  const float* pictures = nullptr;           ///< device memory: a row for each image token among `ids`, in order
+  const float* images = nullptr;             ///< device memory: a row for each image token among `ids`, in order
 };
 
 /// Throws std::invalid_argument unless decode() can process the chunk; `number` is its index in the call.
@@ -60,15 +60,15 @@ void turn_chunks(workspace<Device>& space, std::span<const decode_chunk> chunks,
 
 /// Replaces the embeddings x of image tokens with the image rows.
 template <class Device>
-void show_pictures(const causal_lm<Device>& model, const pass<Device>& p, std::span<const decode_chunk> chunks,
-                   float* x) {
+void show_images(const causal_lm<Device>& model, const pass<Device>& p, std::span<const decode_chunk> chunks,
+                 float* x) {
   const auto h = static_cast<extent_t>(model.settings().hidden_size);
   std::int32_t row = 0;
   std::vector<std::int32_t> rows;
   for (const decode_chunk& chunk : chunks) {
     rows.clear();
     for (const std::int32_t id : chunk.ids) {
-      if (chunk.pictures && id == model.settings().image_token_id) rows.push_back(row);
+      if (chunk.images && id == model.settings().image_token_id) rows.push_back(row);
       ++row;
     }
     const auto n = static_cast<extent_t>(rows.size());
@@ -76,7 +76,7 @@ void show_pictures(const causal_lm<Device>& model, const pass<Device>& p, std::s
       p.device.run(op::copy_rows{.y = x,
                                  .y_row = h,
                                  .ids = {p.space.take_copy(rows.data(), n), row},
-                                 .x = chunk.pictures,
+                                 .x = chunk.images,
                                  .x_row = h,
                                  .count = n,
                                  .width = h});
@@ -133,7 +133,7 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
   if (model.part().expert_size > 1) p.expert = space.experts;
   float *x = space.template take<float>(t * h), *y = space.template take<float>(t * h);
   embed(model, p, x, space.ids, tokens);
-  show_pictures(model, p, chunks, x);
+  show_images(model, p, chunks, x);
   const block_activations a = take_for_any(model.blocks(), space, t, t);
   const std::span<const block> blocks = model.blocks();
   const auto place_in_cache = [&](std::size_t layer) {
@@ -177,9 +177,9 @@ RLCORE_INLINE void check_chunk(const decode_chunk& chunk, std::size_t number, co
   const std::int64_t end = chunk.first_position + std::ssize(chunk.ids);
   const std::int64_t limit =
       std::min<std::int64_t>(std::ssize(chunk.pages) * std::int64_t{kv_page}, c.max_position_embeddings);
-  const bool seen = chunk.pictures != nullptr || !chunk.rope.empty();
+  const bool seen = chunk.images != nullptr || !chunk.rope.empty();
   if (seen && !c.vision) throw std::invalid_argument("rlcore: decode: images for a model without a vision tower");
-  if (c.vision && chunk.pictures == nullptr && std::ranges::find(chunk.ids, c.image_token_id) != chunk.ids.end())
+  if (c.vision && chunk.images == nullptr && std::ranges::find(chunk.ids, c.image_token_id) != chunk.ids.end())
     throw std::invalid_argument("rlcore: decode: chunk " + std::to_string(number) + " has image tokens and no images");
   if (!chunk.rope.empty() && chunk.rope.size() != chunk.ids.size())
     throw std::invalid_argument("rlcore: decode: chunk " + std::to_string(number) + " has " +

@@ -24,7 +24,7 @@
 #include "rlcore/nn/moe/expert_sums.hpp"
 #include "rlcore/nn/parallel/partition.hpp"
 #include "rlcore/tensor/buffer.hpp"
-#include "rlcore/tensor/offset_pointer.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace nn {

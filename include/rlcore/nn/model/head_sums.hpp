@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "rlcore/nn/layer/block.hpp"
-#include "rlcore/nn/parallel/tensor_group.hpp"
+#include "rlcore/nn/parallel/tensor_pass.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN

@@ -7,14 +7,14 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/nn/vision/positions.hpp"
-#include "rlcore/tensor/ragged.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace nn {
 
 /// An image for the vision tower: height * width patches of vision_config::patch() floats, the merged() patches of a
 /// token adjacent and tokens in raster order. Non-owning: the floats must outlive the pass.
-struct picture {
+struct image_patches {
   patch_grid grid;
   std::span<const float> patches;
 };
@@ -24,18 +24,18 @@ struct picture {
 /// images.
 struct input {
   const ragged<std::int32_t>& tokens;
-  const ragged<picture>* pictures = nullptr;
+  const ragged<image_patches>* images = nullptr;
 
   /// Sequences of words.
   input(const ragged<std::int32_t>& words) : tokens(words) {}
   /// Words and images.
-  input(const ragged<std::int32_t>& words, const ragged<picture>& seen) : tokens(words), pictures(&seen) {}
+  input(const ragged<std::int32_t>& words, const ragged<image_patches>& seen) : tokens(words), images(&seen) {}
 
   /// Does any sequence have an image?
-  bool shows_pictures() const noexcept { return pictures != nullptr && pictures->size() > 0; }
+  bool shows_images() const noexcept { return images != nullptr && images->size() > 0; }
   /// Those of sequence `s`.
-  std::span<const picture> pictures_of(std::size_t s) const {
-    return pictures == nullptr || pictures->empty() ? std::span<const picture>() : pictures->row(s);
+  std::span<const image_patches> images_of(std::size_t s) const {
+    return images == nullptr || images->empty() ? std::span<const image_patches>() : images->row(s);
   }
 };
 

@@ -1,4 +1,5 @@
-// Inference: log-probs and entropies of given tokens, argmax tokens, values.
+// Log-probs and entropies of given tokens, argmax tokens, values, on the host or in device memory; slopes of a loss
+// there.
 #pragma once
 
 #include <algorithm>
@@ -7,12 +8,15 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
-#include "rlcore/nn/head/all_logits.hpp"
 #include "rlcore/nn/head/head_rows.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/normed_rows.hpp"
+#include "rlcore/nn/model/workspace.hpp"
+#include "rlcore/objective/loop/device_batch.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -100,6 +104,79 @@ void values(const causal_lm<Device>& model, workspace<Device>& space, const inpu
   body.download(out, value);
 }
 
-}  // namespace nn
+/// log_probs() into a vector of the model's device, such as a tensor<float, 1, Device>, for losses on the device.
+/// Throws what log_probs() throws, and std::invalid_argument under context parallelism if the host cannot read device
+/// memory, since each rank then has only the log-probs of its own targets.
+template <class Device>
+void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const input& sequences, const targets& wanted,
+               float temperature, std::type_identity_t<device_view<float, 1, Device>> logp) {
+  const std::size_t room = static_cast<std::size_t>(logp.shape[0]);
+  if constexpr (Device::host_readable) {
+    log_probs(model, space, sequences, wanted, temperature, std::span<float>(logp.data, room), std::span<float>());
+  } else {
+    check_temperature(temperature);
+    if (room != wanted.row.size())
+      throw std::invalid_argument("rlcore: log_probs: " + std::to_string(wanted.row.size()) + " targets, room for " +
+                                  std::to_string(room) + " log-probs");
+    check_output(model, model_output::logits, "log_probs");
+    check_targets(wanted, model.settings());
+    normed_rows<Device> body(model, space, sequences, wanted.row);
+    if (static_cast<std::size_t>(body.count) != room)
+      throw std::invalid_argument(
+          "rlcore: log_probs on a device under context parallelism: each rank has the log-probs of its own targets; "
+          "pass spans of the host, which get those of all targets");
+    if (room == 0) return;
+    const head_rows<Device> scores(body.pass, model.head(), temperature, body.count, space.logits_bytes(), false);
+    const std::int32_t* tokens = scores.take_tokens(space, body.local(wanted.token));
+    scores.forward(body.pass, body.normed, tokens, body.count, logp.data, nullptr, nullptr);
+  }
+}
 
+/// Computes slopes on the model's device: f(logp, entropy, dlogp, dentropy), for score models f(value, dvalue), gets
+/// device vectors, as in the fields of token_batch<float, Device> and token_gradients<float, Device>. If the host
+/// cannot read device memory, they are not copied to the host, and context parallelism throws std::invalid_argument.
+/// The host then does not know which slopes are 0: the backward runs for every target, or, if `needed` (one host number
+/// per target) is not empty, for those with nonzero `needed`. The other slopes must be 0.
+template <class F>
+struct slopes_on_device {
+  F f;
+  std::span<const float> needed = {};
+};
+template <class F>
+slopes_on_device(F) -> slopes_on_device<F>;
+template <class F>
+slopes_on_device(F, std::span<const float>) -> slopes_on_device<F>;
+
+namespace detail {
+
+template <class>
+inline constexpr bool on_device = false;
+template <class F>
+inline constexpr bool on_device<slopes_on_device<F>> = true;
+
+/// Sets `marks` to nonzero for targets that take part in the backward.
+inline void mark_needed(std::vector<float>& marks, std::span<const float> needed, std::size_t targets) {
+  if (!needed.empty() && needed.size() != targets)
+    throw std::invalid_argument("rlcore: slopes_on_device: " + std::to_string(targets) + " targets, " +
+                                std::to_string(needed.size()) + " numbers of those that are needed");
+  marks.assign(targets, 1.0f);
+  std::copy(needed.begin(), needed.end(), marks.begin());
+}
+
+/// Device memory for the slopes of n targets, all 0. Throws std::invalid_argument unless n is the number of all
+/// targets.
+template <class Device>
+float* take_slope_on_device(Device& device, workspace<Device>& space, extent_t n, std::size_t wanted) {
+  if (static_cast<std::size_t>(n) != wanted)
+    throw std::invalid_argument(
+        "rlcore: slopes_on_device under context parallelism: each rank has the log-probs of its own targets; pass the "
+        "function itself, which gets those of all targets on the host");
+  float* slope = space.template take<float>(n);
+  if (n > 0) device.fill_zero(slope, wanted * sizeof(float));
+  return slope;
+}
+
+}  // namespace detail
+
+}  // namespace nn
 RLCORE_END

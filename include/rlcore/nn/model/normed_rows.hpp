@@ -12,9 +12,9 @@
 #include "rlcore/nn/layer/embedding.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/packed_batch.hpp"
-#include "rlcore/nn/model/stage_rows.hpp"
 #include "rlcore/nn/model/units.hpp"
-#include "rlcore/nn/vision/picture_rows.hpp"
+#include "rlcore/nn/parallel/pipeline_link.hpp"
+#include "rlcore/nn/vision/image_rows.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -59,12 +59,12 @@ struct normed_rows {
     if (link_ && !link_->first())
       receive_rows(model.device(), *link_, between(x));
     else
-      with_unit(unit_number::embedding, sequences.shows_pictures(), [&] {
+      with_unit(unit_number::embedding, sequences.shows_images(), [&] {
         embed(
             model, pass, x,
             context ? std::span<const std::int32_t>(space.ids) : std::span<const std::int32_t>(sequences.tokens.values),
             batch.ids);
-        picture_rows<Device>().show(model, pass, sequences, x, true, false);
+        image_rows<Device>().show(model, pass, sequences, x, true, false);
       });
     const extent_t most = std::max(batch.tokens, n);
     const block_activations a = take_for_any(model.blocks(), space, most, most);

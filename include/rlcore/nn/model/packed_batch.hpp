@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/nn/model/active_rows.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/model/parameter.hpp"
-#include "rlcore/nn/model/place_in_rows.hpp"
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/vision/positions.hpp"
-#include "rlcore/tensor/ragged.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -73,7 +73,7 @@ struct packed_batch {
                std::span<const std::int32_t> rows, const context_pass<Device>* context = nullptr) {
     const ragged<std::int32_t>& sequences = in.tokens;
     const config& c = model.settings();
-    check_pictures(in, c);
+    check_images(in, c);
     check_ids(sequences.values, c.vocab_size, "token");
     check_ids(rows, static_cast<std::int64_t>(sequences.values.size()), "target row");
     extent_t longest = 0;
@@ -101,7 +101,7 @@ struct packed_batch {
                                   std::to_string(c.max_position_embeddings));
     tokens = static_cast<extent_t>(space.positions.size());
     ids = space.take_copy(context ? space.ids.data() : sequences.values.data(), tokens);
-    if (in.shows_pictures())
+    if (in.shows_images())
       turn(space, in, c, context);
     else
       space.prepare_rope(c, longest);
@@ -109,16 +109,16 @@ struct packed_batch {
   }
 
  private:
-  static void check_pictures(const input& in, const config& c) {
-    if (!in.shows_pictures()) {
+  static void check_images(const input& in, const config& c) {
+    if (!in.shows_images()) {
       if (c.vision && std::ranges::find(in.tokens.values, c.image_token_id) != in.tokens.values.end())
         throw std::invalid_argument("rlcore: sequences with image tokens and no images");
       return;
     }
     if (!c.vision) throw std::invalid_argument("rlcore: images for a model without a vision tower");
-    if (in.pictures->rows() != in.tokens.rows())
+    if (in.images->rows() != in.tokens.rows())
       throw std::invalid_argument("rlcore: " + std::to_string(in.tokens.rows()) + " sequences and images of " +
-                                  std::to_string(in.pictures->rows()));
+                                  std::to_string(in.images->rows()));
   }
   /// A table of angles with a row for each token here: the first mrope_section pairs of components turn with time, the
   /// next with the row, the last with the column.
@@ -131,7 +131,7 @@ struct packed_batch {
     std::vector<rope_positions> at;  // of every sequence, even without rows on this rank
     for (std::size_t s = 0; s < in.tokens.rows(); ++s) {
       grids.clear();
-      for (const picture& each : in.pictures_of(s)) grids.push_back(each.grid);
+      for (const image_patches& each : in.images_of(s)) grids.push_back(each.grid);
       at.push_back(make_rope_positions(in.tokens.row(s), c.image_token_id, grids, c.vision->spatial_merge_size));
       if (!context) append_angles(angles, at.back().positions, inverse, c.mrope_section);
     }

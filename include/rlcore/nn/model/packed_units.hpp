@@ -12,7 +12,7 @@
 #include "rlcore/nn/model/parameter.hpp"
 #include "rlcore/nn/model/units.hpp"
 #include "rlcore/tensor/buffer.hpp"
-#include "rlcore/tensor/offset_pointer.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace nn {

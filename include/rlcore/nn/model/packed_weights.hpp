@@ -11,7 +11,7 @@
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/parallel/host_window.hpp"
 #include "rlcore/tensor/buffer.hpp"
-#include "rlcore/tensor/offset_pointer.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace nn {

@@ -11,7 +11,7 @@
 #include "rlcore/nn/model/packed_weights.hpp"
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/moe/load_balancing.hpp"
-#include "rlcore/tensor/offset_pointer.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -27,7 +27,7 @@ struct row_share;
 /// those of linear weights. `adapter` is null without LoRA, `tensor` without tensor parallelism, `share` without
 /// sequence parallelism (tensor_pass.hpp), `head_gradients` unless head norm gradients are summed per head
 /// (gradients.hpp), `context` without context parallelism (context_pass.hpp), `expert` without expert parallelism
-/// (expert_visit.hpp); expert gradients for the rows of rank s then go to source_gradients[s] (expert_sums.hpp).
+/// (moe.hpp); expert gradients for the rows of rank s then go to source_gradients[s] (expert_sums.hpp).
 /// `routed` is null unless expert choices are counted, and `balance` empty without a load-balancing loss
 /// (load_balancing_slopes()).
 template <class Device>

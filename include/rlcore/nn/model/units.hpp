@@ -11,7 +11,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/nn/model/packed_weights.hpp"
 #include "rlcore/nn/model/parameter.hpp"
-#include "rlcore/tensor/offset_pointer.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace nn {

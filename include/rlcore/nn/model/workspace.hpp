@@ -1,4 +1,5 @@
-// Workspace: arena allocator for forward and backward passes; grows to the largest pass and is reused.
+// Workspace: arena allocator for forward and backward passes, which grows to the largest pass and is reused; the saved
+// activations in it.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +14,60 @@
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/attention/rope.hpp"
 #include "rlcore/nn/config.hpp"
-#include "rlcore/nn/model/activations.hpp"
 #include "rlcore/nn/moe/load_balancing.hpp"
 #include "rlcore/nn/moe/routing.hpp"
-#include "rlcore/nn/parallel/context_group.hpp"
+#include "rlcore/nn/parallel/context_plan.hpp"
 #include "rlcore/tensor/buffer.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace nn {
+
+struct routing;
+
+/// Saved activations of attention; t = tokens, all device memory.
+struct attention_activations {
+  float* qkv = nullptr;  ///< [t, (heads + 2 kv_heads) d], q and k normed and rotated
+  float* raw = nullptr;  ///< [t, (heads + kv_heads) d], q and k before their norms; null without norms
+  float *rstd_q = nullptr, *rstd_k = nullptr;  ///< [t, heads], [t, kv_heads]
+  float* attended = nullptr;                   ///< [t, heads d]
+  float* statistics = nullptr;                 ///< [t, heads, 2]
+};
+
+/// gate_up [t, 2 width] = [gate | up], activated [t, width].
+struct mlp_activations {
+  float *gate_up = nullptr, *activated = nullptr;
+};
+
+/// Saved activations of experts, rows in the order of `routes` (routing.hpp): gate_up [slots, 2 width], activated
+/// [slots, width]. `logits` [t, experts], `rows` [slots, hidden], `slopes` [slots, width] and `factors` [2, slots] are
+/// scratch within a call, shared by all layers. `row` is the first row of the pass among the forward's rows.
+struct moe_activations {
+  routing* routes = nullptr;
+  float *gate_up = nullptr, *activated = nullptr;
+  float *rows = nullptr, *slopes = nullptr, *factors = nullptr, *logits = nullptr;
+  extent_t row = 0;
+};
+
+/// Saved activations of a layer, without its input [t, hidden].
+struct block_activations {
+  float *normed = nullptr, *rstd = nullptr;  ///< input of the attention
+  attention_activations attended;
+  float* middle = nullptr;  ///< x + attention
+  float *post_attention_normed = nullptr, *middle_rstd = nullptr;
+  mlp_activations mixed;
+  moe_activations routed;  ///< null in a layer without experts
+};
+
+/// Gradients of activations that cannot overwrite the activations; shared by all layers.
+struct block_scratch {
+  float *dqkv = nullptr, *dattended = nullptr;
+};
+
+/// Gathered rows [n, hidden] and their norms.
+struct head_activations {
+  float *rows = nullptr, *rstd = nullptr, *normed = nullptr;
+};
 
 class expert_group;
 class unit_source;

@@ -37,7 +37,7 @@ class expert_group {
   // Host memory reused between calls.
   std::vector<float> sent, received;
   std::vector<std::int64_t> counts;
-  std::vector<std::size_t> here, there, in_elements, out_elements;
+  std::vector<std::size_t> rows_received, rows_sent, in_elements, out_elements;
 };
 
 /// `c` must outlive it.

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/nn/model/activations.hpp"
+#include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/parallel/context_share.hpp"
 
 RLCORE_BEGIN

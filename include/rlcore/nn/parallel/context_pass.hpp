@@ -6,17 +6,14 @@
 #include <span>
 #include <vector>
 
-#include "rlcore/nn/model/activations.hpp"
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/parallel/context_gather.hpp"
-#include "rlcore/nn/parallel/context_group.hpp"
 #include "rlcore/nn/parallel/context_plan.hpp"
 #include "rlcore/nn/parallel/context_ring.hpp"
 #include "rlcore/nn/parallel/context_share.hpp"
-#include "rlcore/nn/parallel/context_targets.hpp"
 #include "rlcore/nn/parallel/context_ulysses.hpp"
 #include "rlcore/parallel/reduction/reduction.hpp"
-#include "rlcore/tensor/ragged.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace nn {

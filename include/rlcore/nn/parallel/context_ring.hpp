@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "rlcore/device/device.hpp"
-#include "rlcore/nn/model/activations.hpp"
+#include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/parallel/context_share.hpp"
 
 RLCORE_BEGIN

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "rlcore/nn/model/activations.hpp"
+#include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/parallel/context_gather.hpp"
 #include "rlcore/nn/parallel/context_ring.hpp"
 #include "rlcore/nn/parallel/context_share.hpp"

@@ -24,11 +24,11 @@ struct patch_grid {
 
 /// Tokens (cells of merged() patches) of all images, window after window. Inside a token the patches stay in order.
 struct window_order {
-  std::vector<std::int32_t> token;          ///< [tokens]: the number, in raster order, of the token at this place
-  std::vector<std::int32_t> place;          ///< the inverse
-  std::vector<attention_segment> windows;   ///< rows are patches
-  std::vector<attention_segment> pictures;  ///< rows are patches
-  std::vector<std::int32_t> row, column;    ///< [patches]: where the patch at this place is in its image
+  std::vector<std::int32_t> token;         ///< [tokens]: the number, in raster order, of the token at this place
+  std::vector<std::int32_t> place;         ///< the inverse
+  std::vector<attention_segment> windows;  ///< rows are patches
+  std::vector<attention_segment> images;   ///< rows are patches
+  std::vector<std::int32_t> row, column;   ///< [patches]: where the patch at this place is in its image
 };
 
 /// Windows of window() x window() tokens, clipped at the border, in raster order, each in raster order; one image
@@ -100,7 +100,7 @@ RLCORE_INLINE window_order order_by_windows(std::span<const patch_grid> grids, c
           }
         segment(order.windows, window);
       }
-    segment(order.pictures, before);
+    segment(order.images, before);
   }
   order.place.resize(order.token.size());
   for (std::size_t i = 0; i < order.token.size(); ++i)
@@ -113,7 +113,7 @@ RLCORE_INLINE rope_positions make_rope_positions(std::span<const std::int32_t> t
   rope_positions result;
   result.positions.reserve(tokens.size());
   std::int32_t next = 0;
-  std::size_t picture = 0;
+  std::size_t image = 0;
   const auto fail = [&](const std::string& what) {
     throw std::invalid_argument("rlcore: a sequence with " + std::to_string(grids.size()) + " images " + what);
   };
@@ -123,19 +123,19 @@ RLCORE_INLINE rope_positions make_rope_positions(std::span<const std::int32_t> t
       ++next, ++i;
       continue;
     }
-    if (picture == grids.size()) fail("has image tokens for more");
-    const auto height = static_cast<std::int32_t>(grids[picture].height / merge),
-               width = static_cast<std::int32_t>(grids[picture].width / merge);
+    if (image == grids.size()) fail("has image tokens for more");
+    const auto height = static_cast<std::int32_t>(grids[image].height / merge),
+               width = static_cast<std::int32_t>(grids[image].width / merge);
     const std::size_t count = static_cast<std::size_t>(height) * static_cast<std::size_t>(width);
     const auto run = tokens.subspan(i, std::min(count, tokens.size() - i));
     if (run.size() < count || std::ranges::any_of(run, [&](std::int32_t t) { return t != image_token; }))
-      fail("has fewer than " + std::to_string(count) + " image tokens in the run of image " + std::to_string(picture));
+      fail("has fewer than " + std::to_string(count) + " image tokens in the run of image " + std::to_string(image));
     for (std::int32_t y = 0; y < height; ++y)
       for (std::int32_t x = 0; x < width; ++x) result.positions.push_back({next, next + y, next + x});
     next += std::max(height, width);
-    i += count, ++picture;
+    i += count, ++image;
   }
-  if (picture < grids.size()) fail("has image tokens for " + std::to_string(picture));
+  if (image < grids.size()) fail("has image tokens for " + std::to_string(image));
   result.delta = next - static_cast<std::int32_t>(tokens.size());
   return result;
 }

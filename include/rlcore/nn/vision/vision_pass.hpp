@@ -1,23 +1,89 @@
-// Vision tower forward and backward pass.
+// Qwen2.5-VL vision tower: patches -> blocks with window or full attention -> one row per token; forward and backward
+// pass.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "rlcore/nn/layer/block.hpp"
+#include "rlcore/nn/layer/linear.hpp"
+#include "rlcore/nn/layer/norm.hpp"
+#include "rlcore/nn/model/active_rows.hpp"
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/model/pass.hpp"
-#include "rlcore/nn/model/place_in_rows.hpp"
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/vision/positions.hpp"
-#include "rlcore/nn/vision/vision_tower.hpp"
+#include "rlcore/nn/vision/vision_config.hpp"
 
 RLCORE_BEGIN
 namespace nn {
+
+/// The layout of the tower's parameters in the model. Merger: norm, the patches of a token side by side, a linear
+/// layer, GELU, a linear layer to the width of the language model.
+struct vision_tower {
+  vision_config settings;
+  linear patch_embed;
+  std::vector<block> blocks;
+  norm merger_norm;
+  linear merger_input, merger_output;
+
+  vision_tower() = default;
+  /// add(name, shape) returns where the parameter of Hugging Face's name begins. Throws config_error.
+  template <class Add>
+  vision_tower(const vision_config& c, Add&& add) : settings(c) {
+    check_settings(c);
+    const std::int64_t h = c.hidden_size, wide = h * c.merged();
+    const auto layer = [&](const std::string& name, std::int64_t outputs, std::int64_t inputs) {
+      const std::size_t weight = add(name + ".weight", {outputs, inputs});
+      return linear{weight, add(name + ".bias", {outputs}), outputs, inputs};
+    };
+    patch_embed = {
+        add("visual.patch_embed.proj.weight", {h, c.in_channels, c.temporal_patch_size, c.patch_size, c.patch_size}),
+        no_parameter, h, c.patch()};
+    for (std::int64_t l = 0; l < c.depth; ++l) {
+      const std::string name = "visual.blocks." + std::to_string(l) + ".";
+      block b;
+      b.input_norm = {add(name + "norm1.weight", {h}), h, 1, c.rms_norm_eps};
+      b.post_attention_norm = {add(name + "norm2.weight", {h}), h, 1, c.rms_norm_eps};
+      b.self_attention.qkv = layer(name + "attn.qkv", 3 * h, h);
+      b.self_attention.output = layer(name + "attn.proj", h, h);
+      b.self_attention.shape = {c.num_heads, c.num_heads, c.head_dim(),
+                                static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_dim()))), false};
+      // One product computes gate and up: weights side by side, then biases.
+      const std::size_t gate = add(name + "mlp.gate_proj.weight", {c.intermediate_size, h});
+      add(name + "mlp.up_proj.weight", {c.intermediate_size, h});
+      const std::size_t gate_bias = add(name + "mlp.gate_proj.bias", {c.intermediate_size});
+      add(name + "mlp.up_proj.bias", {c.intermediate_size});
+      b.feed_forward.gate_up = {gate, gate_bias, 2 * c.intermediate_size, h};
+      b.feed_forward.down = layer(name + "mlp.down_proj", h, c.intermediate_size);
+      blocks.push_back(std::move(b));
+    }
+    merger_norm = {add("visual.merger.ln_q.weight", {h}), h, 1, c.rms_norm_eps};
+    merger_input = layer("visual.merger.mlp.0", wide, wide);
+    merger_output = layer("visual.merger.mlp.2", c.out_hidden_size, wide);
+  }
+
+  /// Calls f(linear) for the layers that support LoRA: all but patch_embed, which is a convolution.
+  template <class F>
+  void for_adaptable(F&& f) const {
+    for (const block& b : blocks) b.for_linears(f);
+    if (!blocks.empty()) f(merger_input), f(merger_output);
+  }
+  /// Calls f(linear) for all linear layers, in the order of their weights.
+  template <class F>
+  void for_linears(F&& f) {
+    f(patch_embed);
+    for (block& b : blocks) b.for_linears(f);
+    f(merger_input), f(merger_output);
+  }
+};
 
 /// The tower's rows of images. Uses the device memory of `space`, a separate workspace, during its lifetime.
 /// `recompute` keeps only each block's input; without `differentiable` it keeps nothing and has no backward. An image's
@@ -28,7 +94,7 @@ class vision_pass {
   /// Forward, with the weights of `model`, which the linear layers read packed. Throws std::invalid_argument for a
   /// image whose sides are no multiples of spatial_merge_size or whose patches are of another number.
   vision_pass(const vision_tower& tower, Device& device, workspace<Device>& space, offset_pointer<const float> weights,
-              packed_view packed, std::span<const picture> pictures, bool recompute, bool differentiable = true)
+              packed_view packed, std::span<const image_patches> images, bool recompute, bool differentiable = true)
       : tower_(tower),
         space_(space),
         recompute_(recompute || !differentiable),
@@ -37,11 +103,11 @@ class vision_pass {
     const vision_config& c = tower.settings;
     space.reset();
     std::vector<patch_grid> grids;
-    for (const picture& each : pictures) grids.push_back(each.grid), check(each, c);
+    for (const image_patches& each : images) grids.push_back(each.grid), check(each, c);
     order_ = order_by_windows(grids, c);
     const extent_t t = pass_.tokens = static_cast<extent_t>(order_.row.size()), h = c.hidden_size;
     turn();
-    patches_ = upload(pictures);
+    patches_ = upload(images);
     inputs_ = space.template take<float>(static_cast<extent_t>(differentiable ? tower.blocks.size() + 1 : 2) * t * h);
     tower.patch_embed.forward(pass_, x(0), patches_, t);
     space.kept.clear();
@@ -109,7 +175,7 @@ class vision_pass {
     adapter.du = space_.template take<float>(pass_.tokens * rank);
     return adapter;
   }
-  static void check(const picture& each, const vision_config& c) {
+  static void check(const image_patches& each, const vision_config& c) {
     const patch_grid& g = each.grid;
     if (g.height <= 0 || g.width <= 0 || g.height % c.spatial_merge_size != 0 || g.width % c.spatial_merge_size != 0 ||
         static_cast<std::int64_t>(each.patches.size()) != g.height * g.width * c.patch())
@@ -134,10 +200,10 @@ class vision_pass {
     pass_.positions = space_.take_copy(own.data(), pass_.tokens);
   }
   /// The patches in window order.
-  const float* upload(std::span<const picture> pictures) {
+  const float* upload(std::span<const image_patches> images) {
     const auto patch = static_cast<std::size_t>(tower_.settings.patch() * tower_.settings.merged());
     std::vector<const float*> token;
-    for (const picture& each : pictures)
+    for (const image_patches& each : images)
       for (std::size_t at = 0; at < each.patches.size(); at += patch) token.push_back(each.patches.data() + at);
     std::vector<float> ordered;
     ordered.reserve(token.size() * patch);
@@ -148,7 +214,7 @@ class vision_pass {
     return space_.take_copy(ordered.data(), static_cast<extent_t>(ordered.size()));
   }
   void see(std::size_t l) {
-    space_.segments = tower_.settings.full(static_cast<std::int64_t>(l)) ? order_.pictures : order_.windows;
+    space_.segments = tower_.settings.full(static_cast<std::int64_t>(l)) ? order_.images : order_.windows;
   }
   const block_activations& kept(std::size_t l) const { return space_.kept[recompute_ ? 0 : l]; }
   float* x(std::size_t l) const {

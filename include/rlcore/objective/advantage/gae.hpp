@@ -19,8 +19,8 @@ RLCORE_ALGORITHM_BEGIN
 /// OpenRLHF's. The defaults of gamma and lambda are verl's and OpenRLHF's; TRL's PPO has lambda = 0.95.
 ///
 /// rewards, values, advantages and returns are [rows, tokens], of float or double and any strides; the recursion is in
-/// double. Masked slots are not read and get 0; unscored rows must be masked (filter/rows.hpp), or they count as rows
-/// of reward 0. Nothing is normalised: see `whitening`. Throws std::invalid_argument for other shapes.
+/// double. Masked slots are not read and get 0; unscored rows must be masked (objective/filter.hpp), or they count as
+/// rows of reward 0. Nothing is normalised: see `whitening`. Throws std::invalid_argument for other shapes.
 struct gae {
   static constexpr advantage_input reads = advantage_input::values;
   double gamma = 1.0, lambda = 1.0;

@@ -18,8 +18,9 @@ RLCORE_ALGORITHM_BEGIN
 /// batch, never over a group. Defaults are verl's; OpenRLHF's reinforce has .turns = turn_policy::discount and
 /// .whiten = {.guard = variance_guard::floor, .sample_variance = false}.
 ///
-/// Shapes and masked slots: see discounted_return and whitening. Unscored rows must be masked before (filter/rows.hpp):
-/// their tokens would move the mean of all others. `returns`, if given, are those before whitening.
+/// Shapes and masked slots: see discounted_return and whitening. Unscored rows must be masked before
+/// (objective/filter.hpp): their tokens would move the mean of all others. `returns`, if given, are those before
+/// whitening.
 struct reinforce_plus_plus {
   double gamma = 1.0;
   turn_policy turns = turn_policy::skip;

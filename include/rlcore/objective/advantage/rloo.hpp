@@ -46,7 +46,7 @@ struct rloo {
 /// 2024). Nothing is normalised.
 ///
 /// rewards and advantages (which may be the same) are [rows, tokens], baselines has one value per row. Masked slots are
-/// not read and get 0; unscored rows must be masked (filter/rows.hpp), or they get -baseline. Throws
+/// not read and get 0; unscored rows must be masked (objective/filter.hpp), or they get -baseline. Throws
 /// std::invalid_argument for other shapes.
 struct remax {
   static constexpr advantage_input reads = advantage_input::greedy_scores;

@@ -11,7 +11,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/detail/tokens.hpp"
-#include "rlcore/objective/piece/divergence/any_divergence.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
 #include "rlcore/tensor/span.hpp"
 
 RLCORE_BEGIN
@@ -22,7 +22,7 @@ RLCORE_ALGORITHM_BEGIN
 ///
 /// scores has one value per row, the rest is [rows, tokens]. Masked slots are not read and get 0; a row without live
 /// tokens has no place for its score and is all 0. A NaN score (unscored row) leaves only the penalty: the
-/// row is still trained unless filter/rows.hpp has masked it before. Throws std::invalid_argument for other
+/// row is still trained unless objective/filter.hpp has masked it before. Throws std::invalid_argument for other
 /// shapes.
 struct token_rewards {
   kl_kind kind = kl_kind::k1;

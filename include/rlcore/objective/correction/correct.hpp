@@ -12,7 +12,7 @@
 #include <type_traits>
 
 #include "rlcore/core/scratch_vector.hpp"
-#include "rlcore/exec/executor.hpp"
+#include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/correction/reports.hpp"
 #include "rlcore/objective/correction/rollout_correction.hpp"
 #include "rlcore/objective/loop/live_rows.hpp"

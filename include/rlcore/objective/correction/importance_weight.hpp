@@ -13,7 +13,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/compiler.hpp"
 #include "rlcore/simd/math.hpp"
-#include "rlcore/simd/reduce.hpp"
+#include "rlcore/simd/pack.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
@@ -30,11 +30,11 @@ RLCORE_FN void for_each_pack(std::span<const double> a, std::span<const double> 
   std::size_t k = 0;
   for (; k + width <= a.size(); k += width) f(load(a.data() + k), load(b.data() + k), one > zero, k);
   if (k == a.size()) return;
-  double tail_a[width] = {}, tail_b[width] = {}, there[width] = {};
+  double tail_a[width] = {}, tail_b[width] = {}, present[width] = {};
   std::copy(a.begin() + static_cast<std::ptrdiff_t>(k), a.end(), tail_a);
   std::copy(b.begin() + static_cast<std::ptrdiff_t>(k), b.end(), tail_b);
-  std::fill(there, there + (a.size() - k), 1.0);
-  f(load(tail_a), load(tail_b), load(there) > zero, k);
+  std::fill(present, present + (a.size() - k), 1.0);
+  f(load(tail_a), load(tail_b), load(present) > zero, k);
 }
 
 /// to[k] = f(a[k], b[k]), f of packs.

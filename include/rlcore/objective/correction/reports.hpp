@@ -108,8 +108,8 @@ class off_policy_report {
     const lanes zero(0.0), limit(20.0);
     lanes u_lanes = zero, size_lanes = zero, k3_lanes = zero, squared_lanes = zero, train_lanes = zero,
           rollout_lanes = zero, count = zero, largest_lanes = zero;
-    correction::for_each_pack(row.train, row.rollout, [&](lanes p, lanes q, lane_mask<double> there, std::size_t) {
-      const lane_mask<double> seen = skip_unscored ? there & (q == q) : there;
+    correction::for_each_pack(row.train, row.rollout, [&](lanes p, lanes q, lane_mask<double> present, std::size_t) {
+      const lane_mask<double> seen = skip_unscored ? present & (q == q) : present;
       const auto add = [&](lanes& sum, lanes x) { sum += choose(seen, x, zero); };
       const lanes u = p - q, held = fast_math::clamp(u, -limit, limit);
       add(u_lanes, u), add(size_lanes, fast_math::abs(u)), add(k3_lanes, fast_math::excess(u));

@@ -8,7 +8,7 @@
 
 #include "rlcore/core/as_written.hpp"
 #include "rlcore/core/order.hpp"
-#include "rlcore/exec/executor.hpp"
+#include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/detail/rows.hpp"
 #include "rlcore/objective/piece/fields_used.hpp"

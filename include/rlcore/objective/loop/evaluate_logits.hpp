@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "rlcore/core/order.hpp"
-#include "rlcore/exec/executor.hpp"
+#include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/loop/detail/logits.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "rlcore/core/elementary.hpp"
-#include "rlcore/exec/executor.hpp"
+#include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/loop/detail/logits.hpp"
 
 RLCORE_BEGIN

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "rlcore/exec/executor.hpp"
+#include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/vocabulary/logits_piece.hpp"
 #include "rlcore/tensor/traits.hpp"
 

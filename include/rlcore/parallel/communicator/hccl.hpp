@@ -19,7 +19,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/device/npu/abi/feature.hpp"
+#include "rlcore/device/npu/abi/calls.hpp"
 #include "rlcore/device/npu/provider.hpp"
 #include "rlcore/device/npu/queue.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"

@@ -19,7 +19,6 @@
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/communicator/mpi.hpp"
 #include "rlcore/parallel/communicator/watchdog.hpp"
-#include "rlcore/parallel/environment.hpp"
 #include "rlcore/parallel/launch.hpp"
 
 RLCORE_BEGIN

@@ -13,7 +13,6 @@
 #include "rlcore/parallel/layout/shard_layout.hpp"
 #include "rlcore/parallel/reduction/piece_sum.hpp"
 #include "rlcore/parallel/reduction/reduction.hpp"
-#include "rlcore/parallel/reduction/reduction_tree.hpp"
 #include "rlcore/parallel/world.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
@@ -118,16 +117,17 @@ class gradient_sums {
   void copy(std::size_t round, std::span<const float* const> x) {
     for (std::size_t s = 0; s < x.size(); ++s) {
       const std::size_t at = number_of(among_.rank, s, round);
-      const bool there = at != leaf_schedule::none && schedule_.present(at, present_);
+      const bool has_rows = at != leaf_schedule::none && schedule_.present(at, present_);
       if (cut_)
         for (std::size_t u = layout_.units(); u-- > 0;)
-          take_unit(round, u,
-                    there ? host_view(*device_, x[s] + layout_.unit(u).first, layout_.unit(u).size(), stage_) : nullptr,
-                    s);
-      else if (there && !in_tree())
+          take_unit(
+              round, u,
+              has_rows ? host_view(*device_, x[s] + layout_.unit(u).first, layout_.unit(u).size(), stage_) : nullptr,
+              s);
+      else if (has_rows && !in_tree())
         add_up(x[s]);
       else if (at != leaf_schedule::none && in_tree())
-        push(at, there ? std::optional(copy_of(x[s])) : std::nullopt);
+        push(at, has_rows ? std::optional(copy_of(x[s])) : std::nullopt);
     }
   }
   /// The same for all leaves, if !by_leaf().
@@ -254,9 +254,9 @@ class gradient_sums {
       for (std::size_t round = 0; round < schedule_.rounds(); ++round) {
         const std::size_t at = schedule_.number(r, round);
         if (at == leaf_schedule::none) continue;
-        const bool there = schedule_.present(at, present_);
-        any = any || there;
-        made.push_leaf(at, there ? std::optional<char>(0) : std::nullopt, [](char&, char&&) {});
+        const bool has_rows = schedule_.present(at, present_);
+        any = any || has_rows;
+        made.push_leaf(at, has_rows ? std::optional<char>(0) : std::nullopt, [](char&, char&&) {});
       }
     held_nodes nodes;
     if (kind_ == reduction_kind::tree) {

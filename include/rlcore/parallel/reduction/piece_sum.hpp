@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/parallel/reduction/reduction_tree.hpp"
+#include "rlcore/parallel/reduction/reduction.hpp"
 #include "rlcore/parallel/settings.hpp"
 
 RLCORE_BEGIN

@@ -25,7 +25,7 @@ RLCORE_BEGIN
 namespace serving {
 
 /// An image of a conversation as it was sent.
-struct sent_picture {
+struct sent_image {
   std::string where;     ///< "messages[0].content[1]"
   std::string_view url;  ///< in the body, which must outlive it
 };
@@ -44,9 +44,9 @@ std::string_view url_of(const json& part, const std::string& where);
 
 }  // namespace detail
 
-/// Reads a content in parts; its images are appended to `pictures`. Throws api_error 400 that names the part.
+/// Reads a content in parts; its images are appended to `images`. Throws api_error 400 that names the part.
 std::vector<text::message_part> read_parts(const json& parts, const std::string& where,
-                                           std::vector<sent_picture>& pictures);
+                                           std::vector<sent_image>& images);
 
 /// The texts of parts as one, joined by line ends, as vLLM does for templates that take texts.
 std::string joined_texts(const std::vector<text::message_part>& parts);
@@ -56,15 +56,15 @@ struct chat_features {
   bool tool_calls = false;           ///< --enable-auto-tool-choice with a --tool-call-parser
   bool tools_without_choice = true;  ///< tools are rendered with tool_choice=none, too
   bool request_templates = false;    ///< --trust-request-chat-template
-  bool pictures = false;             ///< the model has a vision tower
-  std::size_t most_pictures = 16;    ///< of a request: --limit-mm-per-prompt
+  bool images = false;               ///< the model has a vision tower
+  std::size_t most_images = 16;      ///< of a request: --limit-mm-per-prompt
 };
 
 /// A conversation and how its next turn is opened. A message sent in parts keeps them, with their joined texts as its
 /// content.
 struct conversation {
   std::vector<text::message> messages;
-  std::vector<sent_picture> pictures;  ///< in the order of their places
+  std::vector<sent_image> images;  ///< in the order of their places
   text::render_options options;
   bool continue_final_message = false;
   std::string chat_template;  ///< the request's own; empty: the model's
@@ -132,7 +132,7 @@ RLCORE_INLINE std::string_view url_of(const json& part, const std::string& where
 namespace serving {
 
 RLCORE_INLINE std::vector<text::message_part> read_parts(const json& parts, const std::string& where,
-                                                         std::vector<sent_picture>& pictures) {
+                                                         std::vector<sent_image>& images) {
   std::vector<text::message_part> read;
   for (const json& part : parts) {
     const std::string place = where + "[" + std::to_string(read.size()) + "]";
@@ -142,7 +142,7 @@ RLCORE_INLINE std::vector<text::message_part> read_parts(const json& parts, cons
     if (type != nullptr && !type->is_string()) throw invalid_body(place + ".type is no string");
     const std::string name = type == nullptr ? "image_url" : type->get<std::string>();
     if (name == "image_url" || name == "input_image") {
-      pictures.push_back({place, detail::url_of(part, place)});
+      images.push_back({place, detail::url_of(part, place)});
       read.push_back({"", true});
       continue;
     }
@@ -277,17 +277,17 @@ RLCORE_INLINE void read_messages(body_fields& f, const chat_features& features, 
     const json* content = detail::member_of((*v)[i], "content");
     if (content == nullptr || !content->is_array()) continue;
     text::message& m = talk.messages[i];
-    m.parts = read_parts(*content, where(i) + ".content", talk.pictures);
+    m.parts = read_parts(*content, where(i) + ".content", talk.images);
     m.content = joined_texts(m.parts);
   }
-  if (talk.pictures.empty()) return;
-  if (!features.pictures)
-    throw bad_request(talk.pictures[0].where +
+  if (talk.images.empty()) return;
+  if (!features.images)
+    throw bad_request(talk.images[0].where +
                       " is an image, but this model reads texts only: its config.json has no vision_config");
-  if (talk.pictures.size() > features.most_pictures)
-    throw bad_request(talk.pictures[features.most_pictures].where + " is image " +
-                      std::to_string(features.most_pictures + 1) + " of the request; expected at most " +
-                      std::to_string(features.most_pictures) + " (--limit-mm-per-prompt)");
+  if (talk.images.size() > features.most_images)
+    throw bad_request(talk.images[features.most_images].where + " is image " +
+                      std::to_string(features.most_images + 1) + " of the request; expected at most " +
+                      std::to_string(features.most_images) + " (--limit-mm-per-prompt)");
 }
 
 RLCORE_INLINE chat_request read_chat_request(body_fields& f, const request_defaults& by_default,
@@ -313,10 +313,6 @@ RLCORE_INLINE chat_request read_chat_request(body_fields& f, const request_defau
   r.include_reasoning = f.boolean("include_reasoning", true);
   return r;
 }
-
-}  // namespace serving
-
-namespace serving {
 
 RLCORE_INLINE std::vector<sent_prompt> read_prompts(body_fields& f) {
   const json* v = f.find("prompt");

@@ -16,7 +16,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/rollout/logit_rules.hpp"
-#include "rlcore/rollout/sampling.hpp"
+#include "rlcore/rollout/request.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/serving/protocol/body_fields.hpp"
 

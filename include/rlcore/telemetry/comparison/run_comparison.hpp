@@ -350,7 +350,7 @@ RLCORE_INLINE std::string run_comparison_html(const run_pair& runs) {
     };
     const auto last = [](const series& s) { return brief(s.points.back().y); };
     chart both{c.key, "", {curve("A", c.a, 1), curve("B, reference", c.b, 2, true)}, false};
-    std::string pictures =
+    std::string cards =
         card(c.key, "", legend({{"A", last(both.curves[0])}, {"B, reference", last(both.curves[1])}}, false),
              line_chart(both));
     std::vector<double> difference;
@@ -362,8 +362,8 @@ RLCORE_INLINE std::string run_comparison_html(const run_pair& runs) {
       apart.curves.push_back(curve("threshold", std::vector<double>(c.at.size(), c.threshold), 2, true));
       entries.emplace_back("threshold", brief(c.threshold));
     }
-    pictures += card(c.key + ", difference", "mean " + brief(c.mean_error), legend(entries, false), line_chart(apart));
-    out += pictures;
+    cards += card(c.key + ", difference", "mean " + brief(c.mean_error), legend(entries, false), line_chart(apart));
+    out += cards;
   }
   out += "</div>\n";
   return out + "</body>\n</html>\n";

@@ -64,14 +64,14 @@ class plot_area {
   /// Steps from `first` to `last` across, `y` up.
   plot_area(double first, double last, axis y) : first_(first), last_(last > first ? last : first + 1), y_(y) {}
 
-  /// Where a step lies, in units of the picture from its left.
+  /// Where a step lies, in units of the drawing from its left.
   double x(double step) const { return left + (step - first_) / (last_ - first_) * (width - left - right); }
-  /// Where a value lies, in units of the picture from its top.
+  /// Where a value lies, in units of the drawing from its top.
   double y(double value) const {
     return height - bottom - (value - y_.low) / (y_.high - y_.low) * (height - top - bottom);
   }
 
-  /// The opening tag of a picture; screen readers read the title.
+  /// The opening tag of a drawing; screen readers read the title.
   static std::string open(const std::string& title) {
     return "<svg viewBox=\"0 0 " + decimal(width, 0) + " " + decimal(height, 0) + "\" role=\"img\" aria-label=\"" +
            escape(title) + "\">\n";
@@ -153,10 +153,6 @@ RLCORE_INLINE std::string axis::label(double x) const {
   if (largest >= 1e4 && step >= 100) return decimal(x / 1000, step >= 1000 ? 0 : 1) + "k";
   return decimal(x, std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9))));
 }
-
-}  // namespace train::html
-
-namespace train::html {
 
 RLCORE_INLINE std::string plot_area::frame() const {
   std::string out;

@@ -41,12 +41,12 @@ std::string page_head(const std::string& title, const std::string& about);
 /// One entry per curve or part: colour, name, last value (may be empty).
 std::string legend(const std::vector<std::pair<std::string, std::string>>& entries, bool boxes);
 
-/// A card: title, unit, legend, picture. Empty if there is no picture.
+/// A card: title, unit, legend, chart. Empty without a chart.
 inline std::string card(const std::string& title, const std::string& remark, const std::string& legend_text,
-                        const std::string& picture) {
-  if (picture.empty()) return {};
+                        const std::string& chart) {
+  if (chart.empty()) return {};
   return "<div class=\"card\"><h3>" + escape(title) + "<small>" + escape(remark) + "</small></h3>\n" + legend_text +
-         picture + "</div>\n";
+         chart + "</div>\n";
 }
 
 /// A table; columns from `first_number` on are numbers (right-aligned). The first cell of row k leads to the place

@@ -128,9 +128,9 @@ RLCORE_INLINE std::string report_writer::run() const {
   using namespace html;
   std::string out = page_head(info_.name, about());
   out += "<div class=\"tiles\">\n" + tiles() + "</div>\n";
-  const std::string pictures = charts();
+  const std::string drawn = charts();
   out += "<h2>Curves</h2>\n<div class=\"charts\">\n" +
-         (pictures.empty() ? "<p>No step has been logged yet.</p>\n" : pictures) + "</div>\n";
+         (drawn.empty() ? "<p>No step has been logged yet.</p>\n" : drawn) + "</div>\n";
   out += section("Answers of the first and the last validation: the best two and the worst two", answers());
   out += section("Numbers", numbers()) + "<div class=\"tables\">\n" + section("Time", times());
   out += section("Derived", pairs(info_.derived)) + section("Settings", pairs(info_.settings)) + "</div>\n";

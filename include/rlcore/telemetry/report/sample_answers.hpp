@@ -28,7 +28,7 @@ struct sample_answer {
   std::int64_t step = 0;  ///< of the validation
   double score = 0;
   std::string prompt, answer, ground_truth;
-  std::vector<std::string> pictures = {};  ///< of the prompt: PNG files in data URIs
+  std::vector<std::string> images = {};  ///< of the prompt: PNG files in data URIs
   /// Bytes of the answer that the policy wrote, that tools wrote, and so on in turn; empty: all are the policy's.
   std::vector<std::uint64_t> runs = {};
 };
@@ -94,12 +94,13 @@ RLCORE_INLINE std::vector<sample_answer> read_sample_answers(const std::filesyst
   for (std::string line; std::getline(in, line);) {
     try {
       const auto j = text::try_parse_json(line);
+      const char* images = j.contains("pictures") ? "pictures" : "images";  // "pictures": as it once was written
       out.push_back({text::get_exactly<std::int64_t>(j.at("step")), j.at("score").get<double>(),
                      j.at("prompt").get<std::string>(), j.at("answer").get<std::string>(),
-                     j.at("ground_truth").get<std::string>(), j.value("pictures", std::vector<std::string>()),
+                     j.at("ground_truth").get<std::string>(), j.value(images, std::vector<std::string>()),
                      j.contains("runs") ? text::get_exactly<std::vector<std::uint64_t>>(j["runs"])
                                         : std::vector<std::uint64_t>()});
-      std::erase_if(out.back().pictures, [](const std::string& p) { return !is_png_uri(p); });
+      std::erase_if(out.back().images, [](const std::string& p) { return !is_png_uri(p); });
     } catch (const nlohmann::json::exception&) {
       continue;
     }
@@ -123,7 +124,7 @@ RLCORE_INLINE void keep_sample_answers(const std::filesystem::path& root, std::v
                                 {"prompt", beginning_of(a.prompt)},
                                 {"answer", beginning_of(a.answer)},
                                 {"ground_truth", beginning_of(a.ground_truth)}};
-    if (!a.pictures.empty()) line["pictures"] = a.pictures;
+    if (!a.images.empty()) line["images"] = a.images;
     if (!a.runs.empty()) line["runs"] = a.runs;
     lines += text::json_text(line) + "\n";
   }
@@ -155,7 +156,7 @@ RLCORE_INLINE std::string metric_table(const std::vector<std::string>& names) {
 RLCORE_INLINE std::string answer_cards(const std::vector<sample_answer>& answers) {
   const auto shown = [](const sample_answer& a) {
     std::string images;
-    for (const std::string& p : a.pictures) images += "<img alt=\"an image of the prompt\" src=\"" + p + "\">\n";
+    for (const std::string& p : a.images) images += "<img alt=\"an image of the prompt\" src=\"" + p + "\">\n";
     return images;
   };
   const auto answer = [](const sample_answer& a) {

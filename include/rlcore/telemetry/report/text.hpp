@@ -19,7 +19,7 @@ std::string escape(std::string_view text);
 /// `x` with `decimals` digits after the point.
 std::string decimal(double x, int decimals);
 
-/// A coordinate in the picture: one digit after the point.
+/// A coordinate in a drawing: one digit after the point.
 inline std::string coordinate(double x) { return decimal(x, 1); }
 
 /// `x` with about four significant digits: 0.9375, 1234, 1.5e-07, and an n-dash for a number that is not finite.

@@ -12,7 +12,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/nn/attention/rope.hpp"
-#include "rlcore/nn/family/families.hpp"
+#include "rlcore/nn/config.hpp"
 #include "rlcore/text/gguf/gguf_file.hpp"
 
 RLCORE_BEGIN

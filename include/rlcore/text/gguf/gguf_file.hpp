@@ -15,7 +15,6 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/text/gguf/gguf_source.hpp"
-#include "rlcore/text/gguf/gguf_types.hpp"
 #include "rlcore/text/utf8.hpp"
 
 RLCORE_BEGIN

@@ -7,7 +7,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/text/gguf/gguf_file.hpp"
-#include "rlcore/text/split_patterns.hpp"
+#include "rlcore/text/pre_tokenizer.hpp"
 
 RLCORE_BEGIN
 namespace text {

@@ -279,10 +279,6 @@ RLCORE_INLINE bool less(const value& a, const value& b) {
   throw render_error("'<' is not defined between " + std::string(a.type_name()) + " and " + std::string(b.type_name()));
 }
 
-}  // namespace text::jinja
-
-namespace text::jinja {
-
 RLCORE_INLINE value::list_pointer elements_of(const value& v, services& run) {
   if (const auto* items = v.as<value::list_pointer>()) return *items;
   value::list out;

@@ -20,13 +20,11 @@
 #include "rlcore/train/evaluation/sampled_problems.hpp"
 #include "rlcore/train/evaluation/stored_responses.hpp"
 #include "rlcore/train/files/model_files.hpp"
-#include "rlcore/train/files/named_files.hpp"
 #include "rlcore/train/model/answer_requests.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/policy/check_memory.hpp"
-#include "rlcore/train/ranks/available_memory.hpp"
 #include "rlcore/train/ranks/byte_stream.hpp"
-#include "rlcore/train/ranks/cores.hpp"
+#include "rlcore/train/ranks/resources.hpp"
 #include "rlcore/train/run/trainers.hpp"
 
 RLCORE_BEGIN

@@ -34,7 +34,7 @@
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/train/evaluation/problems.hpp"
 #include "rlcore/train/evaluation/summary.hpp"
-#include "rlcore/train/files/named_files.hpp"
+#include "rlcore/train/files/model_files.hpp"
 #include "rlcore/train/model/images.hpp"
 #include "rlcore/verify/dispatch.hpp"
 

@@ -217,10 +217,6 @@ RLCORE_INLINE std::pair<double, double> majority_of(std::span<const double> valu
   return {sum, std::sqrt(std::max(0.0, squares - sum * sum))};
 }
 
-}  // namespace train
-
-namespace train {
-
 RLCORE_INLINE std::pair<double, double> best_of(std::span<const double> sorted, std::int64_t k) {
   const auto n = static_cast<double>(sorted.size());
   double mean = 0, square = 0, below = 0;

@@ -1,4 +1,5 @@
-// Model folders (Hugging Face format), optimizer moments, and fingerprints of weights and data.
+// Models and data files named on the command line: model folders (Hugging Face format), optimizer moments, and
+// fingerprints of weights and data.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,10 @@
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/checkpoint/write_config.hpp"
+#include "rlcore/config/options.hpp"
+#include "rlcore/core/error.hpp"
 #include "rlcore/core/fingerprint.hpp"
+#include "rlcore/data/file.hpp"
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/host_window.hpp"
@@ -32,6 +36,7 @@
 #include "rlcore/train/model/owned_runs.hpp"
 
 RLCORE_BEGIN
+
 namespace train {
 
 /// Fingerprint of all weights in order, except the head of a score model.
@@ -202,6 +207,37 @@ inline std::vector<checkpoint::tensor_source> moment_tensors(std::span<const nn:
     tensors.push_back({"exp_avg_sq." + p.name, p.shape, v.subspan(p.offset, p.size)});
   }
   return tensors;
+}
+
+/// The folder of `model`, the value of `key`. Throws config_error that names the key, or the flag that stands for it.
+inline std::filesystem::path named_model(const options& opt, const std::string& key, const std::string& model) {
+  try {
+    return checkpoint::resolve_model(model);
+  } catch (const config_error& e) {
+    throw config_error(opt.typed().in(opt.known().typed_name(key)) + ": " + e.what());
+  }
+}
+
+/// The same for the value that `opt` has.
+inline std::filesystem::path named_model(const options& opt, const std::string& key) {
+  return named_model(opt, key, opt.get<std::string>(key));
+}
+
+/// Calls check(path) for every file that `key` lists, so that a missing file is reported before the first one is read,
+/// even if data.*_max_samples makes it unnecessary. An error begins with the key. `check` is data::check_table, or
+/// data::check_readable where the extension does not matter.
+template <class Check>
+void check_data_files(const options& opt, const std::string& key, Check&& check) {
+  for (const std::string& file : opt.list(key)) {
+    if (file.empty()) throw config_error(key + " names an empty path; expected a file");
+    try {
+      check(checkpoint::expand_home(file));
+    } catch (const data_error& e) {
+      throw data_error(key + ": " + e.what());
+    } catch (const file_error& e) {
+      throw file_error(key + ": " + e.what());
+    }
+  }
 }
 
 }  // namespace train

@@ -24,7 +24,7 @@
 #include "rlcore/checkpoint/write_config.hpp"
 #include "rlcore/checkpoint/write_gguf.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/nn/vision/module_names.hpp"
+#include "rlcore/nn/vision/vision_config.hpp"
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/text/gguf/gguf_file.hpp"
 #include "rlcore/text/model_file.hpp"
@@ -71,10 +71,6 @@ void copy_model_files(const std::filesystem::path& from, const std::filesystem::
 void write_adapter(checkpoint::weight_source& from, const checkpoint::merged_weights& merged,
                    const checkpoint::adapter_scale& scale, const std::filesystem::path& folder);
 
-}  // namespace detail
-
-namespace detail {
-
 /// Creates the target folder; throws config_error if it is one of the input folders.
 void make_target(const std::filesystem::path& target, std::initializer_list<std::filesystem::path> sources);
 
@@ -84,10 +80,6 @@ std::size_t write_gguf_file(const merger_settings& s, checkpoint::weight_source&
 
 /// local_dir is an adapter: it and its base become one model.
 void merge_adapter_folder(const merger_settings& s);
-
-}  // namespace detail
-
-namespace detail {
 
 /// A checkpoint of several ranks that trained an adapter and saved no model.
 inline bool holds_adapter_alone(const std::filesystem::path& local_dir) {
@@ -211,7 +203,7 @@ RLCORE_INLINE void write_adapter(checkpoint::weight_source& from, const checkpoi
   std::vector<std::vector<float>> values;
   std::set<std::string> modules;
   const auto& weights = merged.weights();
-  const bool pictures =
+  const bool images =
       std::any_of(weights.begin(), weights.end(), [](const auto& w) { return w.name.starts_with("visual."); });
   const std::string prefix(checkpoint::adapter_prefix);
   for (const auto& [name, pair] : merged.adapters())
@@ -220,8 +212,8 @@ RLCORE_INLINE void write_adapter(checkpoint::weight_source& from, const checkpoi
       if (const std::size_t at = key.rfind(".default.weight"); at != std::string::npos) key.erase(at, 8);
       if (!key.starts_with(prefix)) key = prefix + key;
       const std::string module = name.substr(0, name.rfind('.'));
-      if (pictures) key = prefix + nn::name_in_memory(key.substr(prefix.size()));
-      modules.insert(pictures ? nn::name_in_memory(module) : module.substr(module.rfind('.') + 1));
+      if (images) key = prefix + nn::name_in_memory(key.substr(prefix.size()));
+      modules.insert(images ? nn::name_in_memory(module) : module.substr(module.rfind('.') + 1));
       values.emplace_back(static_cast<std::size_t>(w->size()));
       from.read_f32(*w, 0, values.back());
       tensors.push_back({key, w->shape, {}});

@@ -1,11 +1,15 @@
-// Run folder: lock for one run at a time, settings.json with the settings that determine its numbers, earlier runs.
+// Run folder: lock for one run at a time, settings.json with the settings that determine its numbers, which of them may
+// change on resume, earlier runs.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,8 +19,8 @@
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/config/check_value.hpp"
-#include "rlcore/config/checks/free_settings.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/telemetry/logger.hpp"
 #include "rlcore/text/parse_json.hpp"
@@ -24,6 +28,49 @@
 
 RLCORE_BEGIN
 namespace train {
+
+/// Key names; `*` at one end is a wildcard. docs/checkpoints.md lists them. All other keys change the numbers of a run.
+inline constexpr std::string_view free_settings[] = {
+    // where it runs
+    "trainer.device", "rlcore.npu*", "rlcore.cuda*", "trainer.nnodes", "trainer.n_gpus_per_node", "rlcore.threads",
+    "rlcore.instruction_set", "rlcore.deadline_s", "rlcore.compare_collectives", "rlcore.zero_stage", "*_parallel_size",
+    "*.megatron.*", "*.fsdp_config.*", "*.strategy", "rlcore.context_kind", "rlcore.reduction",
+    "rlcore.gradient_leaves", "rlcore.row_chunks", "rlcore.reduce_dtype", "zero_stage", "ring_attn_size", "zpg",
+    "local_rank",
+    // how much memory it takes
+    "*micro_batch_size*", "*micro_train_batch_size", "*micro_rollout_batch_size", "*use_dynamic_bsz",
+    "*max_token_len_per_gpu", "*gradient_checkpointing*", "*gpu_memory_utilization", "*max_num_seqs",
+    "*max_num_batched_tokens", "*enable_chunked_prefill", "*enable_prefix_caching", "*update_weights_bucket_megabytes",
+    "rlcore.logits_memory_mb", "rlcore.image_cache_mb", "rlcore.max_decode_batch",
+    // run length, evaluation, logging and saving
+    "trainer.total_epochs", "trainer.total_training_steps", "max_epochs", "num_episodes", "*val_*", "trainer.test_freq",
+    "*eval_*", "trainer.logger", "rlcore.logger", "rlcore.console", "logging_steps", "*use_wandb*", "wandb_*",
+    "*use_tensorboard", "rlcore.tensorboard_dir", "trainer.project_name", "trainer.experiment_name", "rlcore.report",
+    "*show_mask", "trainer.save_freq", "save_*", "max_ckpt_*", "*ckpt_to_keep", "*.checkpoint.*",
+    "trainer.rollout_data_dir", "rlcore.export_*", "trainer.resume_*", "load_checkpoint", "rlcore.replay_wait_s",
+    "rlcore.reward_timeout", "rlcore.tool_timeout_s", "rlcore.tool_processes", "*agent.num_workers",
+    // where files are: a folder may have moved
+    "trainer.default_local_dir", "ckpt_path", "*input_tokenizer", "*train_files", "dataset", "prompt_data",
+    "rlcore.replay"};
+
+/// Model folders; they may have moved, but their weights must be the same.
+inline constexpr std::string_view model_settings[] = {"*model.path", "*.partial_pretrain", "pretrain", "*_pretrain"};
+
+/// Whether one of `patterns` is or matches the key.
+constexpr bool names_setting(std::span<const std::string_view> patterns, std::string_view key) noexcept {
+  return std::any_of(patterns.begin(), patterns.end(), [key](std::string_view pattern) {
+    const bool before = pattern.starts_with('*'), after = pattern.ends_with('*');
+    if (before) pattern.remove_prefix(1);
+    if (after) pattern.remove_suffix(1);
+    if (before && after) return key.find(pattern) != key.npos;
+    return before ? key.ends_with(pattern) : after ? key.starts_with(pattern) : key == pattern;
+  });
+}
+
+/// Whether the key may change on resume.
+constexpr bool is_free_setting(std::string_view key) noexcept {
+  return names_setting(free_settings, key) || names_setting(model_settings, key);
+}
 
 /// Whether the command line uses OpenRLHF's flags: the program has no other options, or a policy run has --pretrain.
 inline bool uses_openrlhf_flags(const options& opt) {
@@ -87,7 +134,6 @@ std::vector<setting_change> changes_of(const nlohmann::json& before, const nlohm
 void check_run_settings(const std::filesystem::path& root, const options& opt, const std::string& data = {});
 
 }  // namespace train
-
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAIN_RUN)
@@ -125,10 +171,6 @@ RLCORE_INLINE std::string earlier_run_note(const options& opt, const logger& log
          (flags ? "--load_checkpoint" : "trainer.resume_mode=auto") + " goes on from step " + std::to_string(*step) +
          " instead";
 }
-
-}  // namespace train
-
-namespace train {
 
 RLCORE_INLINE nlohmann::ordered_json numeric_settings(const options& opt) {
   nlohmann::ordered_json settings = nlohmann::ordered_json::object();

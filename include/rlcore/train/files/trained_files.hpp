@@ -26,7 +26,6 @@
 #include "rlcore/parallel/strategy/any_strategy.hpp"
 #include "rlcore/train/files/model_files.hpp"
 #include "rlcore/train/files/save_checkpoint.hpp"
-#include "rlcore/train/files/saved_state.hpp"
 #include "rlcore/train/model/owned_runs.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
 

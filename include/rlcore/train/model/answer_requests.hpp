@@ -18,8 +18,8 @@ namespace train {
 
 /// Attaches images to the first of `requests`: those of row prompt_number of `prompts`; neighbours with the same prompt
 /// share them. Stops at a prompt when the patches fill the cache; returns the number of requests with images attached.
-inline std::size_t show_pictures(std::span<rollout::request> requests, const data::prompt_dataset& prompts,
-                                 shown_pictures& pictures) {
+inline std::size_t show_images(std::span<rollout::request> requests, const data::prompt_dataset& prompts,
+                               shown_images& images) {
   if (!prompts.cache) return requests.size();
   const auto is_new = [&](std::size_t i) {
     return i == 0 || requests[i].prompt_number != requests[i - 1].prompt_number;
@@ -27,12 +27,12 @@ inline std::size_t show_pictures(std::span<rollout::request> requests, const dat
   std::size_t count = 0;
   for (; count < requests.size(); ++count) {
     if (!is_new(count)) continue;
-    if (pictures.bytes() > 0 && pictures.bytes() >= prompts.cache->limit()) break;
-    pictures.push_back(prompts[requests[count].prompt_number].images, prompts.cache.get());
+    if (images.bytes() > 0 && images.bytes() >= prompts.cache->limit()) break;
+    images.push_back(prompts[requests[count].prompt_number].images, prompts.cache.get());
   }
   for (std::size_t i = 0, row = 0; i < count; ++i) {
     row += i > 0 && is_new(i);
-    requests[i].pictures = pictures.row(row);
+    requests[i].images = images.row(row);
   }
   return count;
 }
@@ -47,8 +47,8 @@ std::vector<rollout::response> answer_requests(rollout::engine<Device>& engine, 
                                                rollout::turn_source* turns = nullptr) {
   std::vector<rollout::response> all;
   for (std::size_t first = 0; first < requests.size();) {
-    shown_pictures pictures;
-    const std::size_t count = show_pictures(std::span(requests).subspan(first), prompts, pictures);
+    shown_images images;
+    const std::size_t count = show_images(std::span(requests).subspan(first), prompts, images);
     auto answers = engine.generate(
         model, space, std::span<const rollout::request>(requests).subspan(first, count), settings, key,
         [&](std::size_t done) { progress(first + done); }, turns);

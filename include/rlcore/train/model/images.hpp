@@ -15,10 +15,9 @@
 #include "rlcore/data/image_cache.hpp"
 #include "rlcore/data/image_rows.hpp"
 #include "rlcore/nn/config.hpp"
-#include "rlcore/nn/family/families.hpp"
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/telemetry/console.hpp"
-#include "rlcore/tensor/ragged.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace train {
@@ -38,14 +37,14 @@ std::string image_text(const data::image_counts& counts);
 
 /// One row of images per sequence, in the order of insertion. The object keeps the patches in memory, independent of
 /// cache eviction.
-class shown_pictures {
+class shown_images {
  public:
   /// Appends the images of the next sequence. Throws data_error for one that cannot be decoded; `cache` may be null
   /// without images.
   void push_back(std::span<const data::image_pointer> images, data::image_cache* cache) {
-    std::vector<nn::picture> row;
+    std::vector<nn::image_patches> row;
     for (const data::image_pointer& file : images) {
-      if (cache == nullptr) throw std::invalid_argument("rlcore: shown_pictures: images, but nothing that reads them");
+      if (cache == nullptr) throw std::invalid_argument("rlcore: shown_images: images, but nothing that reads them");
       const data::image_cache::pointer& p = held_.emplace_back((*cache)(*file));
       row.push_back({{p->rows, p->columns}, p->values});
       bytes_ += p->values.size() * sizeof(float);
@@ -59,7 +58,7 @@ class shown_pictures {
   }
 
   /// The images of sequence i. Valid until the next push_back().
-  std::span<const nn::picture> row(std::size_t i) const noexcept { return rows_.row(i); }
+  std::span<const nn::image_patches> row(std::size_t i) const noexcept { return rows_.row(i); }
   /// Bytes of the patches.
   std::size_t bytes() const noexcept { return bytes_; }
   /// `tokens` with these images, one row per sequence.
@@ -68,15 +67,15 @@ class shown_pictures {
   }
 
  private:
-  ragged<nn::picture> rows_;
+  ragged<nn::image_patches> rows_;
   std::vector<data::image_cache::pointer> held_;
   std::size_t bytes_ = 0;
 };
 
 /// The grids of the images of each of `sequences`, without patches: headers are enough to compute the cost.
-inline std::vector<nn::picture> grids_of(std::span<const data::image_pointer> images, const data::image_cache* cache,
-                                         std::size_t sequences = 1) {
-  std::vector<nn::picture> grids;
+inline std::vector<nn::image_patches> grids_of(std::span<const data::image_pointer> images,
+                                               const data::image_cache* cache, std::size_t sequences = 1) {
+  std::vector<nn::image_patches> grids;
   if (cache == nullptr) return grids;
   const auto patch = static_cast<std::int64_t>(cache->processor().settings().shape.patch);
   for (const data::image_pointer& file : images) {

@@ -11,7 +11,7 @@
 
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/model/parameter.hpp"
-#include "rlcore/parallel/reduction/reduction_tree.hpp"
+#include "rlcore/parallel/reduction/reduction.hpp"
 
 RLCORE_BEGIN
 namespace train {

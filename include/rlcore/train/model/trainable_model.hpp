@@ -18,11 +18,9 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/packed_units.hpp"
-#include "rlcore/nn/model/value_forward_backward.hpp"
 #include "rlcore/nn/moe/count_routes.hpp"
 #include "rlcore/nn/vision/vision_cost.hpp"
 #include "rlcore/optim/adamw.hpp"
-#include "rlcore/optim/clip.hpp"
 #include "rlcore/train/model/leaf_plan.hpp"
 #include "rlcore/train/model/owned_runs.hpp"
 #include "rlcore/train/model/strategy/alone.hpp"
@@ -160,18 +158,18 @@ class trainable_model {
   /// micro-batches, nor, with the corresponding settings, on the ranks.
   template <class TokensOf, class F>
   void for_micro_batches(const micro_batch_settings& s, TokensOf&& tokens_of, F&& f) {
-    for_micro_batches(s, tokens_of, [](std::uint32_t) { return std::span<const nn::picture>(); }, f);
+    for_micro_batches(s, tokens_of, [](std::uint32_t) { return std::span<const nn::image_patches>(); }, f);
   }
-  /// The same for rows with images, pictures_of(row) each: row balancing includes the cost of the tower.
-  template <class TokensOf, class PicturesOf, class F>
-  void for_micro_batches(const micro_batch_settings& s, TokensOf&& tokens_of, PicturesOf&& pictures_of, F&& f) {
+  /// The same for rows with images, images_of(row) each: row balancing includes the cost of the tower.
+  template <class TokensOf, class ImagesOf, class F>
+  void for_micro_batches(const micro_batch_settings& s, TokensOf&& tokens_of, ImagesOf&& images_of, F&& f) {
     std::vector<std::int64_t> tokens(s.rows);
     std::vector<double> further(model.settings().vision ? s.rows : 0);
     for (std::size_t i = 0; i < s.rows; ++i) {
       const auto row = static_cast<std::uint32_t>(i);
       tokens[i] = static_cast<std::int64_t>(tokens_of(row));
       if (!further.empty())
-        for (const nn::picture& each : pictures_of(row)) further[i] += nn::vision_cost(model.settings(), each.grid);
+        for (const nn::image_patches& each : images_of(row)) further[i] += nn::vision_cost(model.settings(), each.grid);
     }
     const parallel::parallel_settings sums = strategy_.settings();
     const leaf_plan plan(model.settings(), std::move(tokens), static_cast<std::size_t>(sums.leaves), sums.balance,

@@ -8,7 +8,6 @@
 
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
-#include "rlcore/nn/model/log_probs_on_device.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/tensor/buffer.hpp"
 #include "rlcore/train/model/scored_groups.hpp"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/rollout/turns.hpp"
+#include "rlcore/rollout/request.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
 #include "rlcore/train/run/interrupt.hpp"
 

@@ -21,7 +21,7 @@
 #include "rlcore/train/model/images.hpp"
 #include "rlcore/train/policy/settings.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
-#include "rlcore/train/ranks/available_memory.hpp"
+#include "rlcore/train/ranks/resources.hpp"
 #include "rlcore/train/ranks/team.hpp"
 
 RLCORE_BEGIN
@@ -71,26 +71,26 @@ inline std::string check_memory(const response_count& n, double prompt_tokens, s
 }
 
 /// A training pass over `rows` sequences.
-struct picture_pass {
+struct image_pass {
   nn::vision_config tower;
   nn::tower_keeps keeps = nn::tower_keeps::inputs;
   std::int64_t rows = 1;
 };
 
 /// Bytes of images of `tokens` tokens in a pass: patches and values of the tower.
-inline double picture_bytes(const nn::vision_config& tower, double tokens, nn::tower_keeps keeps) {
+inline double image_bytes(const nn::vision_config& tower, double tokens, nn::tower_keeps keeps) {
   const double patches = tokens * static_cast<double>(tower.merged() * tower.patch());
   return sizeof(float) * (patches + nn::vision_values(tower, tokens, keeps));
 }
 
 /// The most tokens of images of a prompt.
-double most_picture_tokens(const data::prompt_dataset& prompts, const nn::vision_config& tower);
+double most_image_tokens(const data::prompt_dataset& prompts, const nn::vision_config& tower);
 
 /// Throws config_error with the numbers if the images of one prompt do not fit in `available` bytes even in a pass
 /// without gradient. Returns a warning if those of a training pass may not fit, else "". Without `available` there is
 /// no limit.
-std::string check_picture_memory(const data::prompt_dataset& prompts, const picture_pass& pass,
-                                 std::optional<std::size_t> available);
+std::string check_image_memory(const data::prompt_dataset& prompts, const image_pass& pass,
+                               std::optional<std::size_t> available);
 
 /// Throws config_error if the responses of a step, or of a validation, or the images of one prompt cannot be in the
 /// memory of this machine, which its `ranks` share; warns in `plan` if they, or those of a micro-batch, may not fit.
@@ -105,24 +105,24 @@ RLCORE_END
 RLCORE_BEGIN
 namespace train {
 
-RLCORE_INLINE double most_picture_tokens(const data::prompt_dataset& prompts, const nn::vision_config& tower) {
+RLCORE_INLINE double most_image_tokens(const data::prompt_dataset& prompts, const nn::vision_config& tower) {
   double most = 0;
   for (const data::prompt& p : prompts.prompts) {
     double tokens = 0;
-    for (const nn::picture& each : grids_of(p.images, prompts.cache.get()))
+    for (const nn::image_patches& each : grids_of(p.images, prompts.cache.get()))
       tokens += static_cast<double>(each.grid.height * each.grid.width / tower.merged());
     most = std::max(most, tokens);
   }
   return most;
 }
 
-RLCORE_INLINE std::string check_picture_memory(const data::prompt_dataset& prompts, const picture_pass& pass,
-                                               std::optional<std::size_t> available) {
-  const double tokens = available ? most_picture_tokens(prompts, pass.tower) : 0;
+RLCORE_INLINE std::string check_image_memory(const data::prompt_dataset& prompts, const image_pass& pass,
+                                             std::optional<std::size_t> available) {
+  const double tokens = available ? most_image_tokens(prompts, pass.tower) : 0;
   if (tokens == 0) return {};
   const double there = static_cast<double>(*available),
-               least = picture_bytes(pass.tower, tokens, nn::tower_keeps::nothing),
-               most = static_cast<double>(pass.rows) * picture_bytes(pass.tower, tokens, pass.keeps);
+               least = image_bytes(pass.tower, tokens, nn::tower_keeps::nothing),
+               most = static_cast<double>(pass.rows) * image_bytes(pass.tower, tokens, pass.keeps);
   const std::string sum = fmt::format("the images of a prompt have up to {:.0f} tokens", tokens),
                     rest = memory_text(there) + " of memory are available here";
   if (least > there)
@@ -154,8 +154,8 @@ RLCORE_INLINE void check_memory(batch_plan& plan, const policy_settings& s, cons
   const auto keeps = s.freeze_vision_tower     ? nn::tower_keeps::nothing
                      : s.recompute_activations ? nn::tower_keeps::inputs
                                                : nn::tower_keeps::activations;
-  check_picture_memory(val, {*model.vision, nn::tower_keeps::nothing, 1}, share);
-  const std::string warning = check_picture_memory(
+  check_image_memory(val, {*model.vision, nn::tower_keeps::nothing, 1}, share);
+  const std::string warning = check_image_memory(
       train, {*model.vision, keeps, std::max<std::int64_t>(1, plan.micro_batch_trajectories)}, share);
   if (!warning.empty()) plan.warnings.push_back(warning);
 }

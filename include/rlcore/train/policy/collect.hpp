@@ -15,7 +15,7 @@
 #include "rlcore/agent/conversations.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/objective/advantage/token_rewards.hpp"
-#include "rlcore/objective/controller/coefficient.hpp"
+#include "rlcore/objective/controller.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/text/tokenizer.hpp"

@@ -17,7 +17,7 @@
 #include "rlcore/device/device.hpp"
 #include "rlcore/device/losses/step_loss.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/nn/model/slopes_on_device.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/objective/algorithm/verl.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/piece.hpp"
@@ -26,7 +26,6 @@
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
-#include "rlcore/train/policy/algorithm/rows_on_device.hpp"
 #include "rlcore/train/policy/settings.hpp"
 #include "rlcore/train/policy/trajectory/packed_trajectories.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
@@ -182,10 +181,10 @@ struct critic : trainable_model<Device> {
   template <class F>
   void for_value_rows(std::span<const trajectory* const> mini, F&& f) {
     const auto tokens_of = [&](std::uint32_t i) { return std::ssize(mini[i]->tokens); };
-    const auto pictures_of = [&](std::uint32_t i) { return grids_of(*mini[i], prompts); };
+    const auto images_of = [&](std::uint32_t i) { return grids_of(*mini[i], prompts); };
     this->for_micro_batches(
         {.rows = mini.size(), .max_rows = settings.micro_trajectories, .max_tokens = settings.micro_tokens}, tokens_of,
-        pictures_of, [&](std::span<const std::uint32_t> mine) {
+        images_of, [&](std::span<const std::uint32_t> mine) {
           value_rows rows;
           for (const std::uint32_t i : mine) rows.push_back(*mini[i], prompts);
           f(rows);

@@ -12,7 +12,7 @@
 
 #include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/objective/filter/groups.hpp"
+#include "rlcore/objective/filter.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
 

@@ -13,7 +13,7 @@
 #include "rlcore/train/policy/algorithm/any_algorithm.hpp"
 #include "rlcore/train/policy/open.hpp"
 #include "rlcore/train/policy/run.hpp"
-#include "rlcore/train/run/trainer_main.hpp"
+#include "rlcore/train/run/trainers.hpp"
 
 #if !defined(RLCORE_COMPILED)
 #include "rlcore/config/programs/main_ppo.hpp"

@@ -10,7 +10,6 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/telemetry/metrics.hpp"
-#include "rlcore/telemetry/stages.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
 
 RLCORE_BEGIN

@@ -24,7 +24,6 @@
 #include "rlcore/train/policy/state.hpp"
 #include "rlcore/train/policy/step_metrics.hpp"
 #include "rlcore/train/policy/trajectory/replay.hpp"
-#include "rlcore/train/policy/trajectory/rollout_log.hpp"
 #include "rlcore/train/policy/update.hpp"
 #include "rlcore/train/run/frame.hpp"
 

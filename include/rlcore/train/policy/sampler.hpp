@@ -16,7 +16,6 @@
 #include "rlcore/data/blend.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
-#include "rlcore/telemetry/stages.hpp"
 #include "rlcore/train/policy/ahead.hpp"
 #include "rlcore/train/policy/collect.hpp"
 #include "rlcore/train/policy/inputs.hpp"

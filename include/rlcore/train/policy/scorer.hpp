@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
-#include "rlcore/telemetry/stages.hpp"
 #include "rlcore/train/policy/collect.hpp"
 #include "rlcore/train/policy/inputs.hpp"
 #include "rlcore/train/policy/models.hpp"

@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/config/algorithm/aggregations.hpp"
 #include "rlcore/config/algorithm/policy_losses.hpp"
 #include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/config/check_value.hpp"

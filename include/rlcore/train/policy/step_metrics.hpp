@@ -19,7 +19,6 @@
 #include "rlcore/parallel/strategy/any_strategy.hpp"
 #include "rlcore/parallel/world.hpp"
 #include "rlcore/telemetry/metrics.hpp"
-#include "rlcore/telemetry/stages.hpp"
 #include "rlcore/train/policy/settings.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
 #include "rlcore/verify/verdict.hpp"

@@ -12,9 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/agent/conversation.hpp"
 #include "rlcore/agent/environment.hpp"
-#include "rlcore/agent/open_environments.hpp"
 #include "rlcore/agent/open_tools.hpp"
 #include "rlcore/agent/reply_tokens.hpp"
 #include "rlcore/agent/tool.hpp"

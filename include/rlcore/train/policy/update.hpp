@@ -1,4 +1,5 @@
-// The actor update: mini-batches, micro-batches, global denominators, one optimizer step per mini-batch.
+// The actor update: mini-batches, micro-batches (in device memory), global denominators, one optimizer step per mini-
+// batch.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,18 +17,93 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
+#include "rlcore/objective/loop/device_batch.hpp"
+#include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/tensor/buffer.hpp"
+#include "rlcore/tensor/tensor.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/policy/actor.hpp"
 #include "rlcore/train/policy/algorithm/any_algorithm.hpp"
 #include "rlcore/train/policy/algorithm/policy_algorithm.hpp"
-#include "rlcore/train/policy/algorithm/rows_on_device.hpp"
 #include "rlcore/train/policy/trajectory/packed_trajectories.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
 
 RLCORE_BEGIN
 namespace train {
+
+/// The addresses of a vector of a device, which the host must not read through.
+template <class T, class Device>
+std::span<T> span_of(const device_view<T, 1, Device>& x) noexcept {
+  return {x.data, static_cast<std::size_t>(x.shape[0])};
+}
+/// The same of a tensor.
+template <class T, class Device>
+std::span<const T> span_of(const tensor<T, 1, Device>& x) noexcept {
+  return {x.data(), x.size()};
+}
+
+/// Consecutive numbers in the memory of a device.
+struct device_run {
+  const float* data = nullptr;
+  extent_t count = 0;
+};
+
+/// Fields of rows: host fields are uploaded together, device fields are joined on the device.
+template <class Device>
+class rows_on_device {
+ public:
+  /// old_logp, advantages and what else is in `reads` of the fields of `host`, whose offsets must outlive this. The
+  /// runs of `ref`, if any, are ref_logp and must outlive it too.
+  rows_on_device(Device& device, const policy_rows& host, field reads, std::span<const device_run> ref = {}) {
+    std::vector<float> all;
+    std::size_t first[std::size(fields)];
+    for (std::size_t f = 0; f < std::size(fields); ++f) {
+      first[f] = all.size();
+      const std::span<const float> x = host.*fields[f].second;
+      if (contains(reads | field::old_logp | field::advantage, fields[f].first))
+        all.insert(all.end(), x.begin(), x.end());
+    }
+    std::size_t joined = 0;
+    if (ref.size() > 1 && contains(reads, field::ref_logp))
+      for (const device_run& r : ref) joined += static_cast<std::size_t>(r.count);
+    memory_ = buffer<float, Device>(device, all.size() + joined);
+    if (!all.empty()) device.upload(memory_.data(), all.data(), all.size() * sizeof(float));
+    rows_.offsets = host.offsets;
+    for (std::size_t f = 0; f < std::size(fields); ++f) {
+      const std::size_t last = f + 1 < std::size(fields) ? first[f + 1] : all.size();
+      rows_.*fields[f].second = {memory_.data() + first[f], last - first[f]};
+    }
+    if (!ref.empty() && contains(reads, field::ref_logp)) show_reference(device, ref, memory_.data() + all.size());
+  }
+  /// Addresses; the host must not read through them.
+  const policy_rows& rows() const noexcept { return rows_; }
+
+ private:
+  static constexpr std::pair<field, std::span<const float> policy_rows::*> fields[] = {
+      {field::old_logp, &policy_rows::old_logp},
+      {field::ref_logp, &policy_rows::ref_logp},
+      {field::advantage, &policy_rows::advantage},
+      {field::advantage, &policy_rows::token_advantage},
+      {field::selected, &policy_rows::selected}};
+
+  /// One run is read where it lies; several are joined at `room`.
+  void show_reference(Device& device, std::span<const device_run> ref, float* room) {
+    if (ref.size() == 1) {
+      rows_.ref_logp = {ref[0].data, static_cast<std::size_t>(ref[0].count)};
+      return;
+    }
+    float* to = room;
+    for (const device_run& r : ref)
+      device.run(op::copy_rows{.y = to, .y_row = r.count, .x = r.data, .x_row = r.count, .count = 1, .width = r.count}),
+          to += r.count;
+    rows_.ref_logp = {room, to};
+  }
+
+  policy_rows rows_;
+  buffer<float, Device> memory_;
+};
 
 /// How a step's trajectories are cut into optimizer steps (mini) and forward passes (micro; no result depends on it).
 struct update_plan {
@@ -120,9 +197,9 @@ policy_report accumulate_gradient(actor<Device>& a, const any_algorithm& algorit
       }
     a.forward_backward(packed.input(), packed.targets, plan.temperature, slopes);
   };
-  const auto pictures_of = [&](std::uint32_t i) { return grids_of(*mini[i], a.prompts); };
+  const auto images_of = [&](std::uint32_t i) { return grids_of(*mini[i], a.prompts); };
   a.for_micro_batches({.rows = mini.size(), .max_rows = plan.micro_trajectories, .max_tokens = plan.micro_tokens},
-                      tokens_of, pictures_of, add);
+                      tokens_of, images_of, add);
   if (on_device) report += on_device->report();
   if (a.world()) parallel::sum_over_ranks(*a.world(), report);
   return report;

@@ -96,7 +96,7 @@ RLCORE_INLINE std::vector<sample_answer> best_and_worst(const std::vector<trajec
   }
   for (std::size_t i = 0; i < out.size(); ++i)
     for (const data::image_pointer& p : prompts[order[i]->row].images)
-      out[i].pictures.push_back(data::image_uri(*p, prompts.cache->processor().settings().decode));
+      out[i].images.push_back(data::image_uri(*p, prompts.cache->processor().settings().decode));
   return out;
 }
 

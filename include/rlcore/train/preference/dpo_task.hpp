@@ -17,7 +17,7 @@
 #include "rlcore/train/preference/open.hpp"
 #include "rlcore/train/preference/read_rows.hpp"
 #include "rlcore/train/preference/reference.hpp"
-#include "rlcore/train/preference/score_file.hpp"
+#include "rlcore/train/preference/run.hpp"
 #include "rlcore/train/supervised/task.hpp"
 
 RLCORE_BEGIN
@@ -122,7 +122,7 @@ class dpo_task {
       return std::ssize((*this)[i].chosen) + std::ssize((*this)[i].rejected);
     }
     /// Both answers show them.
-    std::vector<nn::picture> pictures_of(std::uint32_t i) const {
+    std::vector<nn::image_patches> images_of(std::uint32_t i) const {
       return grids_of((*this)[i].images, this->cache.get(), 2);
     }
     void pack(std::span<const std::uint32_t> some, answers_with_images& to) const {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/data/image_file.hpp"
+#include "rlcore/data/image_cache.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/algorithm/kto.hpp"
 #include "rlcore/telemetry/metrics.hpp"
@@ -21,7 +21,7 @@
 #include "rlcore/train/preference/open.hpp"
 #include "rlcore/train/preference/read_rows.hpp"
 #include "rlcore/train/preference/reference.hpp"
-#include "rlcore/train/preference/score_file.hpp"
+#include "rlcore/train/preference/run.hpp"
 #include "rlcore/train/supervised/task.hpp"
 
 RLCORE_BEGIN
@@ -121,7 +121,7 @@ class kto_task {
       return n;
     }
     std::int64_t tokens_of(std::uint32_t i) const { return std::ssize((*this)[i].tokens); }
-    std::vector<nn::picture> pictures_of(std::uint32_t i) const {
+    std::vector<nn::image_patches> images_of(std::uint32_t i) const {
       return grids_of((*this)[i].text.images, this->cache.get());
     }
     void pack(std::span<const std::uint32_t> some, answers_with_images& to) const {

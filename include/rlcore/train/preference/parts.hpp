@@ -11,7 +11,7 @@
 #include "rlcore/objective/algorithm/reward_model.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/train/preference/open.hpp"
-#include "rlcore/train/run/trainer_main.hpp"
+#include "rlcore/train/run/trainers.hpp"
 #include "rlcore/train/supervised/open.hpp"
 
 #if !defined(RLCORE_COMPILED)

@@ -18,7 +18,7 @@
 #include "rlcore/train/preference/answer_loss.hpp"
 #include "rlcore/train/preference/open.hpp"
 #include "rlcore/train/preference/read_rows.hpp"
-#include "rlcore/train/preference/score_file.hpp"
+#include "rlcore/train/preference/run.hpp"
 #include "rlcore/train/supervised/task.hpp"
 
 RLCORE_BEGIN
@@ -58,7 +58,7 @@ class prm_task {
           group.clear();
           for (const std::uint32_t i : micro_batch) group.push_back(rows[i]);
           pack(train_, group);
-          model.forward_backward(pictures_.with(batch_), targets_, 1.0f,
+          model.forward_backward(images_.with(batch_), targets_, 1.0f,
                                  [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
                                      std::span<float>) { judge(train_, group, logp, dlogp, steps, total); });
         });
@@ -80,7 +80,7 @@ class prm_task {
     for_own_rows(model, eval_, rows, [&](std::span<const std::uint32_t> group) {
       if (!restricted()) count_most_likely(model, eval_, group, total);
       logp.resize(targets_.row.size());
-      nn::log_probs(model.model, model.space, pictures_.with(batch_), targets_, 1.0f, logp, {});
+      nn::log_probs(model.model, model.space, images_.with(batch_), targets_, 1.0f, logp, {});
       judge(eval_, group, logp, {}, steps, total);
     });
     sum_over_ranks(model, total.sums);
@@ -127,13 +127,13 @@ class prm_task {
 
   /// Side by side in batch_. Targets: at each step one per reward token, or the label alone.
   void pack(const preference_rows<judged_row>& set, std::span<const std::uint32_t> rows) {
-    batch_.clear(), pictures_.clear();
+    batch_.clear(), images_.clear();
     targets_.row.clear(), targets_.token.clear();
     for (const std::uint32_t i : rows) {
       const judged_row& row = set[i];
       const auto base = static_cast<std::int32_t>(batch_.values.size());
       batch_.push_back(std::span(row.tokens).first(static_cast<std::size_t>(tokens_of(row))));
-      pictures_.push_back(row.images, set.cache.get());
+      images_.push_back(row.images, set.cache.get());
       for (std::size_t s = 0; s < row.steps.size(); ++s) {
         const std::size_t n = restricted() ? settings_.reward_tokens.size() : 1;
         targets_.row.insert(targets_.row.end(), n, base + row.steps[s]);
@@ -163,7 +163,7 @@ class prm_task {
   void count_most_likely(trainable_model<Device>& model, const preference_rows<judged_row>& set,
                          std::span<const std::uint32_t> group, judgement& total) {
     std::vector<std::int32_t> token(targets_.row.size());
-    nn::most_likely(model.model, model.space, pictures_.with(batch_), targets_.row, token);
+    nn::most_likely(model.model, model.space, images_.with(batch_), targets_.row, token);
     std::size_t k = 0;
     for (const std::uint32_t i : group)
       for (const std::int32_t label : set[i].labels) total.sums.right += token[k++] == label;
@@ -212,7 +212,7 @@ class prm_task {
   prm_task_settings settings_;
   preference_rows<judged_row> train_, eval_;
   ragged<std::int32_t> batch_;
-  shown_pictures pictures_;
+  shown_images images_;
   nn::targets targets_;
 };
 

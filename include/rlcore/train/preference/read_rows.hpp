@@ -157,7 +157,7 @@ RLCORE_INLINE preference_rows<preference_pair> read_pairs(const data::blend& fro
       at_row(where, e);
     }
   }
-  out.pictures = image_text(shown);
+  out.images = image_text(shown);
   return out;
 }
 
@@ -231,7 +231,7 @@ RLCORE_INLINE preference_rows<unpaired_row> read_unpaired(const data::blend& fro
       at_row(where, e);
     }
   }
-  out.pictures = image_text(shown);
+  out.images = image_text(shown);
   return out;
 }
 
@@ -326,7 +326,7 @@ RLCORE_INLINE preference_rows<judged_row> read_steps(const data::blend& from, co
       at_row(where, e);
     }
   }
-  out.pictures = image_text(shown);
+  out.images = image_text(shown);
   return out;
 }
 

@@ -14,16 +14,15 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/image_cache.hpp"
-#include "rlcore/data/image_file.hpp"
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
-#include "rlcore/train/files/named_files.hpp"
+#include "rlcore/train/files/model_files.hpp"
 #include "rlcore/train/files/trained_files.hpp"
 #include "rlcore/train/model/images.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
+#include "rlcore/train/preference/answer_loss.hpp"
 #include "rlcore/train/preference/open.hpp"
-#include "rlcore/train/preference/packed_answers.hpp"
 #include "rlcore/train/ranks/team.hpp"
 #include "rlcore/train/supervised/base_model.hpp"
 #include "rlcore/train/supervised/task.hpp"
@@ -33,17 +32,17 @@ namespace train {
 
 /// packed_answers whose prompts may have images.
 struct answers_with_images : packed_answers {
-  shown_pictures pictures;
+  shown_images images;
 
   /// The input of a pass.
-  nn::input input() const noexcept { return pictures.with(inputs); }
+  nn::input input() const noexcept { return images.with(inputs); }
 
-  void clear() { packed_answers::clear(), pictures.clear(); }
-  /// Appends a row of prompt and answer; `cache` makes the patches of its images.
+  void clear() { packed_answers::clear(), images.clear(); }
+  /// Appends a row of prompt and answer; `cache` makes the patches of its `encoded` images.
   void push_back(std::span<const std::int32_t> tokens, std::size_t prompt_length,
-                 std::span<const data::image_pointer> images, data::image_cache* cache) {
+                 std::span<const data::image_pointer> encoded, data::image_cache* cache) {
     packed_answers::push_back(tokens, prompt_length);
-    pictures.push_back(images, cache);
+    images.push_back(encoded, cache);
   }
 };
 
@@ -132,7 +131,7 @@ template <class Set>
 concept answer_set =
     requires(Set& set, std::uint32_t row, std::span<const std::uint32_t> rows, answers_with_images& to) {
       { set.tokens_of(row) } -> std::convertible_to<std::int64_t>;
-      { set.pictures_of(row) } -> std::convertible_to<std::vector<nn::picture>>;
+      { set.images_of(row) } -> std::convertible_to<std::vector<nn::image_patches>>;
       set.pack(rows, to);
       { set.reference } -> std::convertible_to<reference_log_probs&>;
     };
@@ -149,7 +148,7 @@ void learn_answers(Set& set, std::span<const std::uint32_t> rows, std::int64_t r
   std::vector<std::uint32_t> group;
   model.for_micro_batches(
       {.rows = rows.size(), .max_rows = rows_per_pass}, [&](std::size_t i) { return set.tokens_of(rows[i]); },
-      [&](std::size_t i) { return set.pictures_of(rows[i]); },
+      [&](std::size_t i) { return set.images_of(rows[i]); },
       [&](std::span<const std::uint32_t> micro_batch) {
         group.clear();
         for (const std::uint32_t i : micro_batch) group.push_back(rows[i]);

@@ -26,7 +26,7 @@
 #include "rlcore/train/preference/answer_loss.hpp"
 #include "rlcore/train/preference/open.hpp"
 #include "rlcore/train/preference/read_rows.hpp"
-#include "rlcore/train/preference/score_file.hpp"
+#include "rlcore/train/preference/run.hpp"
 #include "rlcore/train/supervised/task.hpp"
 
 RLCORE_BEGIN
@@ -70,12 +70,12 @@ class rm_task {
     model.for_micro_batches(
         {.rows = rows.size(), .max_rows = settings_.pairs_per_pass},
         [&](std::size_t i) { return tokens_of(train_[rows[i]]); },
-        [&](std::size_t i) { return pictures_of(train_, rows[i]); },
+        [&](std::size_t i) { return images_of(train_, rows[i]); },
         [&](std::span<const std::uint32_t> micro_batch) {
           group.clear();
           for (const std::uint32_t i : micro_batch) group.push_back(rows[i]);
           pack(train_, group);
-          model.value_forward_backward(pictures_.with(batch_), last_,
+          model.value_forward_backward(images_.with(batch_), last_,
                                        [&](std::span<const float> reward, std::span<float> slope) {
                                          total += loss(train_, group, reward, step, slope);
                                        });
@@ -106,7 +106,7 @@ class rm_task {
           const auto group = std::span<const std::uint32_t>(rows).subspan(shard.first + first, last - first);
           pack(eval_, group);
           reward.resize(last_.size());
-          nn::values(model.model, model.space, pictures_.with(batch_), last_, reward);
+          nn::values(model.model, model.space, images_.with(batch_), last_, reward);
           total += loss(eval_, group, reward, step, {});
           rewards.insert(rewards.end(), reward.begin(), reward.end());
         });
@@ -157,18 +157,18 @@ class rm_task {
   }
 
   /// Both answers show them.
-  static std::vector<nn::picture> pictures_of(const preference_rows<preference_pair>& set, std::uint32_t i) {
+  static std::vector<nn::image_patches> images_of(const preference_rows<preference_pair>& set, std::uint32_t i) {
     return grids_of(set[i].images, set.cache.get(), 2);
   }
 
   /// Packs the answers into batch_, and the position of each answer's last token into last_.
   void pack(const preference_rows<preference_pair>& set, std::span<const std::uint32_t> rows) {
-    batch_.clear(), pictures_.clear();
+    batch_.clear(), images_.clear();
     last_.clear();
     for (const std::uint32_t i : rows)
       for (const std::vector<std::int32_t>* tokens : {&set[i].chosen, &set[i].rejected}) {
         batch_.push_back(*tokens);
-        pictures_.push_back(set[i].images, set.cache.get());
+        images_.push_back(set[i].images, set.cache.get());
         last_.push_back(static_cast<std::int32_t>(batch_.values.size()) - 1);
       }
   }
@@ -194,7 +194,7 @@ class rm_task {
   preference_rows<preference_pair> train_, eval_;
   std::optional<reward_moments> moments_;
   ragged<std::int32_t> batch_;
-  shown_pictures pictures_;
+  shown_images images_;
   std::vector<std::int32_t> last_;
 };
 

@@ -13,7 +13,7 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/image_rows.hpp"
-#include "rlcore/data/row.hpp"
+#include "rlcore/data/jsonl.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/dropped_parts.hpp"
 #include "rlcore/text/parse_json.hpp"
@@ -71,7 +71,7 @@ std::vector<text::message> message_column(const data::row& from, const std::stri
 const std::string& text_column(const data::row& from, const std::string& key, const std::string& where);
 
 /// Throws data_error with `where` unless all images of a row stand in the prompt: answers are words.
-void check_answer_is_words(std::span<const text::message> prompt, std::size_t pictures, const std::string& where);
+void check_answer_is_words(std::span<const text::message> prompt, std::size_t images, const std::string& where);
 
 /// The conversation as text. Throws data_error if the chat template drops what the row teaches.
 std::string taught_text(const row_rules& rules, std::span<const text::message> conversation);
@@ -170,13 +170,13 @@ RLCORE_INLINE const std::string& text_column(const data::row& from, const std::s
   return data::string_column(from, key, where);
 }
 
-RLCORE_INLINE void check_answer_is_words(std::span<const text::message> prompt, std::size_t pictures,
+RLCORE_INLINE void check_answer_is_words(std::span<const text::message> prompt, std::size_t images,
                                          const std::string& where) {
   std::size_t shown = 0;
   for (const text::message& m : prompt) shown += m.images();
-  if (shown == pictures) return;
-  throw data_error(where + ": " + std::to_string(pictures - shown) + " of " + std::to_string(pictures) +
-                   (pictures == 1 ? " image" : " images") + " in an answer; expected all <image> marks in the prompt");
+  if (shown == images) return;
+  throw data_error(where + ": " + std::to_string(images - shown) + " of " + std::to_string(images) +
+                   (images == 1 ? " image" : " images") + " in an answer; expected all <image> marks in the prompt");
 }
 
 RLCORE_INLINE std::string taught_text(const row_rules& rules, std::span<const text::message> conversation) {

@@ -88,7 +88,7 @@ struct preference_rows {
   std::size_t long_prompts = 0;  ///< left out: the prompt alone has max_len - 2 tokens or more
   std::size_t nothing_left = 0;  ///< left out: within max_len there is no token of the answer, or no labelled step
   std::size_t truncated = 0;     ///< kept, but cut at max_len
-  std::string pictures = {};     ///< how many have images, for summary(): image_text()
+  std::string images = {};       ///< how many have images, for summary(): image_text()
   std::shared_ptr<data::image_cache> cache{};  ///< makes the patches of their images
 
   std::size_t size() const noexcept { return rows.size(); }
@@ -114,7 +114,7 @@ struct preference_rows {
     note(nothing_left, " left out: nothing to learn within max_len");
     note(truncated, " cut to max_len");
     return name + "  " + std::to_string(size()) + (size() == 1 ? " row" : " rows") +
-           (notes.empty() ? "" : " (" + notes + ")") + pictures;
+           (notes.empty() ? "" : " (" + notes + ")") + images;
   }
   /// Throws data_error if all rows were left out.
   void require_some(const std::string& files) const {

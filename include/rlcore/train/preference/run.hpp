@@ -1,19 +1,21 @@
-// Shared setup and export of DPO, KTO, reward and process reward runs.
+// Shared setup and export of DPO, KTO, reward and process reward runs; scores of the evaluation rows as JSON lines.
 #pragma once
 
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/data/blend.hpp"
-#include "rlcore/data/open_blend.hpp"
 #include "rlcore/telemetry/console.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/train/files/export_model.hpp"
 #include "rlcore/train/model/images.hpp"
@@ -74,8 +76,27 @@ void announce_rows(const options& opt, const preference_rows<Row>& train, const 
   if (held_out.read > 0) say("%s\n", held_out.summary("eval ").c_str());
 }
 
-}  // namespace train
+/// Collects the lines; close() writes them.
+class score_file {
+ public:
+  /// An empty path: nothing is kept.
+  explicit score_file(std::filesystem::path path) : path_(std::move(path)) {}
+  bool wanted() const noexcept { return !path_.empty(); }
+  /// Appends one object.
+  void add(const nlohmann::ordered_json& scores) { lines_ += text::json_text(scores) + "\n"; }
+  /// Replaces the file. Throws file_error.
+  void close() const {
+    if (!wanted()) return;
+    if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path());
+    checkpoint::write_file_atomically(path_, lines_);
+  }
 
+ private:
+  std::filesystem::path path_;
+  std::string lines_;
+};
+
+}  // namespace train
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAIN_PARTS)

@@ -12,7 +12,7 @@
 #include "rlcore/config/settings/rollout_ranks.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/telemetry/console.hpp"
-#include "rlcore/train/ranks/cores.hpp"
+#include "rlcore/train/ranks/resources.hpp"
 #include "rlcore/train/ranks/same_arithmetic.hpp"
 #include "rlcore/train/run/read_device.hpp"
 

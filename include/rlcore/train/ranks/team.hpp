@@ -14,9 +14,9 @@
 #include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
-#include "rlcore/parallel/environment.hpp"
+#include "rlcore/parallel/launch.hpp"
 #include "rlcore/parallel/world.hpp"
-#include "rlcore/train/ranks/cores.hpp"
+#include "rlcore/train/ranks/resources.hpp"
 
 RLCORE_BEGIN
 namespace train {

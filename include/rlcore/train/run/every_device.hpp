@@ -14,10 +14,10 @@
 #include "rlcore/device/npu.hpp"
 #include "rlcore/device/npu/provider.hpp"
 #include "rlcore/emulator/emulated_cuda.hpp"
-#include "rlcore/emulator/emulator.hpp"
+#include "rlcore/emulator/emulated_npu.hpp"
 
 RLCORE_BEGIN
-namespace opening {
+namespace train::opening {
 
 /// The NPU that `s` describes, by the calls of `provider`; it computes in bfloat16 unless `s` names a type.
 template <ascend::provider P>
@@ -39,20 +39,20 @@ inline std::unique_ptr<any_device> open_cuda(nvidia::provider functions, const d
       cuda_settings{s.number, s.type.value_or(compute::float32), s.sync_each_operation, s.kernel_cache});
 }
 
-}  // namespace opening
+}  // namespace train::opening
 
 /// The device that `s` describes. Throws device_error if this machine has none.
 RLCORE_INLINE std::unique_ptr<any_device> open_device(const device_settings& s) {
   switch (s.kind) {
     case device_kind::npu:
       if (!ascend::dynamic_provider::available()) throw device_error(ascend::dynamic_provider::why_not());
-      return opening::open_npu(ascend::dynamic_provider(), s);
+      return train::opening::open_npu(ascend::dynamic_provider(), s);
     case device_kind::npu_emulator:
-      return opening::open_npu(ascend::emulator(s.emulator), s);
+      return train::opening::open_npu(ascend::emulator(s.emulator), s);
     case device_kind::cuda:
-      return opening::open_cuda(nvidia::installed_provider(), s);
+      return train::opening::open_cuda(nvidia::installed_provider(), s);
     case device_kind::cuda_emulator:
-      return opening::open_cuda(nvidia::emulator({.devices = s.emulated_gpus, .seed = s.thread_order_seed}), s);
+      return train::opening::open_cuda(nvidia::emulator({.devices = s.emulated_gpus, .seed = s.thread_order_seed}), s);
     case device_kind::cpu:
       break;
   }

@@ -19,7 +19,6 @@
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/telemetry/report/report.hpp"
-#include "rlcore/telemetry/stages.hpp"
 #include "rlcore/train/files/run_settings.hpp"
 #include "rlcore/train/files/save_checkpoint.hpp"
 #include "rlcore/train/ranks/team.hpp"

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/parallel/environment.hpp"
+#include "rlcore/parallel/launch.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/train/run/interrupt.hpp"
 

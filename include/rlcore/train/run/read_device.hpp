@@ -9,8 +9,8 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/emulator/chips.hpp"
-#include "rlcore/train/ranks/cores.hpp"
+#include "rlcore/emulator/emulated_npu.hpp"
+#include "rlcore/train/ranks/resources.hpp"
 #include "rlcore/train/run/devices.hpp"
 
 RLCORE_BEGIN

@@ -9,16 +9,7 @@
 #include "rlcore/train/ranks/ranks.hpp"
 #include "rlcore/train/ranks/team.hpp"
 #include "rlcore/train/run/program.hpp"
-#include "rlcore/train/run/trainer_main.hpp"
-
-RLCORE_BEGIN
-namespace train {
-
-/// See trainer_main.hpp.
-int trainer_main(int argc, char** argv, const registry& known, const trainer_function& train);
-
-}  // namespace train
-RLCORE_END
+#include "rlcore/train/run/trainers.hpp"
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAIN_PARTS)
 RLCORE_BEGIN

@@ -12,7 +12,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/train/files/named_files.hpp"
+#include "rlcore/train/files/model_files.hpp"
 
 RLCORE_BEGIN
 namespace train {

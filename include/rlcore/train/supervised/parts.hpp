@@ -6,7 +6,7 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/registry.hpp"
 #include "rlcore/objective/piece/supervised.hpp"
-#include "rlcore/train/run/trainer_main.hpp"
+#include "rlcore/train/run/trainers.hpp"
 #include "rlcore/train/supervised/open.hpp"
 
 #if !defined(RLCORE_COMPILED)

@@ -25,7 +25,7 @@
 #include "rlcore/core/version.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/telemetry/console.hpp"
-#include "rlcore/telemetry/stages.hpp"
+#include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/train/files/model_files.hpp"

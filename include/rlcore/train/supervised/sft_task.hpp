@@ -20,8 +20,8 @@
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
-#include "rlcore/tensor/ragged.hpp"
 #include "rlcore/tensor/span.hpp"
+#include "rlcore/tensor/view.hpp"
 #include "rlcore/train/model/images.hpp"
 #include "rlcore/train/model/scored_groups.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
@@ -35,15 +35,15 @@ namespace train {
 /// it is packed with.
 struct packed_examples {
   ragged<std::int32_t> tokens;
-  shown_pictures pictures;
+  shown_images images;
   nn::targets targets;
   std::vector<std::int32_t> offsets{0};  ///< of each example in `targets`
 
   /// The input of a pass.
-  nn::input input() const noexcept { return pictures.with(tokens); }
+  nn::input input() const noexcept { return images.with(tokens); }
 
   void clear() {
-    tokens.clear(), pictures.clear();
+    tokens.clear(), images.clear();
     targets.row.clear(), targets.token.clear();
     offsets.assign(1, 0);
   }
@@ -58,7 +58,7 @@ struct packed_examples {
       fed = t + 1;
     }
     tokens.push_back(std::span(e.tokens).first(e.images.empty() ? fed : e.tokens.size()));
-    pictures.push_back(e.images, cache);
+    images.push_back(e.images, cache);
     offsets.push_back(static_cast<std::int32_t>(targets.row.size()));
   }
 };
@@ -116,10 +116,10 @@ class sft_task {
     report_of<Objective> report;
     packed_examples packed;
     const auto length = [&](std::size_t i) { return train_[rows[i]].tokens.size(); };
-    const auto pictures_of = [&](std::uint32_t i) { return grids_of(train_[rows[i]].images, cache_.get()); };
+    const auto images_of = [&](std::uint32_t i) { return grids_of(train_[rows[i]].images, cache_.get()); };
     std::size_t done = 0;
     model.for_micro_batches({.rows = rows.size(), .max_rows = rows_per_pass_, .max_tokens = tokens_per_pass_}, length,
-                            pictures_of, [&](std::span<const std::uint32_t> micro_batch) {
+                            images_of, [&](std::span<const std::uint32_t> micro_batch) {
                               packed.clear();
                               for (const std::uint32_t i : micro_batch) packed.push_back(train_[rows[i]], cache_.get());
                               model.forward_backward(

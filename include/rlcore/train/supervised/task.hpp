@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/data/image_file.hpp"
+#include "rlcore/data/image_cache.hpp"
 #include "rlcore/data/sft_dataset.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
@@ -58,9 +58,9 @@ inline void add_row(fingerprint& hash, const judged_row& r) {
   hash.add(r.tokens), hash.add(r.steps), hash.add(r.labels);
   add_numbers(hash, r.probabilities);
 }
-inline const std::vector<data::image_pointer>& pictures_in(const unpaired_row& r) { return r.text.images; }
+inline const std::vector<data::image_pointer>& images_in(const unpaired_row& r) { return r.text.images; }
 template <class Row>
-const std::vector<data::image_pointer>& pictures_in(const Row& r) {
+const std::vector<data::image_pointer>& images_in(const Row& r) {
   return r.images;
 }
 
@@ -72,7 +72,7 @@ std::string data_text(const std::vector<Row>& rows) {
   fingerprint hash;
   for (const Row& row : rows) {
     detail::add_row(hash, row);
-    for (const data::image_pointer& i : detail::pictures_in(row)) hash.add(i->hash.low), hash.add(i->hash.high);
+    for (const data::image_pointer& i : detail::images_in(row)) hash.add(i->hash.low), hash.add(i->hash.high);
   }
   return std::to_string(rows.size()) + " rows, fingerprint " + hash.text();
 }

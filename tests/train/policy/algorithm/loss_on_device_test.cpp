@@ -21,7 +21,7 @@
 #include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/train/policy/algorithm/any_algorithm.hpp"
 #include "rlcore/train/policy/algorithm/named_algorithm.hpp"
-#include "rlcore/train/policy/algorithm/rows_on_device.hpp"
+#include "rlcore/train/policy/update.hpp"
 #include "rlcore/train/run/devices.hpp"
 
 namespace RLCORE_TEST_ID {

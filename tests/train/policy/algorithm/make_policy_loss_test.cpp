@@ -8,7 +8,7 @@
 #include <span>
 
 #include "objective/golden.hpp"
-#include "rlcore/config/algorithm/aggregations.hpp"
+#include "rlcore/config/algorithm/policy_losses.hpp"
 
 namespace RLCORE_TEST_ID {
 

@@ -4,9 +4,8 @@
 #include <string_view>
 
 #include "rlcore/config/algorithm/advantage_estimators.hpp"
-#include "rlcore/config/algorithm/aggregations.hpp"
 #include "rlcore/config/algorithm/policy_losses.hpp"
-#include "rlcore/config/key.hpp"
+#include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN
 namespace train::keys {

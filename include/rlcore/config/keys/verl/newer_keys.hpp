@@ -7,7 +7,6 @@
 // this device, or is rejected.
 #pragma once
 
-#include "rlcore/config/key.hpp"
 #include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN

@@ -1,8 +1,8 @@
 // The keys of verl's data, rollout, critic and rewards.
 #pragma once
 
-#include "rlcore/config/algorithm/aggregations.hpp"
-#include "rlcore/config/key.hpp"
+#include "rlcore/config/algorithm/policy_losses.hpp"
+#include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN
 namespace train::keys {

@@ -2,8 +2,8 @@
 // the other models have the same layout.
 #pragma once
 
-#include "rlcore/config/key.hpp"
 #include "rlcore/config/keys/rlcore_keys.hpp"
+#include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN
 namespace train::keys {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "rlcore/core/dtype.hpp"
-#include "rlcore/device/compute.hpp"
+#include "rlcore/device/arguments.hpp"
 #include "rlcore/device/npu/kernels/memory.hpp"
 #include "rlcore/device/npu/queue.hpp"
 #include "rlcore/tensor/view.hpp"

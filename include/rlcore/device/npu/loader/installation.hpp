@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "rlcore/device/npu/loader/library.hpp"
+#include "rlcore/device/npu/npu_settings.hpp"
 #include "rlcore/device/npu/session.hpp"
-#include "rlcore/device/npu/soc.hpp"
 
 RLCORE_BEGIN
 namespace ascend {

@@ -15,7 +15,7 @@
 #include <string>
 #include <type_traits>
 
-#include "rlcore/exec/executor.hpp"
+#include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/objective/loop/batch.hpp"
 #include "rlcore/simd/pack.hpp"

@@ -7,7 +7,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/order.hpp"
 #include "rlcore/core/scratch_vector.hpp"
-#include "rlcore/exec/executor.hpp"
+#include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/advantage/detail/tokens.hpp"
 #include "rlcore/simd/exact_sum.hpp"
 

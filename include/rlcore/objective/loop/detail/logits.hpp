@@ -8,8 +8,8 @@
 
 #include "rlcore/core/as_written.hpp"
 #include "rlcore/core/order.hpp"
+#include "rlcore/objective/loop/batch.hpp"
 #include "rlcore/objective/loop/detail/shape.hpp"
-#include "rlcore/objective/loop/logits_batch.hpp"
 #include "rlcore/objective/vocabulary/logits_piece.hpp"
 
 RLCORE_BEGIN

@@ -16,7 +16,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/objective/piece/score.hpp"
 #include "rlcore/simd/math.hpp"
-#include "rlcore/simd/reduce.hpp"
+#include "rlcore/simd/pack.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN

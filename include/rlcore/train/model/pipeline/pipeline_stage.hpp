@@ -20,7 +20,7 @@
 #include "rlcore/parallel/pipeline/schedule.hpp"
 #include "rlcore/parallel/reduction/gradient_sums.hpp"
 #include "rlcore/parallel/world.hpp"
-#include "rlcore/tensor/ragged.hpp"
+#include "rlcore/tensor/view.hpp"
 #include "rlcore/train/model/pipeline/tied_embedding.hpp"
 #include "rlcore/train/model/strategy/step_gradient.hpp"
 #include "rlcore/train/model/strategy/values.hpp"

@@ -13,13 +13,12 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/gradients.hpp"
-#include "rlcore/nn/model/value_forward_backward.hpp"
 #include "rlcore/nn/moe/expert_group.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/reduction/gradient_sums.hpp"
 #include "rlcore/parallel/world.hpp"
 #include "rlcore/train/model/sharded/gathered_layers.hpp"
-#include "rlcore/train/model/sharded/gradient_norm.hpp"
+#include "rlcore/train/model/sharded/sharded_update.hpp"
 
 RLCORE_BEGIN
 namespace train {

@@ -19,7 +19,7 @@
 #include "rlcore/parallel/strategy/parallel_strategy.hpp"
 #include "rlcore/train/model/leaf_plan.hpp"
 #include "rlcore/train/model/owned_runs.hpp"
-#include "rlcore/train/model/sharded/gradient_norm.hpp"
+#include "rlcore/train/model/sharded/sharded_update.hpp"
 #include "rlcore/train/model/strategy/step_gradient.hpp"
 #include "rlcore/train/model/strategy/training_strategy.hpp"
 

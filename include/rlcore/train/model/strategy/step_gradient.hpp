@@ -12,7 +12,7 @@
 #include "rlcore/nn/lora/lora_gradients.hpp"
 #include "rlcore/nn/model/gradients.hpp"
 #include "rlcore/nn/model/units.hpp"
-#include "rlcore/parallel/reduction/reduction_tree.hpp"
+#include "rlcore/parallel/reduction/reduction.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN

@@ -14,7 +14,7 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/parallel/pipeline_link.hpp"
-#include "rlcore/nn/parallel/tensor_group.hpp"
+#include "rlcore/nn/parallel/tensor_pass.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/reduction/gradient_sums.hpp"
 #include "rlcore/parallel/world.hpp"

@@ -11,7 +11,7 @@
 #include "rlcore/objective/aggregation.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/piece/divergence/any_divergence.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
 #include "rlcore/objective/piece/entropy.hpp"
 #include "rlcore/objective/piece/surrogate/clipped.hpp"
 #include "rlcore/train/policy/algorithm/composed_loss.hpp"

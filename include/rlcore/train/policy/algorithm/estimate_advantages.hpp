@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/config/algorithm/openrlhf_estimators.hpp"
+#include "rlcore/config/algorithm/advantage_estimators.hpp"
 #include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/optimal_token_baseline.hpp"

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "rlcore/config/algorithm/advantage_estimators.hpp"
-#include "rlcore/config/algorithm/openrlhf_estimators.hpp"
 #include "rlcore/config/algorithm/policy_losses.hpp"
 #include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/device/any_device.hpp"
@@ -20,7 +19,7 @@
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/loop/report.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/piece/divergence/any_divergence.hpp"
+#include "rlcore/objective/piece/divergence/kl.hpp"
 #include "rlcore/objective/piece/entropy.hpp"
 #include "rlcore/train/policy/algorithm/any_algorithm.hpp"
 #include "rlcore/train/policy/algorithm/composed_loss.hpp"

@@ -18,7 +18,7 @@
 #include "rlcore/data/file.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/telemetry/console.hpp"
-#include "rlcore/tensor/ragged.hpp"
+#include "rlcore/tensor/view.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/train/policy/reward/reward_settings.hpp"

@@ -10,7 +10,7 @@
 
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/nn/model/input.hpp"
-#include "rlcore/tensor/ragged.hpp"
+#include "rlcore/tensor/view.hpp"
 #include "rlcore/train/model/images.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
 
@@ -18,7 +18,7 @@ RLCORE_BEGIN
 namespace train {
 
 /// The grids of the images that a trajectory's prompt shows; `prompts` may be null.
-inline std::vector<nn::picture> grids_of(const trajectory& t, const data::prompt_dataset* prompts) {
+inline std::vector<nn::image_patches> grids_of(const trajectory& t, const data::prompt_dataset* prompts) {
   if (prompts == nullptr) return {};
   return grids_of((*prompts)[t.row].images, prompts->cache.get());
 }
@@ -27,15 +27,15 @@ inline std::vector<nn::picture> grids_of(const trajectory& t, const data::prompt
 /// The last token of a row predicts nothing that is scored, so it is not fed.
 struct packed_trajectories {
   ragged<std::int32_t> tokens;
-  shown_pictures pictures;
+  shown_images images;
   nn::targets targets;
   std::vector<std::int32_t> offsets{0};  ///< of each trajectory's tokens in `targets`
 
   /// The input of a pass.
-  nn::input input() const noexcept { return pictures.with(tokens); }
+  nn::input input() const noexcept { return images.with(tokens); }
 
   void clear() {
-    tokens.clear(), pictures.clear();
+    tokens.clear(), images.clear();
     targets.row.clear();
     targets.token.clear();
     offsets.assign(1, 0);
@@ -49,7 +49,7 @@ struct packed_trajectories {
                              " are not those that were sampled");
     const auto start = static_cast<std::int32_t>(tokens.values.size());
     tokens.push_back(std::span(t.tokens).first(t.tokens.size() - 1));
-    if (prompts != nullptr) pictures.push_back((*prompts)[t.row].images, prompts->cache.get());
+    if (prompts != nullptr) images.push_back((*prompts)[t.row].images, prompts->cache.get());
     std::int32_t i = t.prompt_length;
     const auto until = [&](std::int32_t end) {
       for (; i < end; ++i) {
