@@ -2,6 +2,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+
 #include "layering/layers.hpp"
 
 namespace RLCORE_TEST_ID {
@@ -26,6 +34,43 @@ TEST(layering, no_test_program_or_benchmark_is_above_500_lines) {
       EXPECT_LE(layering::read_header(entry.path()).lines, 500u) << entry.path();
     }
   }
+}
+
+/// The namespaces that a header may open first: its folders, or what stands for them. Empty for the mathematics and for
+/// devices, whose names stand in rlcore itself.
+std::set<std::string> namespaces_of(const layering::fs::path& header) {
+  const std::string folder = *header.begin();
+  static const std::map<std::string, std::string> other = {
+      {"config", "train"}, {"telemetry", "train"}, {"planning", "train"}, {"emulator", "ascend"}};
+  static const std::set<std::string> without = {"core", "tensor", "simd", "exec", "objective", "device"};
+  const std::string text = header.string();
+  if (text.starts_with("device/npu/")) return {"ascend"};
+  if (text.starts_with("device/cuda/") || text.starts_with("emulator/cuda/") || text.ends_with("/emulated_cuda.hpp"))
+    return {"nvidia"};
+  if (without.contains(folder) || !header.has_parent_path()) return {};
+  if (const auto found = other.find(folder); found != other.end()) return {found->second};
+  std::set<std::string> folders;
+  for (const auto& part : header.parent_path()) folders.insert(part);
+  return folders;
+}
+
+TEST(layering, namespaces_are_folders) {
+  const std::regex opened("\nnamespace (\\w+)[^\n]*\\{\n(?!(?:class|struct) \\w+;\n\\})");
+  const layering::fs::path top = RLCORE_SOURCE_DIR "/include/rlcore";
+  std::size_t headers = 0;
+  for (const auto& entry : layering::fs::recursive_directory_iterator(top)) {
+    const layering::fs::path header = layering::fs::relative(entry.path(), top);
+    const std::set<std::string> expected = namespaces_of(header);
+    if (header.extension() != ".hpp" || expected.empty()) continue;
+    std::ifstream file(entry.path());
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    std::smatch first;
+    const std::string body = text.substr(std::min(text.find("\nRLCORE_BEGIN"), text.size()));
+    if (!std::regex_search(body, first, opened)) continue;
+    EXPECT_TRUE(expected.contains(first[1])) << header << " opens namespace " << first[1];
+    ++headers;
+  }
+  EXPECT_GT(headers, 300u);
 }
 
 /// A small tree of headers in a temporary folder: the checker must be able to fail.
