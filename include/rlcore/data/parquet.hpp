@@ -236,6 +236,40 @@ inline row arrow_map(const arrow::MapArray& maps, std::int64_t i, const std::str
   return members;
 }
 
+/// Arrow's memory for one file. A damaged page may announce any number of values, and Arrow takes memory for them
+/// before it looks: no block may be larger than `largest` bytes.
+class bounded_pool final : public arrow::MemoryPool {
+ public:
+  explicit bounded_pool(std::int64_t largest) : largest_(largest) {}
+  arrow::Status Allocate(std::int64_t size, std::int64_t alignment, std::uint8_t** out) override {
+    ARROW_RETURN_NOT_OK(check(size));
+    return pool_.Allocate(size, alignment, out);
+  }
+  arrow::Status Reallocate(std::int64_t old_size, std::int64_t size, std::int64_t alignment,
+                           std::uint8_t** block) override {
+    ARROW_RETURN_NOT_OK(check(size));
+    return pool_.Reallocate(old_size, size, alignment, block);
+  }
+  void Free(std::uint8_t* block, std::int64_t size, std::int64_t alignment) override {
+    pool_.Free(block, size, alignment);
+  }
+  std::int64_t bytes_allocated() const override { return pool_.bytes_allocated(); }
+  std::int64_t max_memory() const override { return pool_.max_memory(); }
+  std::int64_t total_bytes_allocated() const override { return pool_.total_bytes_allocated(); }
+  std::int64_t num_allocations() const override { return pool_.num_allocations(); }
+  std::string backend_name() const override { return pool_.backend_name(); }
+
+ private:
+  arrow::Status check(std::int64_t size) const {
+    if (size <= largest_) return arrow::Status::OK();
+    return arrow::Status::OutOfMemory("a page announces values of ", size, " bytes; at most ", largest_,
+                                      " are taken for a file of this size");
+  }
+
+  arrow::MemoryPool& pool_ = *arrow::default_memory_pool();
+  std::int64_t largest_;
+};
+
 }  // namespace detail
 
 /// Element i of an Arrow array as JSON; a null is a JSON null. `where` names the column.
@@ -296,8 +330,11 @@ RLCORE_INLINE std::vector<row> read_parquet(const std::filesystem::path& path) {
   std::vector<row> rows;
   try {
     const auto file = check_arrow<file_error>(arrow::io::ReadableFile::Open(where), where);
+    const std::int64_t size = check_arrow<file_error>(file->GetSize(), where);
+    detail::bounded_pool memory((std::int64_t{1} << 30) + 100 * size);  // texts compress to a hundredth at best
     parquet::arrow::FileReaderBuilder builder;
-    check_arrow<data_error>(builder.Open(file), where + ": not a readable Parquet file");
+    check_arrow<data_error>(builder.memory_pool(&memory)->Open(file, parquet::ReaderProperties(&memory)),
+                            where + ": not a readable Parquet file");
     // Few rows at a time, of one row group: Arrow cannot assemble some nested columns across groups, nor a batch with
     // more than 2 GiB of nested texts or bytes, such as images.
     parquet::ArrowReaderProperties properties;
