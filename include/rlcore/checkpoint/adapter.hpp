@@ -202,10 +202,10 @@ RLCORE_INLINE void load_adapter(const std::filesystem::path& folder, std::span<c
       throw format_error(file.path().string() + ": tensor '" + found.name + "' has shape " + shape_text(found.shape) +
                          "; expected " + shape_text(p.whole_shape()));
   }
-  for (const auto& [name, shape] : stored)
+  for (const auto& [name, stored_name] : stored)
     if (!expected.contains(std::string(adapter_prefix) + name))
-      throw format_error(file.path().string() + ": tensor '" + data::printable(shape) +
-                         "' is not among the adapted modules" + did_you_mean(shape, expected));
+      throw format_error(file.path().string() + ": tensor '" + data::printable(stored_name) +
+                         "' is not among the adapted modules" + did_you_mean(stored_name, expected));
   for (const nn::parameter& p : parameters)
     p.for_runs([&](std::size_t at, std::uint64_t from, std::size_t count) {
       file.read_f32(stored.at(p.name), values.subspan(p.offset + at, count), from);

@@ -27,7 +27,7 @@ RLCORE_NOINLINE inline void require_default_rounding() {
 #endif
   if (other_rounding)
     throw error(
-        "rlcore: this thread does not round to nearest (somebody called std::fesetround), which changes the bits of "
+        "rlcore: this thread does not round to nearest (std::fesetround was called), which changes the bits of "
         "losses; call std::fesetenv(FE_DFL_ENV) before");
   if (no_subnormals)
     throw error(

@@ -331,7 +331,8 @@ RLCORE_INLINE std::vector<row> read_parquet(const std::filesystem::path& path) {
   try {
     const auto file = check_arrow<file_error>(arrow::io::ReadableFile::Open(where), where);
     const std::int64_t size = check_arrow<file_error>(file->GetSize(), where);
-    detail::bounded_pool memory((std::int64_t{1} << 30) + 100 * size);  // texts compress to a hundredth at best
+    // The texts of a batch are at most 2 GiB in Arrow; an entry of a dictionary takes 16 bytes there.
+    detail::bounded_pool memory((std::int64_t{1} << 31) + 100 * size);
     parquet::arrow::FileReaderBuilder builder;
     check_arrow<data_error>(builder.memory_pool(&memory)->Open(file, parquet::ReaderProperties(&memory)),
                             where + ": not a readable Parquet file");

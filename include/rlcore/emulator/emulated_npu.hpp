@@ -1,5 +1,5 @@
 // Ascend NPU emulator in the process: a provider that needs neither CANN nor hardware, and the device on it. Its
-// functions are slow to compile: with RLCORE_COMPILED they are those of src/.
+// functions are slow to compile: with RLCORE_COMPILED they come from src/emulator.cpp.
 #pragma once
 
 #include <span>

@@ -1,5 +1,6 @@
 // Thread-pool executor, its pool, and the synchronization between them. Threads, a monotonic clock and the number of
-// cores come without <thread>.
+// cores come without <thread>, <mutex> and <chrono>, which would be a third of the compile time of a program that
+// computes a loss.
 #pragma once
 
 #include <pthread.h>

@@ -103,7 +103,7 @@ inline std::string soc_problem(std::string_view soc) {
   const std::string chip = "npu: " + std::string(soc), needed = "Atlas A2 or A3 (Ascend910B1 to B4, Ascend910_93xx)";
   switch (family_of(soc)) {
     case soc_family::a5:
-      return chip + " is an A5, whose kernels are others: nobody has tried rlcore there, which needs " + needed;
+      return chip + " is an A5, whose kernels are others: untested; rlcore needs " + needed;
     case soc_family::other_ascend:
       return chip + (soc == "Ascend910B" ? ", the first generation in spite of its name," : "") +
              " does not have the kernels of rlcore's operators, which need " + needed +

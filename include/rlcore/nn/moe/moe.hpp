@@ -116,7 +116,7 @@ struct expert_visit {
     return static_cast<std::size_t>((layer * local.size() + e - local.begin) * 3 * m.down.inputs * m.down.outputs);
   }
   /// Sets g.rows_sent to the number of rows sent to each rank and g.rows_received to the number received from it.
-  /// Returns the sum of g.here.
+  /// Returns the sum of g.rows_received.
   extent_t count_rows(expert_group& g, const visitors& v) const {
     const auto ranks = static_cast<std::size_t>(g.size()), n = static_cast<std::size_t>(r.experts);
     const slice local = own_experts();

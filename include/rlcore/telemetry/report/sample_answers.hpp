@@ -94,10 +94,9 @@ RLCORE_INLINE std::vector<sample_answer> read_sample_answers(const std::filesyst
   for (std::string line; std::getline(in, line);) {
     try {
       const auto j = text::try_parse_json(line);
-      const char* images = j.contains("pictures") ? "pictures" : "images";  // "pictures": as it once was written
       out.push_back({text::get_exactly<std::int64_t>(j.at("step")), j.at("score").get<double>(),
                      j.at("prompt").get<std::string>(), j.at("answer").get<std::string>(),
-                     j.at("ground_truth").get<std::string>(), j.value(images, std::vector<std::string>()),
+                     j.at("ground_truth").get<std::string>(), j.value("images", std::vector<std::string>()),
                      j.contains("runs") ? text::get_exactly<std::vector<std::uint64_t>>(j["runs"])
                                         : std::vector<std::uint64_t>()});
       std::erase_if(out.back().images, [](const std::string& p) { return !is_png_uri(p); });
