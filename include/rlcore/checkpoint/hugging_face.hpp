@@ -51,7 +51,7 @@ std::filesystem::path gguf_in(const std::filesystem::path& folder);
 /// Throws config_error with all places tried.
 std::filesystem::path resolve_model(const std::string& model);
 
-/// Reads `folder`/config.json of a model of one of the families (nn/family), and the ids of generation_config.json,
+/// Reads `folder`/config.json of a model of one of the families (nn/config.hpp), and the ids of generation_config.json,
 /// whose eos_token_id wins. Throws file_error, or format_error naming file, key, value and expectation.
 nn::config read_config(const std::filesystem::path& folder);
 

@@ -1,4 +1,4 @@
-// Causal language model of one of the families (nn/family), or a score model with one score instead of logits.
+// Causal language model of one of the families (nn/config.hpp), or a score model with one score instead of logits.
 #pragma once
 
 #include <cmath>

@@ -22,7 +22,6 @@
 #include "rlcore/objective/piece/divergence/kl.hpp"
 #include "rlcore/objective/piece/entropy.hpp"
 #include "rlcore/train/policy/algorithm/any_algorithm.hpp"
-#include "rlcore/train/policy/algorithm/composed_loss.hpp"
 #include "rlcore/train/policy/algorithm/estimate_advantages.hpp"
 #include "rlcore/train/policy/algorithm/policy_algorithm.hpp"
 #include "rlcore/train/policy/open.hpp"

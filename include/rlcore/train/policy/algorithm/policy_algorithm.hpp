@@ -9,7 +9,7 @@
 //                        std::span<float> dlogp, std::span<float> dentropy) const;
 //   };
 //
-// Seldom written by hand: composed_algorithm makes one of an advantage, an objective and an aggregation.
+// Seldom written by hand: any_algorithm makes one of an advantage, an objective and an aggregation.
 #pragma once
 
 #include <concepts>
