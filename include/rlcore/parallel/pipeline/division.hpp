@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,10 @@ struct division_names {
 std::vector<index_range> divide_layers(std::int64_t layers, const pipeline_division& d,
                                        const division_names& names = {});
 
+/// Layers of the first and of the last stage such that the other stages have equally many and the largest stage is
+/// smallest; empty if `layers` are too few for that.
+std::optional<std::pair<std::int64_t, std::int64_t>> suggested_ends(std::int64_t layers, int stages);
+
 /// "11, 6 x 12, 11": the number of layers of each stage, all chunks together.
 std::string division_text(const std::vector<index_range>& ranges, int stages);
 
@@ -38,20 +43,12 @@ RLCORE_END
 RLCORE_BEGIN
 namespace parallel::detail {
 
-/// Sizes of the first and last stage such that the others have equally many layers and the largest stage is smallest.
+/// The settings that give the stages suggested_ends(), or nothing.
 RLCORE_INLINE std::string uneven_ends(std::int64_t layers, int stages, const division_names& names) {
-  const std::int64_t between = stages - 2;
-  std::int64_t best = 0, rest = layers;
-  if (between > 0) {
-    best = -1;
-    for (std::int64_t each = 1; each * between + 2 <= layers; ++each) {
-      const std::int64_t ends = layers - each * between, largest = std::max(each, (ends + 1) / 2);
-      if (best < 0 || largest < std::max(best, (rest + 1) / 2)) best = each, rest = ends;
-    }
-    if (best < 0) return {};
-  }
-  return "set " + names.first + "=" + std::to_string(rest / 2) + " and " + names.last + "=" +
-         std::to_string(rest - rest / 2);
+  const auto ends = suggested_ends(layers, stages);
+  if (!ends) return {};
+  return "set " + names.first + "=" + std::to_string(ends->first) + " and " + names.last + "=" +
+         std::to_string(ends->second);
 }
 
 RLCORE_INLINE void check_division(std::int64_t layers, const pipeline_division& d, const division_names& n) {
@@ -73,6 +70,20 @@ RLCORE_INLINE void check_division(std::int64_t layers, const pipeline_division& 
 }  // namespace parallel::detail
 
 namespace parallel {
+
+RLCORE_INLINE std::optional<std::pair<std::int64_t, std::int64_t>> suggested_ends(std::int64_t layers, int stages) {
+  const std::int64_t between = stages - 2;
+  std::int64_t best = 0, rest = layers;
+  if (between > 0) {
+    best = -1;
+    for (std::int64_t each = 1; each * between + 2 <= layers; ++each) {
+      const std::int64_t ends = layers - each * between, largest = std::max(each, (ends + 1) / 2);
+      if (best < 0 || largest < std::max(best, (rest + 1) / 2)) best = each, rest = ends;
+    }
+    if (best < 0) return std::nullopt;
+  }
+  return std::pair(rest / 2, rest - rest / 2);
+}
 
 RLCORE_INLINE std::vector<index_range> divide_layers(std::int64_t layers, const pipeline_division& d,
                                                      const division_names& n) {
