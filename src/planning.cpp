@@ -4,6 +4,7 @@
 #include "rlcore/planning/cluster.hpp"
 #include "rlcore/planning/layout.hpp"
 #include "rlcore/planning/measure_rank.hpp"
+#include "rlcore/planning/memory_need.hpp"
 #include "rlcore/planning/model_shape.hpp"
 #include "rlcore/planning/plan.hpp"
 #include "rlcore/planning/read_plan.hpp"

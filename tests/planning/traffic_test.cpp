@@ -48,7 +48,10 @@ bytes_sent counted(const nn::config& config, int ranks, const parallel::parallel
       model.model.initialize(1);
     }
     const auto bytes = [&] {
-      return world.shards().counters().total().bytes + world.replicas().counters().total().bytes;
+      std::uint64_t sum = world.shards().counters().total().bytes + world.replicas().counters().total().bytes;
+      if (world.pipeline().size() > 1)
+        sum += world.forwards().counters().total().bytes + world.backwards().counters().total().bytes;
+      return sum;
     };
     const std::uint64_t before = bytes();
     const auto batch = [](std::span<const std::uint32_t> mine) {
@@ -73,7 +76,7 @@ bytes_sent counted(const nn::config& config, int ranks, const parallel::parallel
     model.apply({.lr = 1e-3, .grad_clip = 1});
     const std::uint64_t after = bytes();
     train::frozen_model<cpu> frozen(device, config, &world);
-    const std::size_t own = rows / static_cast<std::size_t>(ranks);
+    const std::size_t own = rows / static_cast<std::size_t>(world.data().size());
     train::for_each_scored_group(
         {frozen.model.units()}, own, micro_rows, 0, [](std::size_t) { return length; },
         [&](std::size_t first, std::size_t last) {
@@ -96,18 +99,24 @@ std::pair<double, double> planned(const nn::config& config, int ranks, const par
   w.prompts = rows, w.responses = 1, w.prompt_length = 1, w.response_length = length - 1;
   w.micro_tokens = micro_rows * length, w.recompute = false;
   layout l;
-  l.data = ranks, l.zero = how.zero, l.shard_ranks = how.shard_ranks, l.wire_bf16 = how.bf16_wire;
+  l.pipeline = how.pipeline;
+  l.data = ranks / how.pipeline.stages, l.zero = how.zero, l.shard_ranks = how.shard_ranks, l.wire_bf16 = how.bf16_wire;
   l.reshard_after_forward = how.reshard_after_forward;
   if (how.reduction == parallel::reduction_kind::exact) l.sums = reduction_kind::exact;
   const model_shape m = shape_of(config);
   const cluster c = known_clusters().front();
   const auto sum = [&](const std::vector<transfer>& list) {
     double total = 0;
-    for (const transfer& t : list) total += t.sent() * ranks;
+    for (const transfer& t : list)
+      if (t.name != "norm of all stages") total += t.sent() * static_cast<double>(l.devices_of_stage());
     return total;
   };
-  const traffic sent(m, l, w, c);
-  return {sum(sent.update()), sum(sent.scoring())};
+  std::pair<double, double> all;
+  for (const pipeline_part& part : pipeline_parts(m, l)) {
+    const traffic sent(m, l, w, c, part);
+    all.first += sum(sent.update()), all.second += sum(sent.scoring());
+  }
+  return all;
 }
 
 /// The plan counts the blocks of the norm over the whole model, the library those of each unit.
@@ -151,6 +160,21 @@ TEST(planning_bytes, of_other_wires_and_of_groups_that_share) {
           << how.zero << how.shard_ranks << how.reshard_after_forward << tied;
       EXPECT_EQ(static_cast<double>(sent.scoring), scoring) << how.zero << how.shard_ranks << tied;
     }
+}
+
+TEST(planning_bytes, of_stages) {
+  for (const int data : {1, 2})
+    for (const std::int64_t micro_rows : {1, 2})
+      for (const int stages : {2, 3}) {
+        parallel::parallel_settings how;
+        how.zero = 0, how.pipeline = {.stages = stages};
+        if (stages == 2) how.pipeline.first = 1, how.pipeline.last = 2;
+        const bytes_sent sent = counted(tiny(false), data * stages, how, micro_rows);
+        const auto [update, scoring] = planned(tiny(false), data * stages, how, micro_rows);
+        const double meetings = 2.0 * (stages - 1) * data;  // before the norm: a byte to the first stage, and one back
+        EXPECT_EQ(static_cast<double>(sent.update), update + meetings) << data << micro_rows << stages;
+        EXPECT_EQ(static_cast<double>(sent.scoring), scoring) << data << micro_rows << stages;
+      }
 }
 
 }  // namespace

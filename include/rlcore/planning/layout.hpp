@@ -3,9 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/parallel/pipeline/division.hpp"
 #include "rlcore/parallel/settings.hpp"
 #include "rlcore/planning/cluster.hpp"
 #include "rlcore/planning/model_shape.hpp"
@@ -40,11 +44,12 @@ struct workload {
 using parallel::context_kind;
 using parallel::reduction_kind;
 
-/// Ranks are ((data * context) * tensor), tensor fastest; expert groups lie over data x context.
+/// Ranks are (((stages * data) * context) * tensor), tensor fastest; expert groups lie over data x context.
 struct layout {
   std::int64_t data = 1, context = 1, tensor = 1, expert = 1;
-  int zero = 3;                     ///< 0: DDP
-  std::int64_t rollout_tensor = 1;  ///< devices that hold one copy of the weights while sampling
+  parallel::pipeline_division pipeline = {};  ///< stages with some of the layers each, as trainers divide them
+  int zero = 3;                               ///< 0: DDP
+  std::int64_t rollout_tensor = 1;            ///< devices that hold one copy of the weights while sampling
   context_kind how_context = context_kind::gather_kv;
   reduction_kind sums = reduction_kind::tree;
   bool sequence_parallel = false;     ///< activations between the products of a layer are split over the tensor group
@@ -56,9 +61,13 @@ struct layout {
   bool leaf_of_micro = false;    ///< one leaf per micro-batch: gradients never whole, more traffic
   std::int64_t shard_ranks = 0;  ///< ranks that state is sharded over, replicated beyond (HSDP); 0: over all
 
-  std::int64_t devices() const noexcept { return data * context * tensor; }
-  /// summed: the ranks whose gradients are added. shards: those that a non-expert parameter is sharded over. replicas:
-  /// the number of such groups. expert_shard_ranks: the ranks that one expert's parameters are sharded over.
+  /// The pipeline parallel size; 1: every rank has all layers.
+  std::int64_t stages() const noexcept { return pipeline.stages; }
+  std::int64_t devices() const noexcept { return stages() * data * context * tensor; }
+  std::int64_t devices_of_stage() const noexcept { return data * context * tensor; }
+  /// Of one stage: summed: the ranks whose gradients are added. shards: those that a non-expert parameter is sharded
+  /// over. replicas: the number of such groups. expert_shard_ranks: the ranks that one expert's parameters are sharded
+  /// over.
   std::int64_t summed() const noexcept { return data * context; }
   std::int64_t shards() const noexcept { return shard_ranks == 0 ? summed() : shard_ranks; }
   std::int64_t replicas() const noexcept { return summed() / shards(); }
@@ -74,6 +83,54 @@ struct layout {
 
   std::string text() const;
 };
+
+/// What one stage of a pipeline has of a model.
+struct pipeline_part {
+  std::int64_t stage = 0, stages = 1, layers = 0;
+
+  bool has_embedding() const noexcept { return stage == 0; }
+  bool has_head() const noexcept { return stage + 1 == stages; }
+  /// The first stage has a copy of a tied embedding, which the last stage owns.
+  bool copies_embedding(const model_shape& m) const noexcept { return m.tied && has_embedding() && !has_head(); }
+  /// Passes through this stage whose backward has not ended, of `micro` (1F1B).
+  std::int64_t alive(std::int64_t micro) const noexcept { return std::min(stages - stage, micro); }
+};
+
+/// The parameters of a rank before they are sharded over data x context.
+struct local_sizes {
+  double layer = 0, experts = 0,
+         ends = 0,  ///< parameters of one layer without experts, its experts, embedding and head
+      tower = 0;    ///< those of a vision tower, replicated on every tensor rank
+  double copy = 0;  ///< the first stage's copy of a tied embedding, without gradient and moments; not in dense()
+  std::int64_t layers = 0;
+
+  /// Counts of a rank with dense parameters split into `tensor` parts and experts into `expert` parts.
+  local_sizes(const model_shape& m, std::int64_t tensor, std::int64_t expert)
+      : local_sizes(m, tensor, expert, {0, 1, m.layers}) {}
+  /// The same for the part of the model that a stage of a pipeline has; a tied embedding belongs to the last stage.
+  local_sizes(const model_shape& m, std::int64_t tensor, std::int64_t expert, const pipeline_part& part)
+      : layer(static_cast<double>(m.dense_layer_parameters()) / static_cast<double>(tensor)),
+        experts(m.experts == 0 ? 0
+                               : static_cast<double>(m.experts * m.expert_parameters()) / static_cast<double>(expert)),
+        ends(static_cast<double>(((m.tied ? part.has_head() : part.has_embedding()) ? m.embedding_parameters() : 0) +
+                                 (part.has_head() ? m.head_parameters() : 0)) /
+             static_cast<double>(tensor)),
+        tower(static_cast<double>(m.tower_parameters())),
+        copy(part.copies_embedding(m) ? static_cast<double>(m.embedding_parameters()) / static_cast<double>(tensor)
+                                      : 0),
+        layers(part.layers) {
+    if (tensor <= m.kv_heads) return;  // else a rank has a whole key head
+    const double keys = 2 * static_cast<double>(m.head_dim * (m.hidden_size + (m.attention_bias ? 1 : 0)));
+    layer += keys * (1 - static_cast<double>(m.kv_heads) / static_cast<double>(tensor));
+  }
+  double dense() const noexcept { return layer * static_cast<double>(layers) + ends + tower; }
+  double all_experts() const noexcept { return experts * static_cast<double>(layers); }
+  double total() const noexcept { return dense() + all_experts(); }
+};
+
+/// The parts of all stages, divided by parallel::divide_layers(); the whole model for one stage. Throws config_error if
+/// the layers cannot be divided so.
+std::vector<pipeline_part> pipeline_parts(const model_shape& m, const layout& l);
 
 /// One line with the reason why the layout is impossible; empty if it is possible.
 std::string check_layout(const layout& l, const model_shape& m, const workload& w, std::int64_t devices);
@@ -114,10 +171,42 @@ RLCORE_INLINE std::string layout::text() const {
   const auto add = [&](const char* name, std::int64_t n) {
     if (n > 1) out += std::string(" ") + name + " " + std::to_string(n);
   };
-  add("context", context), add("tensor", tensor), add("expert", expert),
+  add("context", context), add("tensor", tensor), add("stages", stages()), add("expert", expert),
       add("rollout", rollout_tensor == tensor ? 1 : rollout_tensor), add("shared by", shard_ranks);
   return out + (leaf_of_micro ? " small leaves" : "");
 }
+
+RLCORE_INLINE std::vector<pipeline_part> pipeline_parts(const model_shape& m, const layout& l) {
+  if (l.stages() == 1) return {{0, 1, m.layers}};
+  std::vector<pipeline_part> parts;
+  for (const parallel::index_range& r : parallel::divide_layers(m.layers, l.pipeline, {.stages = "stages"}))
+    parts.push_back({std::ssize(parts), l.stages(), static_cast<std::int64_t>(r.size())});
+  return parts;
+}
+
+}  // namespace train::planning
+
+namespace train::planning::detail {
+
+/// Why trainers do not run these stages of a pipeline; empty if they do.
+RLCORE_INLINE std::string check_stages(const layout& l, const model_shape& m, const workload& w) {
+  if (l.stages() == 1) return {};
+  if (m.tower) return "stages: models with a vision tower are not divided into stages";
+  if (w.lora_rank > 0) return "stages: adapters (LoRA) cannot be trained in stages";
+  if (l.zero > 1) return "zero=" + std::to_string(l.zero) + " with stages: expected ZeRO stage 0 or 1";
+  if (l.expert > 1 && m.tied) return "stages: ranks cannot divide the experts of a model whose embedding is tied";
+  if (w.reference == reference_form::whole) return "stages together with reference=whole is not planned";
+  try {
+    pipeline_parts(m, l);
+  } catch (const config_error& e) {
+    return e.what();
+  }
+  return {};
+}
+
+}  // namespace train::planning::detail
+
+namespace train::planning {
 
 RLCORE_INLINE std::string check_layout(const layout& l, const model_shape& m, const workload& w, std::int64_t devices) {
   const auto number = [](std::int64_t n) { return std::to_string(n); };
@@ -140,11 +229,13 @@ RLCORE_INLINE std::string check_layout(const layout& l, const model_shape& m, co
             ? std::string()
             : "shard_ranks=" + number(l.shard_ranks) + " is not a multiple of context " + number(l.context),
         l.shard_ranks != 0 && l.expert_parts() > 1 ? std::string("shard_ranks together with expert is not planned")
-                                                   : std::string()})
+                                                   : std::string(),
+        detail::check_stages(l, m, w)})
     if (!why.empty()) return why;
   if (l.devices() != devices)
-    return "data " + number(l.data) + " x context " + number(l.context) + " x tensor " + number(l.tensor) + " are " +
-           number(l.devices()) + " devices, not " + number(devices);
+    return (l.stages() > 1 ? "stages " + number(l.stages()) + " x " : std::string()) + "data " + number(l.data) +
+           " x context " + number(l.context) + " x tensor " + number(l.tensor) + " are " + number(l.devices()) +
+           " devices, not " + number(devices);
   const std::int64_t rows = w.sequences() / w.updates;
   if (l.data > rows)
     return "data=" + number(l.data) + " has more ranks than an update has sequences (" + number(rows) + ")";

@@ -45,6 +45,10 @@ std::string cluster_text(const cluster& c, std::int64_t devices);
 /// The uses of one device's memory in GiB while training and, if it samples, while sampling, and its capacity.
 std::string memory_text(const memory_need& n, const workload& w, const cluster& c);
 
+/// With stages of a pipeline their layers, how long they wait, and of which of them the tables are. Else
+/// nothing.
+std::string stages_text(const model_shape& m, const candidate& x);
+
 /// The collectives of each stage: calls, MiB each, GiB that a device sends in all, and seconds.
 std::string traffic_text(const std::vector<std::pair<std::string, std::vector<transfer>>>& stages, const cluster& c);
 
@@ -159,12 +163,37 @@ RLCORE_INLINE std::string memory_text(const memory_need& n, const workload& w, c
   row("reference model", n.reference, n.reference);
   row("weights in use", n.weights, n.rollout_weights);
   row("gradients of leaves and layers", n.gradients, 0);
-  row("activations", n.activations, n.passes - n.logits);
-  row("logits", n.logits, n.logits);
+  row("activations", n.activations, n.passes - n.sampled_logits);
+  row("logits", n.logits, n.sampled_logits);
+  row("messages between stages", n.messages, 0);
   row("keys and values", 0, n.cache);
   row("together", n.training(), n.sampling());
   row("there are", c.memory * c.usable_share, c.memory * c.usable_share);
   return t.text();
+}
+
+RLCORE_INLINE std::string stages_text(const model_shape& m, const candidate& x) {
+  const parallel::pipeline_division& d = x.layout.pipeline;
+  if (d.stages == 1) return {};
+  const auto number = [](std::int64_t n) { return std::to_string(n); };
+  std::string keys;
+  const auto add = [&](bool set, const std::string& text) {
+    if (set) keys += (keys.empty() ? "" : " ") + text;
+  };
+  const parallel::division_names names;
+  add(d.first.has_value(), names.first + "=" + number(d.first.value_or(0)));
+  add(d.last.has_value(), names.last + "=" + number(d.last.value_or(0)));
+  add(d.account_for_embedding, names.embedding + "=True"), add(d.account_for_loss, names.loss + "=True");
+  const auto layers = parallel::divide_layers(m.layers, d);
+  std::string out = "stages of " + parallel::division_text(layers, d.stages) + " layers";
+  if (!keys.empty()) out += " (" + keys + ")";
+  out += "; they wait " + short_number(100 * x.times.idle) + " % of the time of an update's passes\n";
+  const bool same = x.memory.stage == x.times.stage;
+  return out +
+         (same ? "memory, bytes and compute are those of stage " + number(x.memory.stage)
+               : "memory is that of stage " + number(x.memory.stage) + ", bytes and compute are those of stage " +
+                     number(x.times.stage)) +
+         ", the busiest of 0 to " + number(d.stages - 1) + "\n\n";
 }
 
 RLCORE_INLINE std::string traffic_text(const std::vector<std::pair<std::string, std::vector<transfer>>>& stages,
@@ -198,7 +227,8 @@ RLCORE_INLINE std::string times_text(const stage_times& t, const workload& w) {
   if (w.reference != reference_form::none) row("reference log-probs", t.reference, "");
   row("update", t.update,
       "compute " + short_number(t.update_compute) + ", traffic that may overlap " + short_number(t.update_hidden) +
-          ", other traffic " + short_number(t.update_exposed) + ", optimizer " + short_number(t.optimizer));
+          ", other traffic " + short_number(t.update_exposed) + ", optimizer " + short_number(t.optimizer) +
+          (t.idle > 0 ? ", waiting for other stages " + short_number(t.update_waits) : ""));
   row("step", t.step(), "");
   // The last column is text: flush left.
   std::size_t widest = 0;
@@ -229,9 +259,9 @@ RLCORE_INLINE std::string too_large_text(const search_result& r, const cluster& 
     const bool sampling = n.least_sampling() > n.training();
     const std::string stage = !sampling ? "training" : n.cache_of_one > 0 ? "sampling" : "evaluating";
     out += "  " + first->layout.text() + ": " + gibi(n.peak()) + " GiB of " + gibi(c.memory * c.usable_share) +
-           " while " + stage + " (state " + gibi(n.state) + ", weights in use " +
-           gibi(sampling ? n.rollout_weights : n.weights) + ", activations and logits " +
-           gibi(sampling ? n.passes : n.activations + n.logits) +
+           (first->layout.stages() > 1 ? " in stage " + std::to_string(n.stage) : "") + " while " + stage + " (state " +
+           gibi(n.state) + ", weights in use " + gibi(sampling ? n.rollout_weights : n.weights) +
+           ", activations and logits " + gibi(sampling ? n.passes : n.activations + n.logits) +
            (sampling ? n.cache_of_one > 0 ? ", one sequence " + gibi(n.cache_of_one) : ""
                      : ", gradients " + gibi(n.gradients)) +
            (n.reference > 0 ? ", reference " + gibi(n.reference) : "") + "); so do " +
@@ -257,8 +287,10 @@ RLCORE_INLINE std::string plan_text(const model_shape& m, const workload& w, con
          std::to_string(b.micro) + " micro-batches of " + std::to_string(b.micro_rows) + " sequences for each of " +
          std::to_string(best.layout.data) +
          " data ranks (rlcore.gradient_leaves=" + std::to_string(b.leaves * best.layout.data) + ")\n\n";
+  out += stages_text(m, best);
   out += memory_text(best.memory, best.work, c) + "\n";
-  const traffic t(m, best.layout, best.work, c);
+  const pipeline_part part = pipeline_parts(m, best.layout)[static_cast<std::size_t>(best.times.stage)];
+  const traffic t(m, best.layout, best.work, c, part);
   std::vector<std::pair<std::string, std::vector<transfer>>> stages{{"update", t.update()}};
   if (w.old_log_probs) stages.push_back({"log-probs", t.scoring()});
   if (w.reference != reference_form::none)

@@ -153,6 +153,14 @@ RLCORE_INLINE wishes read_requests(const options& o) {
   x.tensor = o.find<std::int64_t>("tensor"), x.expert = o.find<std::int64_t>("expert");
   x.zero = o.find<std::int64_t>("zero"), x.rollout_tensor = o.find<std::int64_t>("rollout_tensor");
   x.shard_ranks = o.find<std::int64_t>("shard_ranks");
+  x.stages = o.get<std::int64_t>("stages");
+  const parallel::division_names names;
+  parallel::pipeline_division& d = x.others.pipeline;
+  d.first = o.find<std::int64_t>(names.first), d.last = o.find<std::int64_t>(names.last);
+  d.account_for_embedding = o.get<bool>(names.embedding), d.account_for_loss = o.get<bool>(names.loss);
+  for (const std::string& name : {names.first, names.last, names.embedding, names.loss})
+    if (x.stages == 1 && o.is_set(name))
+      throw config_error(name + ": no effect with stages=1; expected stages=2 or more, or stages=0, which searches");
   x.others.how_context = parallel::named<context_kind>(parallel::context_kind_names, o.get<std::string>("how_context"));
   x.others.sums = parallel::named<reduction_kind>(parallel::reduction_names, o.get<std::string>("reduction"));
   x.others.sequence_parallel = o.get<bool>("sequence_parallel");

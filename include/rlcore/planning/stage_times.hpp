@@ -1,55 +1,22 @@
-// Time and memory of the stages of a step.
+// Time of the stages of a step.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/parallel/pipeline/schedule.hpp"
 #include "rlcore/planning/cluster.hpp"
 #include "rlcore/planning/layout.hpp"
+#include "rlcore/planning/memory_need.hpp"
 #include "rlcore/planning/model_shape.hpp"
 #include "rlcore/planning/traffic.hpp"
-#include "rlcore/train/model/leaf_plan.hpp"
 
 RLCORE_BEGIN
 namespace train::planning {
-
-/// Bytes of a program with a tokenizer and some thousand rows.
-inline constexpr double program_bytes = 110 << 20;
-
-/// Bytes of one device. Training alternates with sampling or evaluation, which keeps the memory of training's passes.
-struct memory_need {
-  double program = 0;    ///< on a host: code, tokenizer and rows
-  double state = 0;      ///< this rank's share of float weights, gradients and both moments
-  double released = 0;   ///< of these: gradients that are freed while sampling or evaluating
-  double reference = 0;  ///< the reference model
-  double weights = 0;    ///< training: gathered layers, or the packed copy of all or of some for matrix products
-  double gradients = 0;  ///< of layers in transit to their owners, if sharded, or of leaves that wait for their sum
-  double activations = 0;
-  double logits = 0;
-  double rollout_weights = 0;  ///< of sampling or evaluation
-  double passes = 0;           ///< sampling or evaluation: activations and logits, no less than in training
-  double cache = 0;            ///< KV cache of the sequences that a device samples together
-  double cache_of_one = 0;     ///< one device's part of the longest sequence
-
-  double training() const noexcept { return program + state + reference + weights + gradients + activations + logits; }
-  double sampling() const noexcept { return program + state - released + reference + rollout_weights + cache + passes; }
-  double least_sampling() const noexcept { return sampling() - cache + cache_of_one; }
-  double peak() const noexcept { return std::max(training(), least_sampling()); }
-};
-
-/// The values per token of one layer that a backward pass needs: those that tensor parallelism splits, and the rest.
-struct layer_values {
-  double split = 0, whole = 0;
-  /// Counts for the shape of one layer. Counts only the active experts of a token.
-  explicit layer_values(const model_shape& m);
-};
-
-/// Memory of one device of layout `l` for one step `w` of the model `m`, in bytes. The KV cache gets the remaining
-/// memory, up to the need of the sequences.
-memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c);
 
 /// One micro-batch: `rows` sequences of `length` tokens, `scored` of each with log-probs.
 struct pass_shape {
@@ -84,11 +51,26 @@ inline double optimizer_time(const cluster& c, double owned, double used, double
   return (32 * owned + (4 + c.value_bytes) * used + 12 * added) / (c.memory_bandwidth * c.decode_share);
 }
 
+/// 1F1B of many passes: the time, the mean share in which a stage waits, and the stage with the most work.
+struct pipeline_seconds {
+  double time = 0, idle = 0;
+  std::int64_t slowest = 0;
+};
+
+/// The time that `passes` passes take if stage r needs forward[r] and backward[r] for each (parallel::simulate). Beyond
+/// some passes for each stage, every further one takes as long as in the slowest stage.
+pipeline_seconds pipeline_time(const std::vector<double>& forward, const std::vector<double>& backward,
+                               std::int64_t passes);
+
 /// Seconds of the stages of one step, with their parts.
 struct stage_times {
   double weight_sync = 0, rollout = 0, old_log_probs = 0, reference = 0;
   double update = 0, update_compute = 0, update_hidden = 0, update_exposed = 0;  ///< overlappable or not
   double optimizer = 0;
+  /// With stages of a pipeline the parts of `update` are those of `stage`, the busiest one: `update_waits` is its time
+  /// without work, `idle` the mean share of 1F1B in which a stage waits.
+  double update_waits = 0, idle = 0;
+  std::int64_t stage = 0;
   double per_token = 0;       ///< seconds of one decode pass, on average
   std::int64_t together = 0;  ///< sequences that a copy of the weights samples together
   std::int64_t waves = 0;
@@ -101,8 +83,17 @@ namespace detail {
 /// The seconds of a pass that draws a token for `n` sequences with `past` tokens each.
 double decode_pass(const model_shape& m, const layout& l, const cluster& c, double n, double past);
 
+/// Fills in the times of updates and scoring, of ranks with all layers, and of the stages of a pipeline.
+void pass_times_of(const model_shape& m, const layout& l, const workload& w, const cluster& c, stage_times& t);
+void pipeline_times_of(const model_shape& m, const layout& l, const workload& w, const cluster& c, stage_times& t);
+
 inline void sum_transfers(const cluster& c, const std::vector<transfer>& list, double& hidden, double& exposed) {
   for (const transfer& t : list) (t.hidden ? hidden : exposed) += t.calls * seconds(c, t.kind, t.group, t.bytes);
+}
+
+/// The time of computation beside these transfers.
+inline double beside(const cluster& c, double compute, double hidden, double exposed) noexcept {
+  return std::max(compute, c.overlap * hidden) + (1 - c.overlap) * hidden + exposed;
 }
 
 }  // namespace detail
@@ -117,102 +108,6 @@ RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
 RLCORE_BEGIN
-namespace train::planning {
-
-RLCORE_INLINE layer_values::layer_values(const model_shape& m) {
-  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
-  const double copies = m.experts == 0 ? 1 : f(m.experts_per_token);
-  split = 2 * f(m.query_width()) + 2 * f(m.kv_width()) + 3 * copies * f(m.intermediate_size);
-  whole = 4 * f(m.hidden_size) + (m.experts == 0 ? 0 : 2 * copies * f(m.hidden_size));
-}
-
-/// Whether training packs weights layer by layer (train::packs_units).
-inline bool packs_units(const model_shape& m, const layout& l, const batches& b) {
-  return l.zero < 3 && l.expert_parts() == 1 &&
-         train::packs_units(static_cast<std::size_t>(b.tokens), long_pass_tokens, m.experts, m.experts_per_token);
-}
-
-RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c) {
-  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
-  const batches b(l, w);
-  const local_sizes local(m, l.tensor, l.expert_parts());
-  const double packed = c.value_bytes, value = l.value_bytes(c);
-  const double held = l.compute_type ? packed : value + packed;  // gathered, with the packed copy for matrix products
-  const double dense = f(l.shards()), expert = f(l.expert_shard_ranks());
-  const double shard = local.dense() / dense + local.all_experts() / expert, whole = local.total();
-  const bool lora = w.lora_rank > 0, host = c.value_bytes == 4;
-  memory_need need;
-  if (host) need.program = program_bytes;
-  if (lora) {  // the weights, and as a copy those that adapters are merged into
-    const double adapters = f(m.layers) * f(m.adapter_parameters(w.lora_rank)) / f(l.tensor);
-    need.state = 4 * (l.zero == 3 ? shard : whole) + 4 * f(m.layers) * f(m.adapted_parameters()) / f(l.tensor) +
-                 16 * adapters / (l.zero >= 1 ? dense : 1);
-  } else {
-    need.state =
-        4 * (l.zero == 3 ? shard : whole) + 4 * (l.zero >= 2 ? shard : whole) + 8 * (l.zero >= 1 ? shard : whole);
-  }
-  if (w.reference != reference_form::none && !lora)  // that of LoRA is the model without its adapters
-    need.reference = w.reference == reference_form::whole ? held * static_cast<double>(m.parameters())
-                     : l.zero == 3                        ? 4 * shard
-                                                          : std::min(packed, m.stored_bytes) * whole;
-  const double unit = local.layer + local.experts;
-  if (packs_units(m, l, b)) {
-    need.weights = packed * (unit + (m.tied ? 1 : 0.5) * local.ends + local.tower);
-  } else if (l.zero < 3) {
-    need.weights = packed * whole;
-  } else {
-    need.weights = held * (l.reshard_after_forward ? local.ends + local.tower + 2 * unit : whole);
-  }
-  // A leaf's gradient is complete after its last micro-batch, and is sharded then. With zero 3 and a leaf of one
-  // micro-batch it goes layer by layer.
-  if (l.zero >= 2 && !lora)
-    need.gradients = 4 * (l.zero == 2 || b.micro > b.leaves ? whole : 2 * std::max(unit, local.ends + local.tower));
-
-  if (l.zero < 2 && !lora) {
-    need.released = 4 * whole;
-    // The tree over this rank's leaves holds a sum per level; the last leaf adds to them as a whole, or unit by unit.
-    const bool tree = l.sums == reduction_kind::tree && b.leaves > 1;
-    const double levels = tree ? std::floor(std::log2(f(b.leaves))) : 0;
-    const bool adds_by_units = tree && b.micro == b.leaves;
-    need.gradients = adds_by_units ? 4 * (whole * (levels - 1) + unit + local.ends + local.tower) : 4 * whole * levels;
-  }
-
-  // Experts hold gradients for the rows of every remote rank, unless ranks sum all their leaves.
-  const bool together = l.zero < 2 && (l.sums == reduction_kind::ranked || l.sums == reduction_kind::fast);
-  if (m.experts > 0 && !together)
-    need.gradients += 4 * f(l.expert - 1) * local_sizes(m, l.tensor, l.expert).all_experts();
-
-  const layer_values layer(m);
-  const double tokens = f(b.tokens), split = f(l.tensor);
-  const double one = tokens * value * (layer.split / split + layer.whole / (l.sequence_parallel ? split : 1));
-  const double inputs = tokens * value * f(m.hidden_size) * f(m.layers) / (l.sequence_parallel ? split : 1);
-  need.activations = inputs + (w.recompute ? 2 * one : f(m.layers + 1) * one);
-  need.activations += value * f(b.micro_rows) * m.tower_values(f(w.image_tokens), w.recompute);
-  if (l.how_context == context_kind::gather_kv && l.context > 1)  // gathered, with their gradients
-    need.activations += tokens * f(l.context) * 2 * f(m.kv_width()) / split * (value + 4);
-  const double scored = f(b.micro_rows) * f(w.response_length) / f(l.context);
-  need.logits = std::min(w.logits_bytes, scored * f(m.vocab_size) * 4 / split);
-
-  need.passes = std::max(need.activations, 2 * one / tokens * f(b.scored_tokens)) + need.logits;
-  if (!w.samples) {
-    need.rollout_weights = l.zero < 3 ? packed * whole : need.weights;
-    return need;
-  }
-  const local_sizes rollout(m, l.rollout_tensor, l.sampled_expert_parts());
-  // The state already counts whole weights, but not their packed copy.
-  const bool in_place = l.zero < 3 && l.rollout_tensor == l.tensor && !l.collects_experts();
-  need.rollout_weights = (in_place ? packed : held) * rollout.total();
-  const double per_token = m.kv_values() * value / f(std::min(l.rollout_tensor, m.kv_heads));
-  need.cache_of_one = per_token * f(w.length());
-  const double replicas = f(l.devices()) / f(l.rollout_tensor);
-  const double wanted = per_token * f(w.length()) * std::ceil(f(w.sequences()) / replicas);
-  const double left = c.memory * c.usable_share - need.least_sampling() + need.cache_of_one;
-  need.cache = std::clamp(left, need.cache_of_one, std::max(wanted, need.cache_of_one));
-  return need;
-}
-
-}  // namespace train::planning
-
 namespace train::planning::detail {
 
 RLCORE_INLINE pass_seconds measured_pass(const measured_rank& t, const model_shape& m, const pass_shape& p) {
@@ -308,31 +203,113 @@ RLCORE_INLINE double decode_pass(const model_shape& m, const layout& l, const cl
 
 namespace train::planning {
 
-RLCORE_INLINE stage_times times_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
-                                   const memory_need& need) {
+RLCORE_INLINE pipeline_seconds pipeline_time(const std::vector<double>& forward, const std::vector<double>& backward,
+                                             std::int64_t passes) {
+  const auto stages = std::ssize(forward);
+  const auto at = [](const std::vector<double>& list, int stage) { return list[static_cast<std::size_t>(stage)]; };
+  const auto few = std::min(passes, 4 * stages);
+  pipeline_seconds out;
+  out.time = parallel::simulate({.stages = static_cast<int>(stages), .passes = static_cast<int>(few)},
+                                [&](int stage, const parallel::pipeline_action& a) {
+                                  return at(a.forward ? forward : backward, stage);
+                                })
+                 .time;
+  double sum = 0, most = 0;
+  for (int stage = 0; stage < stages; ++stage) {
+    const double each = at(forward, stage) + at(backward, stage);
+    sum += each;
+    if (each > most) most = each, out.slowest = stage;
+  }
+  out.time += static_cast<double>(passes - few) * most;
+  if (out.time > 0) out.idle = 1 - static_cast<double>(passes) * sum / (out.time * static_cast<double>(stages));
+  return out;
+}
+
+}  // namespace train::planning
+
+namespace train::planning::detail {
+
+RLCORE_INLINE void pipeline_times_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
+                                     stage_times& t) {
+  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
+  const batches b(l, w);
+  const double micro = f(b.micro), times = f(w.updates * w.epochs);
+  // What a device computes of a micro-batch, without the padding of the last ones.
+  const double share = f(b.rows) / f(b.micro * b.micro_rows) / f(l.context * l.tensor);
+  struct update_work {
+    double compute = 0, hidden = 0, exposed = 0, optimizer = 0, sums = 0;
+  };
+  std::vector<update_work> all;
+  std::vector<double> forward, backward;
+  double longest_sums = 0, scoring = 0, slowest_scoring = 0;
+  for (const pipeline_part& part : pipeline_parts(m, l)) {
+    model_shape layers = m;
+    layers.layers = part.layers;
+    const double scored = part.has_head() ? f(w.response_length) : 0;
+    const pass_seconds pass = pass_time(c, layers, {f(b.micro_rows), f(w.length()), scored}, l.devices());
+    const traffic sent(m, l, w, c, part);
+    update_work work;
+    const auto time_of = [&](double compute, const std::vector<transfer>& list) {
+      double hidden = 0, exposed = 0;
+      sum_transfers(c, list, hidden, exposed);
+      work.compute += micro * compute, work.hidden += micro * hidden, work.exposed += micro * exposed;
+      return beside(c, compute, hidden, exposed);
+    };
+    forward.push_back(time_of(share * pass.forward, sent.of_forward()));
+    backward.push_back(time_of(share * (pass.backward + (w.recompute ? pass.layers_forward : 0)), sent.of_backward()));
+
+    const local_sizes local(m, l.tensor, l.expert_parts(), part);
+    const double owned =
+        l.zero == 0 ? local.total() : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shard_ranks());
+    work.optimizer = optimizer_time(c, owned, local.total(), local.total() * f(b.leaves - 1), l.devices());
+    sum_transfers(c, sent.of_sums(), work.sums, work.sums);
+    work.exposed += work.sums;
+    longest_sums = std::max(longest_sums, work.sums + work.optimizer);
+    all.push_back(work);
+
+    double hidden = 0, exposed = 0;
+    sum_transfers(c, sent.scoring(), hidden, exposed);
+    if (l.collects_experts())  // every pass packs them
+      exposed += optimizer_time(c, 0, local_sizes(m, l.tensor, l.sampled_expert_parts(), part).total() * f(b.scored), 0,
+                                l.devices());
+    const double compute = micro * f(w.updates) * share * pass.forward * (c.training_share / c.scoring_share);
+    const double each = beside(c, compute, hidden, exposed) / f(b.scored);
+    scoring += each, slowest_scoring = std::max(slowest_scoring, each);
+  }
+  scoring += f(b.scored - 1) * slowest_scoring;  // forwards alone
+  if (w.old_log_probs) t.old_log_probs = scoring;
+  if (w.reference != reference_form::none) t.reference = scoring;
+
+  const pipeline_seconds pipeline = pipeline_time(forward, backward, b.micro);
+  const auto slowest = static_cast<std::size_t>(pipeline.slowest);
+  const update_work& work = all[slowest];
+  t.stage = pipeline.slowest, t.idle = pipeline.idle;
+  t.update = times * (pipeline.time + longest_sums);
+  t.update_compute = times * work.compute, t.update_hidden = times * work.hidden;
+  t.update_exposed = times * work.exposed, t.optimizer = times * work.optimizer;
+  t.update_waits = t.update - times * (micro * (forward[slowest] + backward[slowest]) + work.sums + work.optimizer);
+}
+
+RLCORE_INLINE void pass_times_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
+                                 stage_times& t) {
   const auto f = [](std::int64_t n) { return static_cast<double>(n); };
   const batches b(l, w);
   const traffic sent(m, l, w, c);
   const double parts = f(l.context * l.tensor);
-  stage_times t;
-
   const pass_seconds pass =
       pass_time(c, m, {f(b.micro_rows), f(w.length()), f(w.response_length), f(w.image_tokens), parts}, l.devices());
   const double share = f(b.rows) / f(b.micro * b.micro_rows);  // padding of the last micro-batches
   const double passes = f(b.micro) * share / parts;
-  double ignored = 0;
-
-  if (w.samples) detail::sum_transfers(c, sent.weight_sync(), ignored, t.weight_sync);
   const double scoring = passes * f(w.updates) * pass.forward * (c.training_share / c.scoring_share);
   const local_sizes local(m, l.tensor, l.expert_parts());
   const auto score = [&](bool whole) {
     double hidden = 0, exposed = 0;
-    detail::sum_transfers(c, sent.scoring(whole), hidden, exposed);
+    sum_transfers(c, sent.scoring(whole), hidden, exposed);
     // Every pass packs the gathered weights.
     if ((l.zero == 3 || l.collects_experts()) && !whole)
       exposed += optimizer_time(c, 0, local_sizes(m, l.tensor, l.sampled_expert_parts()).total() * f(b.scored), 0,
                                 l.devices());
-    return std::max(scoring, c.overlap * hidden) + (1 - c.overlap) * hidden + exposed;
+    return beside(c, scoring, hidden, exposed);
   };
   if (w.old_log_probs) t.old_log_probs = score(false);
   if (w.reference != reference_form::none) t.reference = score(w.reference == reference_form::whole);
@@ -347,11 +324,25 @@ RLCORE_INLINE stage_times times_of(const model_shape& m, const layout& l, const 
   const double packed = local.total() * (each_pass ? f(b.micro) * (w.recompute ? 2 : 1) : 1),
                added = l.zero >= 2 ? 0 : (w.lora_rank > 0 ? adapters : local.total()) * f(b.leaves - 1);
   t.optimizer = f(w.updates * w.epochs) * optimizer_time(c, owned, packed, added, l.devices());
-  detail::sum_transfers(c, sent.update(), t.update_hidden, t.update_exposed);
-  t.update = std::max(t.update_compute, c.overlap * t.update_hidden) + (1 - c.overlap) * t.update_hidden +
-             t.update_exposed + t.optimizer;
+  sum_transfers(c, sent.update(), t.update_hidden, t.update_exposed);
+  t.update = beside(c, t.update_compute, t.update_hidden, t.update_exposed) + t.optimizer;
+}
 
+}  // namespace train::planning::detail
+
+namespace train::planning {
+
+RLCORE_INLINE stage_times times_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
+                                   const memory_need& need) {
+  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
+  stage_times t;
+  if (l.stages() > 1)
+    detail::pipeline_times_of(m, l, w, c, t);
+  else
+    detail::pass_times_of(m, l, w, c, t);
   if (!w.samples) return t;
+  double ignored = 0;
+  detail::sum_transfers(c, traffic(m, l, w, c).weight_sync(), ignored, t.weight_sync);
   const double replicas = f(l.devices()) / f(l.rollout_tensor);
   const double each = std::ceil(f(w.sequences()) / replicas);
   t.together = std::clamp<std::int64_t>(static_cast<std::int64_t>(need.cache / need.cache_of_one), 1,

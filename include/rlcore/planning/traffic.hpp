@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/nn/parallel/pipeline_link.hpp"
 #include "rlcore/planning/cluster.hpp"
 #include "rlcore/planning/layout.hpp"
 #include "rlcore/planning/model_shape.hpp"
@@ -49,39 +50,35 @@ struct transfer {
   double sent() const noexcept { return calls * sent_bytes(kind, group, bytes); }
 };
 
-/// The parameters of a rank before they are sharded over data x context.
-struct local_sizes {
-  double layer = 0, experts = 0,
-         ends = 0,  ///< parameters of one layer without experts, its experts, embedding and head
-      tower = 0;    ///< those of a vision tower, replicated on every tensor rank
-  std::int64_t layers = 0;
+/// Is the gradient of each leaf taken separately (parallel::gradient_sums::by_leaf)?
+inline bool sums_by_leaf(const layout& l) noexcept {
+  return l.zero >= 2 || (l.sums != reduction_kind::ranked && l.sums != reduction_kind::fast);
+}
 
-  /// Counts of a rank with dense parameters split into `tensor` parts and experts into `expert` parts.
-  local_sizes(const model_shape& m, std::int64_t tensor, std::int64_t expert)
-      : layer(static_cast<double>(m.dense_layer_parameters()) / static_cast<double>(tensor)),
-        experts(m.experts == 0 ? 0
-                               : static_cast<double>(m.experts * m.expert_parameters()) / static_cast<double>(expert)),
-        ends(static_cast<double>(m.embedding_parameters() + m.head_parameters()) / static_cast<double>(tensor)),
-        tower(static_cast<double>(m.tower_parameters())),
-        layers(m.layers) {
-    if (tensor <= m.kv_heads) return;  // else a rank has a whole key head
-    const double keys = 2 * static_cast<double>(m.head_dim * (m.hidden_size + (m.attention_bias ? 1 : 0)));
-    layer += keys * (1 - static_cast<double>(m.kv_heads) / static_cast<double>(tensor));
-  }
-  double dense() const noexcept { return layer * static_cast<double>(layers) + ends + tower; }
-  double all_experts() const noexcept { return experts * static_cast<double>(layers); }
-  double total() const noexcept { return dense() + all_experts(); }
-};
+/// The rows of a tied embedding's part that the input tokens of a leaf have, at most: the first stage has a sum for
+/// each.
+inline double embedding_rows(const model_shape& m, const layout& l, const batches& b) noexcept {
+  const std::int64_t passes = sums_by_leaf(l) ? b.micro / b.leaves : b.micro;
+  return static_cast<double>(std::min(m.vocab_size, passes * b.tokens)) / static_cast<double>(l.tensor);
+}
 
 /// Communication of a device of a layout in one step, by stage.
 class traffic {
  public:
   /// All four arguments must outlive this object.
   traffic(const model_shape& m, const layout& l, const workload& w, const cluster& c)
-      : m_(m), l_(l), w_(w), c_(c), b_(l, w), local_(m, l.tensor, l.expert_parts()) {}
+      : traffic(m, l, w, c, {0, 1, m.layers}) {}
+  /// Of a device of a stage of a pipeline.
+  traffic(const model_shape& m, const layout& l, const workload& w, const cluster& c, const pipeline_part& part)
+      : m_(m), l_(l), w_(w), c_(c), part_(part), b_(l, w), local_(m, l.tensor, l.expert_parts(), part) {}
 
   /// The transfers of all updates of a step.
   std::vector<transfer> update() const;
+  /// Those of one micro-batch, forward, or backward with the forward that recomputation repeats, and those of one
+  /// update besides.
+  std::vector<transfer> of_forward() const;
+  std::vector<transfer> of_backward() const;
+  std::vector<transfer> of_sums() const;
   /// The transfers of a stage that only scores a step's sequences. Its model is sharded like the trained one, or
   /// `whole`.
   std::vector<transfer> scoring(bool whole = false) const;
@@ -90,6 +87,8 @@ class traffic {
 
  private:
   static double f(std::int64_t n) noexcept { return static_cast<double>(n); }
+  /// The ranks with the same place in each stage: stage is the slowest axis.
+  rank_group stage_group() const noexcept { return {l_.stages(), l_.devices_of_stage()}; }
   rank_group dense_group() const noexcept { return {l_.zero == 0 ? l_.summed() : l_.shards(), l_.tensor}; }
   rank_group replica_group() const noexcept { return {l_.replicas(), l_.tensor * l_.shards()}; }
   rank_group expert_group() const noexcept {
@@ -106,6 +105,8 @@ class traffic {
     add(out, {name + " (ends)", kind, dense_group(), local_.ends * value, times, hidden});
     add(out, {name + " (experts)", kind, expert_group(), local_.experts * value, times * f(local_.layers), hidden});
   }
+  /// Rows of a micro-batch that a device has between two layers.
+  double own_tokens() const noexcept { return f(b_.tokens) / (l_.sequence_parallel ? f(l_.tensor) : 1); }
   double weight_bytes() const noexcept { return l_.value_bytes(c_); }
   void gather_all(std::vector<transfer>& out, const std::string& name) const;
   /// Collects every rank's experts on all ranks of the group, layer by layer.
@@ -116,11 +117,17 @@ class traffic {
   void weights_and_gradients(std::vector<transfer>& out, double times) const;
   /// The exchanges of layers in `passes` passes over a micro-batch of `tokens` tokens of a device.
   void passes(std::vector<transfer>& out, const std::string& when, double passes, double tokens, bool backward) const;
+  /// What a stage sends to the next one for each pass over `tokens` tokens of a device, or to the one before.
+  void hidden_states(std::vector<transfer>& out, double passes, double tokens) const;
+  void hidden_gradients(std::vector<transfer>& out, double passes, double tokens) const;
+  /// What stages exchange once in an update: the norm, and a tied embedding's rows and new values.
+  void between_stages(std::vector<transfer>& out, double times) const;
 
   const model_shape& m_;
   const layout& l_;
   const workload& w_;
   const cluster& c_;
+  pipeline_part part_;
   batches b_;
   local_sizes local_;
 };
@@ -177,6 +184,31 @@ RLCORE_INLINE std::vector<transfer> traffic::update() const {
   weights_and_gradients(out, times);
   passes(out, "forward", times * micro * (w_.recompute ? 2 : 1), f(b_.tokens), false);
   passes(out, "backward", times * micro, f(b_.tokens), true);
+  hidden_states(out, times * micro, own_tokens());
+  hidden_gradients(out, times * micro, own_tokens());
+  between_stages(out, times);
+  return out;
+}
+
+RLCORE_INLINE std::vector<transfer> traffic::of_forward() const {
+  std::vector<transfer> out;
+  passes(out, "forward", 1, f(b_.tokens), false);
+  hidden_states(out, 1, own_tokens());
+  return out;
+}
+
+RLCORE_INLINE std::vector<transfer> traffic::of_backward() const {
+  std::vector<transfer> out;
+  if (w_.recompute) passes(out, "forward", 1, f(b_.tokens), false);
+  passes(out, "backward", 1, f(b_.tokens), true);
+  hidden_gradients(out, 1, own_tokens());
+  return out;
+}
+
+RLCORE_INLINE std::vector<transfer> traffic::of_sums() const {
+  std::vector<transfer> out;
+  weights_and_gradients(out, 1);
+  between_stages(out, 1);
   return out;
 }
 
@@ -191,13 +223,22 @@ RLCORE_INLINE std::vector<transfer> traffic::scoring(bool whole) const {
     add(out, {"number of passes", collective::all_gather, {l_.expert, l_.tensor}, 8 * f(l_.expert), 1, false});
   }
   passes(out, "forward", f(b_.scored), f(b_.scored_tokens), false);
+  hidden_states(out, f(b_.scored), f(b_.scored_tokens));
   return out;
 }
 
 RLCORE_INLINE std::vector<transfer> traffic::weight_sync() const {
   std::vector<transfer> out;
-  if (l_.zero == 3 || (l_.tensor > 1 && l_.rollout_tensor != l_.tensor)) gather_all(out, "weights for sampling");
-  if (l_.collects_experts()) collect_experts(out, 1, false);
+  if (l_.stages() > 1) {  // each value comes straight from a rank that has it
+    const double all = local_sizes(m_, l_.rollout_tensor, l_.expert_parts()).total() * weight_bytes();
+    if (l_.rollout_tensor == l_.tensor)
+      add(out, {"weights of all stages", collective::all_gather, stage_group(), all, 1, false});
+    else
+      add(out, {"weights for sampling", collective::all_to_all, {l_.devices(), 1}, all, 1, false});
+  } else if (l_.zero == 3 || (l_.tensor > 1 && l_.rollout_tensor != l_.tensor)) {
+    gather_all(out, "weights for sampling");
+  }
+  if (l_.collects_experts()) collect_experts(out, l_.stages() > 1 ? f(m_.layers) / f(local_.layers) : 1, false);
   return out;
 }
 
@@ -261,7 +302,7 @@ RLCORE_INLINE void traffic::weights_and_gradients(std::vector<transfer>& out, do
 
 RLCORE_INLINE void traffic::passes(std::vector<transfer>& out, const std::string& when, double passes, double tokens,
                                    bool backward) const {
-  const double calls = passes * f(m_.layers), value = l_.value_bytes(c_);
+  const double calls = passes * f(part_.layers), value = l_.value_bytes(c_);
   const double kv = 2 * f(m_.kv_width()) / f(l_.tensor), q = f(m_.query_width()) / f(l_.tensor);
   // The rows of each sublayer, and those of the embedding or the head; sequence parallel layers gather the inputs of
   // their products once more.
@@ -269,7 +310,8 @@ RLCORE_INLINE void traffic::passes(std::vector<transfer>& out, const std::string
             collective::all_reduce,
             {l_.tensor, 1},
             tokens * f(m_.hidden_size) * value,
-            passes + (backward && l_.sequence_parallel ? 3 : 2) * calls,
+            ((backward ? part_.has_head() : part_.has_embedding()) ? passes : 0) +
+                (backward && l_.sequence_parallel ? 3 : 2) * calls,
             false});
   const rank_group context{l_.context, l_.tensor};
   const double whole = tokens * f(l_.context);
@@ -297,6 +339,34 @@ RLCORE_INLINE void traffic::passes(std::vector<transfer>& out, const std::string
               tokens * f(m_.experts_per_token * m_.hidden_size) * value,
               2 * calls,
               false});
+}
+
+RLCORE_INLINE void traffic::hidden_states(std::vector<transfer>& out, double passes, double tokens) const {
+  if (part_.has_head()) return;
+  const double bytes = tokens * f(m_.hidden_size) * l_.value_bytes(c_) + sizeof(nn::pass_header);
+  add(out, {"hidden states to the next stage", collective::shift, stage_group(), bytes, passes, false});
+}
+
+RLCORE_INLINE void traffic::hidden_gradients(std::vector<transfer>& out, double passes, double tokens) const {
+  if (part_.has_embedding()) return;
+  const double one_range = 2 * sizeof(std::uint32_t);  // all sequences of a pass have a gradient
+  const double bytes = tokens * f(m_.hidden_size) * l_.value_bytes(c_) + sizeof(nn::pass_header) + one_range;
+  add(out, {"gradients to the stage before", collective::shift, stage_group(), bytes, passes, false});
+}
+
+RLCORE_INLINE void traffic::between_stages(std::vector<transfer>& out, double times) const {
+  if (l_.stages() == 1) return;
+  // A double for each block of 1024, or of each tensor parallel rank.
+  const double blocks = l_.tensor > 1 ? f(l_.stages()) : std::ceil(f(m_.parameters()) / 1024);
+  add(out, {"norm of all stages", collective::all_gather, stage_group(), 8 * blocks, times, false});
+  if (!m_.tied) return;
+  const double rows = embedding_rows(m_, l_, b_), leaves = sums_by_leaf(l_) ? f(b_.leaves) : 1;
+  if (part_.has_embedding())
+    add(out, {"embedding, gradients of its rows", collective::shift, stage_group(), 4 * rows * f(m_.hidden_size + 1),
+              times * leaves, false});
+  if (part_.has_head())
+    add(out, {"embedding, updated", collective::shift, stage_group(), 4 * f(m_.embedding_parameters()) / f(l_.tensor),
+              times, false});
 }
 
 }  // namespace train::planning

@@ -1,0 +1,197 @@
+// Memory of a device in training and while it samples.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/planning/cluster.hpp"
+#include "rlcore/planning/layout.hpp"
+#include "rlcore/planning/model_shape.hpp"
+#include "rlcore/planning/traffic.hpp"
+#include "rlcore/train/model/leaf_plan.hpp"
+
+RLCORE_BEGIN
+namespace train::planning {
+
+/// Bytes of a program with a tokenizer and some thousand rows.
+inline constexpr double program_bytes = 110 << 20;
+
+/// Bytes of one device, in a pipeline of one of the busiest stage. Training alternates with sampling or
+/// evaluation, which keeps the memory of training's passes.
+struct memory_need {
+  std::int64_t stage = 0;  ///< of a pipeline
+  double program = 0;      ///< on a host: code, tokenizer and rows
+  double state = 0;        ///< this rank's share of float weights, gradients and both moments
+  double released = 0;     ///< of these: gradients that are freed while sampling or evaluating
+  double reference = 0;    ///< the reference model
+  double weights = 0;      ///< training: gathered layers, or the packed copy of all or of some for matrix products
+  double gradients = 0;    ///< of layers in transit to their owners, if sharded, or of leaves that wait for their sum
+  double activations = 0;
+  double logits = 0;
+  double messages = 0;         ///< on a host: hidden states and gradients on their way to other stages
+  double rollout_weights = 0;  ///< of sampling or evaluation
+  double passes = 0;           ///< sampling or evaluation: activations and logits, no less than in training
+  double sampled_logits = 0;   ///< of these the logits
+  double cache = 0;            ///< KV cache of the sequences that a device samples together
+  double cache_of_one = 0;     ///< one device's part of the longest sequence
+
+  double training() const noexcept {
+    return program + state + reference + weights + gradients + activations + logits + messages;
+  }
+  double sampling() const noexcept { return program + state - released + reference + rollout_weights + cache + passes; }
+  double least_sampling() const noexcept { return sampling() - cache + cache_of_one; }
+  double peak() const noexcept { return std::max(training(), least_sampling()); }
+};
+
+/// The values per token of one layer that a backward pass needs: those that tensor parallelism splits, and the rest.
+struct layer_values {
+  double split = 0, whole = 0;
+  /// Counts for the shape of one layer. Counts only the active experts of a token.
+  explicit layer_values(const model_shape& m);
+};
+
+/// Memory of one device of layout `l` for one step `w` of the model `m`, in bytes. The KV cache gets the remaining
+/// memory, up to the need of the sequences. With stages of a pipeline this is the device with the highest peak, and
+/// its cache is the smallest of all stages.
+memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c);
+
+/// Memory of one device of a stage of a pipeline.
+memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
+                      const pipeline_part& part);
+
+/// Whether training packs weights layer by layer (train::packs_units).
+inline bool packs_units(const model_shape& m, const layout& l, const batches& b) {
+  return l.zero < 3 && l.expert_parts() == 1 && l.stages() == 1 &&
+         train::packs_units(static_cast<std::size_t>(b.tokens), long_pass_tokens, m.experts, m.experts_per_token);
+}
+
+}  // namespace train::planning
+RLCORE_END
+
+#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PLANNING)
+RLCORE_BEGIN
+namespace train::planning {
+
+RLCORE_INLINE layer_values::layer_values(const model_shape& m) {
+  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
+  const double copies = m.experts == 0 ? 1 : f(m.experts_per_token);
+  split = 2 * f(m.query_width()) + 2 * f(m.kv_width()) + 3 * copies * f(m.intermediate_size);
+  whole = 4 * f(m.hidden_size) + (m.experts == 0 ? 0 : 2 * copies * f(m.hidden_size));
+}
+
+RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
+                                    const pipeline_part& part) {
+  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
+  const batches b(l, w);
+  const local_sizes local(m, l.tensor, l.expert_parts(), part);
+  const double packed = c.value_bytes, value = l.value_bytes(c);
+  const double held = l.compute_type ? packed : value + packed;  // gathered, with the packed copy for matrix products
+  const double dense = f(l.shards()), expert = f(l.expert_shard_ranks());
+  const double shard = local.dense() / dense + local.all_experts() / expert, whole = local.total();
+  const bool lora = w.lora_rank > 0, host = c.value_bytes == 4;
+  const bool in_stages = l.stages() > 1;
+  memory_need need;
+  need.stage = part.stage;
+  if (host) need.program = program_bytes;
+  if (lora) {  // the weights, and as a copy those that adapters are merged into
+    const double adapters = f(m.layers) * f(m.adapter_parameters(w.lora_rank)) / f(l.tensor);
+    need.state = 4 * (l.zero == 3 ? shard : whole) + 4 * f(m.layers) * f(m.adapted_parameters()) / f(l.tensor) +
+                 16 * adapters / (l.zero >= 1 ? dense : 1);
+  } else {
+    need.state =
+        4 * (l.zero == 3 ? shard : whole) + 4 * (l.zero >= 2 ? shard : whole) + 8 * (l.zero >= 1 ? shard : whole);
+  }
+  need.state += 4 * local.copy;
+  if (w.reference != reference_form::none && !lora)  // that of LoRA is the model without its adapters
+    need.reference = w.reference == reference_form::whole ? held * static_cast<double>(m.parameters())
+                     : in_stages                          ? (4 + packed) * whole + 4 * local.copy
+                     : l.zero == 3                        ? 4 * shard
+                                                          : std::min(packed, m.stored_bytes) * whole;
+  const double unit = local.layer + local.experts;
+  if (packs_units(m, l, b)) {
+    need.weights = packed * (unit + (m.tied ? 1 : 0.5) * local.ends + local.tower);
+  } else if (l.zero < 3) {
+    need.weights = packed * whole;
+  } else {
+    need.weights = held * (l.reshard_after_forward ? local.ends + local.tower + 2 * unit : whole);
+  }
+  // A leaf's gradient is complete after its last micro-batch, and is sharded then. With zero 3 and a leaf of one
+  // micro-batch it goes layer by layer.
+  if (l.zero >= 2 && !lora)
+    need.gradients = 4 * (l.zero == 2 || b.micro > b.leaves ? whole : 2 * std::max(unit, local.ends + local.tower));
+
+  if (l.zero < 2 && !lora) {
+    need.released = 4 * whole;
+    // The tree over this rank's leaves holds a sum per level; the last leaf adds to them as a whole, or unit by unit.
+    const bool tree = l.sums == reduction_kind::tree && b.leaves > 1;
+    const double levels = tree ? std::floor(std::log2(f(b.leaves))) : 0;
+    const bool adds_by_units = tree && b.micro == b.leaves && !in_stages;
+    need.gradients = adds_by_units ? 4 * (whole * (levels - 1) + unit + local.ends + local.tower) : 4 * whole * levels;
+  }
+
+  // The last stage of a tied embedding keeps leaves until the first stage has sent the sums of their input rows.
+  if (in_stages && m.tied && part.has_head() && sums_by_leaf(l))
+    need.gradients += 4 * whole * f(std::min(b.leaves - 1, (l.stages() - 1) * b.leaves / b.micro));
+  if (part.copies_embedding(m)) need.gradients += 4 * embedding_rows(m, l, b) * f(m.hidden_size);
+
+  // Experts hold gradients for the rows of every remote rank, unless ranks sum all their leaves.
+  const bool together = l.zero < 2 && (l.sums == reduction_kind::ranked || l.sums == reduction_kind::fast);
+  if (m.experts > 0 && !together)
+    need.gradients += 4 * f(l.expert - 1) * local_sizes(m, l.tensor, l.expert, part).all_experts();
+
+  const layer_values layer(m);
+  const double tokens = f(b.tokens), split = f(l.tensor);
+  const double one = tokens * value * (layer.split / split + layer.whole / (l.sequence_parallel ? split : 1));
+  const double inputs = tokens * value * f(m.hidden_size) * f(part.layers) / (l.sequence_parallel ? split : 1);
+  need.activations = inputs + (w.recompute ? 2 * one : f(part.layers + 1) * one);
+  need.activations += value * f(b.micro_rows) * m.tower_values(f(w.image_tokens), w.recompute);
+  if (l.how_context == context_kind::gather_kv && l.context > 1)  // gathered, with their gradients
+    need.activations += tokens * f(l.context) * 2 * f(m.kv_width()) / split * (value + 4);
+  const double scoring = 2 * one / tokens * f(b.scored_tokens);
+  if (in_stages) need.activations *= f(part.alive(b.micro));
+  // Passes whose backward comes later have memory of their own beside that of scoring.
+  if (!part.has_head() && (w.old_log_probs || w.reference != reference_form::none)) need.activations += scoring;
+  if (in_stages && host)  // elsewhere they are in the host's memory
+    need.messages = tokens / (l.sequence_parallel ? split : 1) * f(m.hidden_size) * value *
+                    ((part.has_head() ? 0 : 1) + (part.has_embedding() ? 0 : 1));
+  const double scored = f(b.micro_rows) * f(w.response_length) / f(l.context);
+  const double logits = std::min(w.logits_bytes, scored * f(m.vocab_size) * 4 / split);
+  need.logits = part.has_head() ? logits : 0;
+
+  need.sampled_logits = w.samples ? logits : need.logits;
+  need.passes = std::max(part.has_head() ? need.activations : 0, scoring) + need.sampled_logits;
+  if (!w.samples) {
+    need.rollout_weights = l.zero < 3 ? packed * whole : need.weights;
+    return need;
+  }
+  const local_sizes rollout(m, l.rollout_tensor, l.sampled_expert_parts());
+  // The state already counts whole weights, but not their packed copy.
+  const bool in_place = l.zero < 3 && l.rollout_tensor == l.tensor && !l.collects_experts() && !in_stages;
+  need.rollout_weights = (in_place ? packed : held) * rollout.total();
+  const double per_token = m.kv_values() * value / f(std::min(l.rollout_tensor, m.kv_heads));
+  need.cache_of_one = per_token * f(w.length());
+  const double replicas = f(l.devices()) / f(l.rollout_tensor);
+  const double wanted = per_token * f(w.length()) * std::ceil(f(w.sequences()) / replicas);
+  const double left = c.memory * c.usable_share - need.least_sampling() + need.cache_of_one;
+  need.cache = std::clamp(left, need.cache_of_one, std::max(wanted, need.cache_of_one));
+  return need;
+}
+
+RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c) {
+  memory_need busiest;
+  double cache = 0;
+  for (const pipeline_part& part : pipeline_parts(m, l)) {
+    const memory_need need = memory_of(m, l, w, c, part);
+    cache = part.has_embedding() ? need.cache : std::min(cache, need.cache);
+    if (part.has_embedding() || need.peak() > busiest.peak()) busiest = need;
+  }
+  busiest.cache = cache;
+  return busiest;
+}
+
+}  // namespace train::planning
+RLCORE_END
+#endif
