@@ -168,9 +168,16 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
     return need;
   }
   const local_sizes rollout(m, l.rollout_tensor, l.sampled_expert_parts());
-  // The state already counts whole weights, but not their packed copy.
+  // The state already counts whole weights, but not their packed copy. Elsewhere a copy is packed alone, but for the
+  // embedding's rows, and the floats of one unit are in host memory while it is filled.
   const bool in_place = l.zero < 3 && l.rollout_tensor == l.tensor && !l.collects_experts() && !in_stages;
-  need.rollout_weights = (in_place ? packed : held) * rollout.total();
+  need.rollout_weights = packed * rollout.total();
+  if (!in_place && packed < value) {
+    const double rows = f(m.embedding_parameters()) / f(l.rollout_tensor);
+    need.rollout_weights += value * rows - (m.tied ? 0 : packed * rows);
+  }
+  if (!in_place && host)  // and twice what is under way of it
+    need.rollout_weights += 12 * std::max({rollout.layer + rollout.experts, rollout.ends, rollout.tower});
   const double per_token = m.kv_values() * value / f(std::min(l.rollout_tensor, m.kv_heads));
   need.cache_of_one = per_token * f(w.length());
   const double replicas = f(l.devices()) / f(l.rollout_tensor);

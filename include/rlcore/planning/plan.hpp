@@ -256,6 +256,7 @@ RLCORE_INLINE std::string too_large_text(const search_result& r, const cluster& 
     const auto first = std::find_if(r.too_large.begin(), r.too_large.end(), same);
     if (first == r.too_large.end()) continue;
     const memory_need& n = first->memory;
+    const auto others = std::count_if(r.too_large.begin(), r.too_large.end(), same) - 1;
     const bool sampling = n.least_sampling() > n.training();
     const std::string stage = !sampling ? "training" : n.cache_of_one > 0 ? "sampling" : "evaluating";
     out += "  " + first->layout.text() + ": " + gibi(n.peak()) + " GiB of " + gibi(c.memory * c.usable_share) +
@@ -264,9 +265,11 @@ RLCORE_INLINE std::string too_large_text(const search_result& r, const cluster& 
            ", activations and logits " + gibi(sampling ? n.passes : n.activations + n.logits) +
            (sampling ? n.cache_of_one > 0 ? ", one sequence " + gibi(n.cache_of_one) : ""
                      : ", gradients " + gibi(n.gradients)) +
-           (n.reference > 0 ? ", reference " + gibi(n.reference) : "") + "); so do " +
-           std::to_string(std::count_if(r.too_large.begin(), r.too_large.end(), same)) + " layouts of zero" +
-           std::to_string(zero) + "\n";
+           (n.reference > 0 ? ", reference " + gibi(n.reference) : "") + ")" +
+           (others == 0 ? ""
+                        : "; so " + std::string(others == 1 ? "does" : "do") + " " + std::to_string(others) +
+                              (others == 1 ? " other layout" : " other layouts") + " of zero" + std::to_string(zero)) +
+           "\n";
   }
   return out.empty() ? out : "\ntoo large, and the closest of each kind\n" + out;
 }

@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rlcore/device/cpu.hpp"
@@ -64,9 +68,9 @@ std::size_t weight_sync(const setting& s) {
     std::vector<float> truth = weights(expected);
     for (float& x : truth) x = static_cast<float>(Wire(x));
     EXPECT_EQ(weights(rollout), truth) << s.ranks << " " << s.zero << " " << s.rollout;
-    moved += hand.plan().sent() * sizeof(Wire);
+    moved += hand.sent() * sizeof(Wire);
     // What is sent besides: two numbers and a checksum for each other rank.
-    EXPECT_LE(after - before, hand.plan().sent() * sizeof(Wire) + 24 * static_cast<std::size_t>(s.ranks));
+    EXPECT_LE(after - before, hand.sent() * sizeof(Wire) + 24 * static_cast<std::size_t>(s.ranks));
   });
   return moved;
 }
@@ -84,6 +88,67 @@ TEST(weight_sync, from_every_layout_to_every_other) {
                            {8, 3, 2, 8}})  // two ranks have the same key head
     weight_sync(s);
   weight_sync<bf16>({4, 3, 1, 2});
+}
+
+/// The same into models whose weights are only packed, in `format`: the bytes that the slices' packed copies have.
+void packed_sync(const setting& s, compute type, std::optional<weight_format> format, bool tied,
+                 nn::family family = nn::family::qwen2) {
+  SCOPED_TRACE(std::to_string(s.ranks) + " " + std::to_string(s.zero) + " " + std::to_string(s.rollout));
+  nn::config c = small_model();
+  c.tie_word_embeddings = tied;
+  c.model = family, c.attention_bias = family == nn::family::qwen2;
+  c.num_experts = 4, c.num_experts_per_tok = 2, c.moe_intermediate_size = 16;  // of qwen3_moe alone
+  parallel::launch_settings threads;
+  threads.thread_ranks = s.ranks;
+  threads.deadline = std::chrono::seconds(60);
+  parallel::launch(threads, [&](parallel::any_communicator& all) {
+    parallel::parallel_settings how;
+    how.zero = s.zero, how.tensor = s.tensor;
+    parallel::world world(all, how);
+    cpu device(1, {}, type);
+    train::trainable_model<cpu> t(device, c, {}, &world);
+    const nn::partition part{
+        .tensor_rank = all.rank() % s.rollout, .tensor_size = s.rollout, .repeats_key_heads = true};
+    nn::causal_lm<cpu> rollout(device, c, part, nn::weights_in::packed), expected(device, c, part);
+    const train::weight_sync<cpu> hand(t, rollout);
+    for (const std::uint64_t seed : {11, 12}) {
+      {
+        const auto whole = t.gather_full_params();
+        t.model.initialize(seed);
+      }
+      expected.initialize(seed);
+      hand.run(t, rollout, 1000, format);
+      const weight_format packed = format.value_or(device.compute_format());
+      const nn::packed_view got = rollout.packed(packed), wanted = expected.packed(packed);
+      for (std::size_t n = 0; n < expected.matrices().size(); ++n) {
+        const std::size_t bytes = nn::packed_bytes_of(device, packed, expected.matrices()[n]);
+        EXPECT_EQ(std::memcmp(got.at(n), wanted.at(n), bytes), 0) << n;
+      }
+      const float* vectors = std::as_const(rollout).weights().data();
+      for (const nn::parameter& p : expected.parameters()) {
+        const float* values = std::as_const(expected).weights().data() + p.offset;
+        if (p.shape.size() == 1) {
+          EXPECT_TRUE(std::equal(values, values + p.size, std::exchange(vectors, vectors + p.size)));
+        } else if (p.offset == 0 && rollout.embedding_rows() != nullptr) {
+          EXPECT_TRUE(std::equal(values, values + p.size, rollout.embedding_rows()));
+        }
+      }
+      EXPECT_EQ(rollout.embedding_rows() == nullptr, packed == weight_format::float32);
+      rollout.free_weights();
+    }
+  });
+}
+
+TEST(weight_sync, packs_unit_by_unit) {
+  for (const setting& s : {setting{2, 3, 1, 1}, {2, 3, 1, 2}, {4, 3, 2, 1}, {8, 3, 2, 8}, {2, 0, 2, 1}}) {
+    packed_sync(s, compute::float32, {}, false);
+    packed_sync(s, compute::bfloat16, {}, true);
+    packed_sync(s, compute::float32, weight_format::int8, true);
+  }
+  packed_sync({1, 3, 1, 1}, compute::float32, {}, true);
+  packed_sync({2, 3, 1, 1}, compute::bfloat16, {}, false);
+  packed_sync({2, 3, 1, 1}, compute::bfloat16, {}, false, nn::family::qwen3_moe);
+  packed_sync({2, 3, 1, 2}, compute::float32, {}, true, nn::family::qwen3_moe);
 }
 
 TEST(weight_sync, moves_what_is_not_there_already) {

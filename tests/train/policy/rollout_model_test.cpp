@@ -128,9 +128,12 @@ TEST(rollout_model, has_the_answers_of_one_rank_from_every_layout) {
     for (const setting& s : family == nn::family::qwen2 ? std::span<const setting>(settings) : std::span(experts))
       on_ranks(s, [&](auto&, auto&, auto& rollout) {
         for (int again = 0; again < 2; ++again) {
-          const train::rollout_weights<counting_cpu> filled(rollout);
-          EXPECT_EQ(generate(rollout.model(), 0.9f, {}), drawn) << s.ranks << " " << s.size << " " << s.zero;
-          EXPECT_EQ(generate(rollout.model(), 0, {}), greedy);
+          {
+            const train::rollout_weights<counting_cpu> filled(rollout, {});
+            EXPECT_EQ(generate(rollout.model(), 0.9f, {}), drawn) << s.ranks << " " << s.size << " " << s.zero;
+            EXPECT_EQ(generate(rollout.model(), 0, {}), greedy);
+          }
+          const train::rollout_weights<counting_cpu> filled(rollout, weight_format::int8);
           EXPECT_EQ(generate(rollout.model(), 0.9f, weight_format::int8), int8);
         }
         EXPECT_THROW(rollout.model().packed(), std::logic_error);
@@ -151,10 +154,10 @@ TEST(rollout_model, takes_its_part_of_the_weights_and_gives_it_back) {
       }
       const std::size_t before = device.most = device.held;
       {
-        const train::rollout_weights<counting_cpu> filled(rollout);
-        EXPECT_EQ(device.most - before, part.size() * sizeof(float));
+        const train::rollout_weights<counting_cpu> filled(rollout, {});
         rollout.model().packed();
-        EXPECT_LT(device.most - before, 2 * part.size() * sizeof(float) + 100000);
+        EXPECT_LT(device.most - before, part.size() * sizeof(float) + 100000) << "packed, and a matrix in floats";
+        EXPECT_GT(device.held - before, part.size() * sizeof(float) * 9 / 10);
       }
       EXPECT_EQ(device.held, before);
       EXPECT_EQ(policy.model.weights().size(), 0u);
@@ -188,14 +191,16 @@ TEST(rollout_model, receives_what_others_own_and_no_byte_more) {
     on_ranks(s, [&](auto&, auto& policy, auto& rollout) {
       parallel::any_communicator& all = policy.world()->all();
       const std::uint64_t before = all.counters().total().bytes;
-      const train::rollout_weights<counting_cpu> filled(rollout);
+      const train::rollout_weights<counting_cpu> filled(rollout, {});
       sent[static_cast<std::size_t>(all.rank())] = all.counters().total().bytes - before;
     });
     std::uint64_t counted = 0;
     for (const std::uint64_t n : sent) counted += n;
-    // Two numbers and a checksum for every other rank come on top.
-    const auto ranks = static_cast<std::uint64_t>(s.ranks);
-    EXPECT_EQ(counted, 4 * wanted + 24 * ranks * (ranks - 1)) << s.ranks << " " << s.size;
+    // For norms and biases, each layer, and the embedding that is the head, two numbers for every other rank come on
+    // top, and a checksum where something is sent.
+    const auto ranks = static_cast<std::uint64_t>(s.ranks), pairs = ranks * (ranks - 1), parts = std::uint64_t{4};
+    EXPECT_LE(counted, 4 * wanted + 24 * pairs * parts) << s.ranks << " " << s.size;
+    EXPECT_GE(counted, 4 * wanted + 16 * pairs * parts) << s.ranks << " " << s.size;
   }
 }
 

@@ -72,10 +72,12 @@ void pack_matrix(Device& device, std::byte* to, weight_format format, const matr
 }
 
 /// Fills `to` (device memory) with `n` weights from number `first` on, see causal_lm::fill(); in parallel on `readers`.
+/// Calls read.prepare(first, n) before, if there is such a function, from this thread alone.
 template <class Device, class Read>
 void read_weights(Device& device, float* to, std::size_t first, std::size_t n, Read& read,
                   const rlcore::threads& readers) {
   constexpr std::size_t block = std::size_t{1} << 16;
+  if constexpr (requires { read.prepare(first, n); }) read.prepare(first, n);
   std::vector<float> copy;
   parallel::with_host_view(device, to, n, copy, false, [&](std::span<float> values) {
     readers.for_each((n + block - 1) / block, [&](std::size_t i) {

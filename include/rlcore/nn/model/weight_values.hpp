@@ -45,7 +45,8 @@ template <class Device, class Read>
 void fill_packed(Device& device, std::span<const parameter> parameters, float* vectors, packed_weights<Device>& packed,
                  buffer<float, Device>& embedding, std::span<const matrix> matrices, std::size_t products,
                  weight_format format, bf16_weights rounded, Read&& read) {
-  const rlcore::threads readers;
+  constexpr bool receives = requires { read.prepare(std::size_t{}, std::size_t{}); };  // the values are in memory then
+  const rlcore::threads readers(receives ? 1 : 0);
   std::size_t at = 0;
   for (const parameter& p : parameters)
     if (p.shape.size() == 1)

@@ -4,11 +4,17 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <span>
+#include <stdexcept>
+#include <string_view>
 #include <type_traits>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/units.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/layout/reshard.hpp"
 #include "rlcore/train/model/owned_runs.hpp"
@@ -38,61 +44,186 @@ std::vector<held_weights> weights_held(const trainable_model<Device>& t) {
 /// Fills a model of any partition on every rank from a trained model of any partition, such as tensor parallel rollout
 /// models from fully sharded training (verl's hybrid engine). Every rank receives missing weights directly from their
 /// owners, in buckets: 2 M / r bytes in bf16 for M parameters and r tensor parallel ranks, where a broadcast takes 2 M.
+/// A model whose weights are only packed (weights_in::packed) is filled unit by unit (units.hpp): no rank ever has more
+/// floats of it than one unit's, in host memory, and what is under way of them.
 template <class Device>
 class weight_sync {
  public:
   /// Collective: created once by all ranks of the trained model's world. Throws std::invalid_argument when the models
   /// differ.
-  weight_sync(const trainable_model<Device>& from, const nn::causal_lm<Device>& to) : plan_(make(from, to)) {}
-
-  /// The transfers of a run().
-  const parallel::reshard_plan& plan() const noexcept { return plan_; }
-
-  /// Copies the current weights. Values are sent as `Wire`: float, or bf16, which rounds. At most `bucket` values come
-  /// in and go out at a time. All ranks call it together.
-  template <class Wire = float>
-  void run(const trainable_model<Device>& from, nn::causal_lm<Device>& to,
-           std::size_t bucket = std::size_t{1} << 24) const {
-    const std::vector<held_weights> held = weights_held(from);
-    const std::span<const nn::parameter> parameters = to.parameters();
-    Device& device = to.device();
-    float* const weights = to.weights().data();
-    std::vector<float> values;
-    plan_.template run<Wire>(
-        from.world()->all(), bucket,
-        [&](std::size_t piece, std::size_t first, std::span<Wire> out) {
-          if constexpr (std::is_same_v<Wire, float>) {
-            device.download(out.data(), held[piece].values + first, out.size_bytes());
-          } else {
-            values.resize(out.size());
-            device.download(values.data(), held[piece].values + first, values.size() * sizeof(float));
-            std::transform(values.begin(), values.end(), out.begin(), [](float x) { return Wire(x); });
-          }
-        },
-        [&](std::size_t piece, std::size_t first, std::span<const Wire> in) {
-          float* const place = weights + parameters[piece].offset + first;
-          if constexpr (std::is_same_v<Wire, float>) {
-            device.upload(place, in.data(), in.size_bytes());
-          } else {
-            values.assign(in.begin(), in.end());
-            device.upload(place, values.data(), values.size() * sizeof(float));
-          }
-        });
-    device.wait();
-  }
-
- private:
-  static parallel::reshard_plan make(const trainable_model<Device>& from, const nn::causal_lm<Device>& to) {
+  weight_sync(const trainable_model<Device>& from, const nn::causal_lm<Device>& to) {
     std::vector<parallel::shard_piece> have, want;
     for (const held_weights& h : weights_held(from)) have.push_back(h.piece);
     for (const nn::parameter& p : to.parameters()) want.push_back(nn::piece_of(p));
     parallel::any_communicator& ranks = from.world()->all();
     const parallel::piece_layout before = parallel::gather_pieces(ranks, have),
                                  after = parallel::gather_pieces(ranks, want);
-    return {before, after, static_cast<std::size_t>(ranks.rank())};
+    deal(before, after, parts_of(to), static_cast<std::size_t>(ranks.rank()));
   }
 
-  parallel::reshard_plan plan_;
+  /// The numbers of elements that a run() receives from and sends to other ranks. A tied embedding whose rows are
+  /// floats beside the packed copy travels twice, and counts once.
+  std::size_t received() const noexcept { return total(&parallel::reshard_plan::received); }
+  std::size_t sent() const noexcept { return total(&parallel::reshard_plan::sent); }
+
+  /// Copies the current weights. Values are sent as `Wire`: float, or bf16, which rounds. At most `bucket` values come
+  /// in and go out at a time. A model with packed weights only packs them in `format` (unset: the device's compute
+  /// format). All ranks call it together.
+  template <class Wire = float>
+  void run(const trainable_model<Device>& from, nn::causal_lm<Device>& to, std::size_t bucket = std::size_t{1} << 24,
+           std::optional<weight_format> format = {}) const {
+    const std::vector<held_weights> held = weights_held(from);
+    if (to.packed_alone())
+      return to.fill(format.value_or(to.device().compute_format()), nn::bf16_weights::none,
+                     incoming<Wire>(*this, from, to, held, bucket));
+    Device& device = to.device();
+    float* const weights = to.weights().data();
+    std::vector<float> values;
+    receive<Wire>(steps_.front(), from, held, bucket,
+                  [&](std::size_t piece, std::size_t first, std::span<const Wire> in) {
+                    float* const place = weights + to.parameters()[piece].offset + first;
+                    values.assign(in.begin(), in.end());
+                    device.upload(place, values.data(), values.size() * sizeof(float));
+                  });
+    device.wait();
+  }
+
+ private:
+  static constexpr std::size_t rows_of_embedding = 1;  // the step of a model of weights_in::packed
+
+  /// What is received at a time: `parameters` of the filled model, by number.
+  struct step {
+    parallel::reshard_plan plan;
+    std::vector<std::size_t> parameters;
+    std::vector<std::size_t> held;  ///< the sent pieces, by their number among this rank's
+  };
+
+  /// The reader of causal_lm::fill(): the floats of the step that is read from.
+  template <class Wire>
+  class incoming {
+   public:
+    incoming(const weight_sync& sync, const trainable_model<Device>& from, const nn::causal_lm<Device>& to,
+             const std::vector<held_weights>& held, std::size_t bucket)
+        : sync_(sync), from_(from), to_(to), held_(held), bucket_(bucket) {}
+
+    /// Receives the step of the weights from number `first` on; fill() reads them in the order of the steps.
+    void prepare(std::size_t first, std::size_t) {
+      const auto& steps = sync_.steps_;
+      std::size_t next = loaded_ ? step_ : 0;
+      while (next < steps.size() && place_in(steps[next], first) == steps[next].parameters.size()) ++next;
+      if (next == steps.size()) throw std::logic_error("rlcore: weight_sync: weights are read in another order");
+      if (loaded_ && next == step_) return;
+      step_ = next, loaded_ = true;
+      starts_.assign(1, 0);
+      for (const std::size_t i : steps[step_].parameters) starts_.push_back(starts_.back() + to_.parameters()[i].size);
+      values_.resize(starts_.back());
+      sync_.template receive<Wire>(steps[step_], from_, held_, bucket_,
+                                   [&](std::size_t piece, std::size_t begin, std::span<const Wire> in) {
+                                     std::copy(in.begin(), in.end(), values_.data() + starts_[piece] + begin);
+                                   });
+    }
+    void operator()(std::size_t first, std::span<float> out) const {
+      const step& s = sync_.steps_[step_];
+      const std::size_t i = place_in(s, first);
+      std::copy_n(values_.data() + starts_[i] + (first - to_.parameters()[s.parameters[i]].offset), out.size(),
+                  out.begin());
+    }
+
+   private:
+    /// Which of the step's parameters has weight number `at`; their number if none has.
+    std::size_t place_in(const step& s, std::size_t at) const {
+      const auto all = to_.parameters();
+      const auto after = std::ranges::upper_bound(s.parameters, at, {}, [&](std::size_t i) { return all[i].offset; });
+      if (after == s.parameters.begin()) return s.parameters.size();
+      const nn::parameter& p = all[*(after - 1)];
+      return at < p.offset + p.size ? static_cast<std::size_t>(after - 1 - s.parameters.begin()) : s.parameters.size();
+    }
+
+    const weight_sync& sync_;
+    const trainable_model<Device>& from_;
+    const nn::causal_lm<Device>& to_;
+    const std::vector<held_weights>& held_;
+    std::size_t bucket_, step_ = 0;
+    bool loaded_ = false;
+    std::vector<std::size_t> starts_;  // of the step's parameters in values_
+    std::vector<float> values_;
+  };
+
+  /// write(number in s.parameters, first, values) for all weights of the step.
+  template <class Wire, class Write>
+  void receive(const step& s, const trainable_model<Device>& from, const std::vector<held_weights>& held,
+               std::size_t bucket, Write&& write) const {
+    Device& device = from.model.device();
+    std::vector<float> values;
+    s.plan.template run<Wire>(
+        from.world()->all(), bucket,
+        [&](std::size_t piece, std::size_t first, std::span<Wire> out) {
+          const float* const source = held[s.held[piece]].values + first;
+          if constexpr (std::is_same_v<Wire, float>) return device.download(out.data(), source, out.size_bytes());
+          values.resize(out.size());
+          device.download(values.data(), source, values.size() * sizeof(float));
+          std::transform(values.begin(), values.end(), out.begin(), [](float x) { return Wire(x); });
+        },
+        write);
+  }
+
+  /// All parameters, or for packed weights, in the order of causal_lm::fill(): norms and biases, the embedding's rows,
+  /// and the matrices of each unit.
+  static std::vector<std::vector<std::size_t>> parts_of(const nn::causal_lm<Device>& to) {
+    const std::span<const nn::parameter> all = to.parameters();
+    std::vector<std::vector<std::size_t>> parts(1);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (!to.packed_alone() || all[i].shape.size() == 1) parts.front().push_back(i);
+    if (!to.packed_alone()) return parts;
+    parts.push_back({0});
+    const std::vector<std::size_t> ends = nn::unit_ends(all);
+    std::size_t before = ends.size();
+    for (const nn::matrix& m : to.matrices()) {
+      const auto unit = static_cast<std::size_t>(std::ranges::upper_bound(ends, m.offset) - ends.begin());
+      if (unit != before) parts.emplace_back();
+      before = unit;
+      const std::size_t end = m.offset + static_cast<std::size_t>(m.outputs * m.inputs);
+      for (auto p = std::ranges::lower_bound(all, m.offset, {}, &nn::parameter::offset);
+           p != all.end() && p->offset < end; ++p)
+        parts.back().push_back(static_cast<std::size_t>(p - all.begin()));
+    }
+    for (std::vector<std::size_t>& part : parts) std::ranges::sort(part);
+    return parts;
+  }
+
+  /// steps_ = the transfers of each part.
+  void deal(const parallel::piece_layout& before, const parallel::piece_layout& after,
+            std::vector<std::vector<std::size_t>> parts, std::size_t rank) {
+    const std::size_t n = parts.size(), ranks = after.size();
+    std::vector<parallel::piece_layout> have(n, parallel::piece_layout(ranks)), want = have;
+    std::vector<std::vector<std::size_t>> held(n);
+    std::unordered_map<std::string_view, std::vector<std::size_t>> parts_with;
+    for (std::size_t k = 0; k < n; ++k)
+      for (const std::size_t i : parts[k]) {
+        parts_with[after[rank][i].tensor].push_back(k);
+        for (std::size_t r = 0; r < ranks; ++r) want[k][r].push_back(after[r][i]);
+      }
+    for (std::size_t r = 0; r < ranks; ++r)
+      for (std::size_t i = 0; i < before[r].size(); ++i) {
+        const auto found = parts_with.find(before[r][i].tensor);
+        if (found == parts_with.end()) continue;
+        for (const std::size_t k : found->second) {
+          have[k][r].push_back(before[r][i]);
+          if (r == rank) held[k].push_back(i);
+        }
+      }
+    for (std::size_t k = 0; k < n; ++k)
+      steps_.push_back({{have[k], want[k], rank}, std::move(parts[k]), std::move(held[k])});
+  }
+
+  std::size_t total(std::size_t (parallel::reshard_plan::*count)() const noexcept) const noexcept {
+    std::size_t n = 0;
+    for (std::size_t k = 0; k < steps_.size(); ++k)
+      if (k != rows_of_embedding) n += (steps_[k].plan.*count)();
+    return n;
+  }
+
+  std::vector<step> steps_;
 };
 
 }  // namespace train

@@ -42,8 +42,8 @@ namespace train {
 
 /// Groups of neighbouring ranks, each with one copy of the weights while they sample and none otherwise; so a rank has
 /// 1 / size() of the matrices (with more ranks than key heads, a whole key head's projections) beside its part of
-/// training, and no rank the whole (verl's hybrid engine, DeepSpeed-Chat's hybrid engine). All ranks of a group
-/// generate the same rows together.
+/// training, packed for products alone, and no rank the whole in floats (verl's hybrid engine, DeepSpeed-Chat's hybrid
+/// engine). All ranks of a group generate the same rows together.
 template <class Device>
 class rollout_model {
  public:
@@ -57,9 +57,10 @@ class rollout_model {
         ranks_(policy.world()->all().split(group_, policy.world()->all().rank() % size)),
         tensor_(*ranks_),
         model_(policy.model.device(), policy.model.settings(),
-               {.tensor_rank = ranks_->rank(), .tensor_size = size, .repeats_key_heads = true}, nn::weights_in::units),
+               {.tensor_rank = ranks_->rank(), .tensor_size = size, .repeats_key_heads = true}, nn::weights_in::packed),
         weight_sync_(policy, model_) {
     model_.set_tensor_group(&tensor_);
+    model_.free_weights();
   }
   rollout_model(const rollout_model&) = delete;
   rollout_model& operator=(const rollout_model&) = delete;
@@ -71,17 +72,15 @@ class rollout_model {
   int rank() const { return ranks_->rank(); }
   /// Without weights, unless a rollout_weights lives.
   const nn::causal_lm<Device>& model() const noexcept { return model_; }
-  /// The transfers of fill().
-  const parallel::reshard_plan& plan() const noexcept { return weight_sync_.plan(); }
+  /// The number of values that fill() receives from other ranks.
+  std::size_t received() const noexcept { return weight_sync_.received(); }
   /// The group's communicator, with the traffic of sampling.
   parallel::any_communicator& ranks() noexcept { return *ranks_; }
   const parallel::any_communicator& ranks() const noexcept { return *ranks_; }
 
-  /// fill() copies the current training weights; drop() frees them. All ranks of the world call fill() together.
-  void fill() {
-    model_.allocate_weights();
-    weight_sync_.run(*policy_, model_, bucket_);
-  }
+  /// fill() copies the current training weights, in `format` (unset: that of training); drop() frees them. All ranks of
+  /// the world call fill() together.
+  void fill(std::optional<weight_format> format) { weight_sync_.run(*policy_, model_, bucket_, format); }
   void drop() { model_.free_weights(); }
 
  private:
@@ -98,8 +97,10 @@ class rollout_model {
 template <class Device>
 class rollout_weights {
  public:
-  /// Fills the model with the policy's weights; the destructor drops them.
-  explicit rollout_weights(rollout_model<Device>& model) : model_(model) { model_.fill(); }
+  /// Fills the model with the policy's weights, in `format`; the destructor drops them.
+  rollout_weights(rollout_model<Device>& model, std::optional<weight_format> format) : model_(model) {
+    model_.fill(format);
+  }
   ~rollout_weights() { model_.drop(); }
   rollout_weights(const rollout_weights&) = delete;
   rollout_weights& operator=(const rollout_weights&) = delete;
@@ -162,11 +163,12 @@ class policy_models {
   /// rlcore.recompute_old_log_prob, and true where sampling adds up in another order than training.
   bool recompute_old_log_prob;
   actor<Device> policy;
-  std::optional<rollout_model<Device>> rollout;  ///< samples instead of the policy if ranks form rollout groups
-  std::optional<frozen_model<Device>> frozen;    ///< the reference; with LoRA the policy without its adapters is one
-  std::optional<critic<Device>> value_model;     ///< if the advantages read values, or critic.enable
-  std::size_t max_cache_bytes;                   ///< of keys and values while sampling
-  std::string description, device_description;   ///< one line each
+  /// Samples instead of the policy where ranks form rollout groups, where weights are sharded, and ahead of training.
+  std::optional<rollout_model<Device>> rollout;
+  std::optional<frozen_model<Device>> frozen;   ///< the reference; with LoRA the policy without its adapters is one
+  std::optional<critic<Device>> value_model;    ///< if the advantages read values, or critic.enable
+  std::size_t max_cache_bytes;                  ///< of keys and values while sampling
+  std::string description, device_description;  ///< one line each
 
   /// As open_policy_models().
   policy_models(Device& device, const options& opt, const policy_inputs& in, const any_algorithm& algorithm,
@@ -226,12 +228,12 @@ class policy_models {
     device_description = rlcore::describe(device) + ranks.describe();
     say("model  %s\ndevice %s\n%s\n%s\n", description.c_str(), device_description.c_str(), ranks.idle_note().c_str(),
         in.plan.table().c_str());
-    if (rollout && !in.settings.samples_ahead)
+    if (rollout && rollout->size() > 1)
       say("%s\n",
           fmt::format("rollout {} groups of {} ranks: {:.3g} M parameters each while sampling, {:.3g} M of them from "
                       "others",
                       rollout->groups(), rollout->size(), static_cast<double>(rollout->model().size()) * 1e-6,
-                      static_cast<double>(rollout->plan().received()) * 1e-6)
+                      static_cast<double>(rollout->received()) * 1e-6)
               .c_str());
     describe_stages(in, ranks);
     for (const std::string& warning : in.plan.warnings) say("warning: %s\n", warning.c_str());
@@ -280,9 +282,11 @@ policy_models<Device>::policy_models(Device& device, const options& opt, const p
   const bool ahead = s.samples_ahead && s.replay.empty();
   if (group && ahead && detail::asked_rollout(opt))
     say("note: rollout.tensor_model_parallel_size has no effect with rlcore.async_depth=1: each rank samples alone\n");
+  const auto bucket = opt.get<std::int64_t>("actor_rollout_ref.rollout.update_weights_bucket_megabytes");
   if (group && !ahead)
-    open_rollout(rollout, policy, *group,
-                 opt.get<std::int64_t>("actor_rollout_ref.rollout.update_weights_bucket_megabytes"));
+    open_rollout(rollout, policy, *group, bucket);
+  else if (!ahead && policy.model.units() != nullptr)
+    open_rollout(rollout, policy, {ranks.world().tensor().size(), {}}, bucket);
   if (ahead) {
     if (s.dynamic_sampling.enabled)
       throw config_error("rlcore.async_depth=1: dynamic sampling (algorithm.filter_groups) samples in each step");
@@ -292,7 +296,7 @@ policy_models<Device>::policy_models(Device& device, const options& opt, const p
       throw config_error(
           "rlcore.async_depth=1: tensor parallel training adds up in another order than sampling with whole "
           "weights; pass rlcore.row_chunks");
-    rollout.emplace(policy, 1);
+    open_rollout(rollout, policy, {1, {}}, bucket);
   }
   describe(device, in, ranks);
   if (needs_reference_ && !s.lora) frozen.emplace(device, in.config, &ranks.world(), true);

@@ -63,7 +63,7 @@ class response_sampler {
 
   /// Begins to draw the round of this number from the current weights, beside training, in step `step`.
   void begin_ahead(std::int64_t step, std::int64_t number, stages& time) {
-    time("sync_rollout_weights", [&] { models_.rollout->fill(); });
+    time("sync_rollout_weights", [&] { models_.rollout->fill(in_.settings.rollout_weights); });
     ahead_step_ = step;
     time("gen", [&] {
       ahead_.emplace([this, number](device_turns& device) {
@@ -173,8 +173,7 @@ class response_sampler {
     return share_of_responses(prompts, static_cast<std::size_t>(samples), static_cast<std::size_t>(workers().size()),
                               static_cast<std::size_t>(workers().rank()));
   }
-  /// This rank's part of the answers to `rows`. Where training shards the weights, they are gathered only for this
-  /// call.
+  /// This rank's part of the answers to `rows`. A rollout_model has weights only during this call.
   std::vector<trajectory> sample_part(const data::prompt_dataset& prompts, std::span<const std::uint32_t> rows,
                                       std::int64_t samples, const rollout::generation& settings, random_key key,
                                       const char* phase) {
@@ -200,14 +199,11 @@ class response_sampler {
       if (talks) note_conversations(drawn, *talks), say_failure(*talks);
       return drawn;
     };
-    if (!models_.rollout) {
-      [[maybe_unused]] const auto whole = models_.policy.gather_full_params();
-      return answers(models_.policy.model, own_share(rows.size(), samples));
-    }
+    if (!models_.rollout) return answers(models_.policy.model, own_share(rows.size(), samples));
     rollout_model<Device>& group = *models_.rollout;
     const auto number = [](std::int64_t n) { return static_cast<std::size_t>(n); };
     std::vector<trajectory> answered = [&] {
-      const rollout_weights<Device> filled(group);
+      const rollout_weights<Device> filled(group, settings.weights);
       return answers(group.model(),
                      share_of_responses(rows.size(), number(samples), number(group.groups()), number(group.group())));
     }();

@@ -119,7 +119,7 @@ inline constexpr key rollout[] = {
     {"actor_rollout_ref.rollout.load_format", text, "dummy_dtensor", accepted, "how the engine gets its weights"},
     {"actor_rollout_ref.rollout.layered_summon", boolean, "False", accepted, "gather weights layer by layer"},
     {"actor_rollout_ref.rollout.update_weights_bucket_megabytes", integer, "512", honoured,
-     "MB of weights that a rank gets at a time, if rollout.tensor_model_parallel_size is given", at_least(1)},
+     "MB of weights that a rank gets at a time for sampling, where it does not have them", at_least(1)},
     {"actor_rollout_ref.rollout.calculate_log_probs", boolean, "False", accepted,
      "the engine always records log-probs here"},
     {"actor_rollout_ref.rollout.disable_log_stats", boolean, "True", accepted, "engine statistics"},
