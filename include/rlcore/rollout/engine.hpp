@@ -72,7 +72,10 @@ class engine {
         throw std::invalid_argument(std::string(e.what()) + " (generate: request " + std::to_string(i) + ")");
       }
     }
-    recorder record{{}, responses, static_cast<std::size_t>(std::min<std::int64_t>(settings.max_new_tokens, 1024))};
+    recorder record{{},
+                    responses,
+                    static_cast<std::size_t>(std::min<std::int64_t>(settings.max_new_tokens, 1024)),
+                    settings.keep_sampling_mask && settings.sampling.truncates()};
     if (turns == nullptr) {
       for (std::size_t before = 0; open.step(record); before = record.ended.size())
         if (record.ended.size() != before) progress(record.ended.size());
@@ -98,7 +101,8 @@ class engine {
   /// Records the events of a session; tickets count from 1.
   struct recorder : session_listener {
     std::span<response> responses;
-    std::size_t most = 0;                 ///< tokens to reserve memory for
+    std::size_t most = 0;  ///< tokens to reserve memory for
+    bool keeps_mask = false;
     std::vector<std::size_t> ended = {};  ///< responses with an ended turn
 
     void on_token(const drawn_token& drawn) {
@@ -107,6 +111,7 @@ class engine {
       text.tokens.push_back(drawn.token);
       text.logp.push_back(drawn.logp);
       text.entropy.push_back(drawn.entropy);
+      if (keeps_mask) text.sampling_mask.push_back(drawn.sampling_mask);
     }
     void on_failure(ticket number, const std::string& why) {
       const std::string message = "generate: request " + std::to_string(number - 1) + ": " + why;
@@ -165,6 +170,7 @@ class engine {
     asked.images.assign(r.images.begin(), r.images.end());
     asked.sampling = settings.sampling, asked.rules = rules;
     asked.max_new_tokens = settings.max_new_tokens, asked.stop_ids = settings.eos_ids;
+    asked.keep_sampling_mask = settings.keep_sampling_mask;
     asked.key = r.key.value_or(key), asked.prompt_number = r.key ? 0 : r.prompt_number, asked.sample = r.sample;
     return asked;
   }

@@ -19,6 +19,7 @@
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/rollout/sampler.hpp"
 #include "rlcore/rollout/sequence.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
@@ -150,7 +151,8 @@ class pass_results {
             logp_[i],
             entropy_[i],
             asked ? likely_[i].rank : 0,
-            likely(i, d.of->asked.top_logprobs)};
+            likely(i, d.of->asked.top_logprobs),
+            masks_.row(i)};
   }
   /// Score number i.
   prompt_token scored(std::size_t i, const scheduled_score& s) const {
@@ -172,6 +174,7 @@ class pass_results {
     draws_ = draws.size();
     uniform_.clear(), rules_.clear();
     problems_.assign(draws.size(), {});
+    masks_.clear();
     for (const scheduled_draw& d : draws) {
       const job& j = d.of->asked;
       uniform_.push_back(j.key.uniform(j.prompt_number, j.sample, j.first_token + d.number));
@@ -189,6 +192,7 @@ class pass_results {
       const float* rows = logits + draws[begin].row * vocabulary;
       while (!sample(model, first, rows, begin, n)) {
       }
+      while (masks_.rows() < end) masks_.push_back({});  // those of settings without one
       for (std::size_t i = begin; i < end; ++i)
         if (std::isnan(logp_[i]))
           problems_[i] = "the logits before token " + std::to_string(draws[i].number) + " of the answer " +
@@ -209,7 +213,8 @@ class pass_results {
       sample_(model.device(), first.sampling, model.head().chunks, rows,
               static_cast<extent_t>(model.settings().vocab_size), std::span(uniform_).subspan(begin, n),
               std::span(tokens_).subspan(begin, n), std::span(logp_).subspan(begin, n),
-              std::span(entropy_).subspan(begin, n), std::span(rules_).subspan(begin, n), first.logprob_temperature);
+              std::span(entropy_).subspan(begin, n), std::span(rules_).subspan(begin, n), first.logprob_temperature,
+              first.keep_sampling_mask ? &masks_ : nullptr);
       return true;
     } catch (const undrawable_row& e) {
       problems_[begin + e.row] = e.what();
@@ -247,6 +252,7 @@ class pass_results {
   std::vector<double> uniform_;
   std::vector<ruled_row> rules_;
   std::vector<std::string> problems_;  // per draw
+  ragged<std::int32_t> masks_;         // per draw
   std::vector<std::int32_t> tokens_;   // these and the following: draws, then scores
   std::vector<float> logp_, entropy_;
   std::vector<token_logprob> own_;

@@ -17,6 +17,7 @@
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/rollout/logit_rules.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
@@ -35,6 +36,8 @@ struct sampling {
   static constexpr float least_temperature = 1e-5f;
 
   bool greedy() const noexcept { return temperature == 0; }
+  /// Whether some tokens may be cut off.
+  bool truncates() const noexcept { return !greedy() && (top_k > 0 || top_p < 1 || min_p > 0); }
   /// Throws config_error naming the offending setting.
   void validate() const {
     if (!greedy() && (!(temperature >= least_temperature) || !std::isfinite(temperature)))
@@ -90,13 +93,15 @@ struct context_run {
   bool operator==(const context_run&) const = default;
 };
 
-/// The generated tokens, including a drawn EOS. Log-prob and entropy come from the *untruncated* tempered distribution
-/// without rules: bit-identical to what training computes for the same tokens.
+/// The generated tokens, including a drawn EOS. Log-prob and entropy come from the tempered distribution without rules,
+/// *untruncated* or, with generation::keep_sampling_mask, over the tokens of the mask: bit-identical to what training
+/// computes for the same tokens.
 struct response {
   std::vector<std::int32_t> tokens;
   std::vector<float> logp, entropy;  ///< of the drawn tokens
   finish reason = finish::length;
-  std::vector<context_run> context = {};  ///< tokens that a turn_source appended, ascending; the others were drawn
+  std::vector<context_run> context = {};    ///< tokens that a turn_source appended, ascending; the others were drawn
+  ragged<std::int32_t> sampling_mask = {};  ///< of the drawn tokens, see nn::targets; no rows if it was not asked for
 };
 
 /// Generation settings. No result depends on the settings between eos_ids and weights.
@@ -112,7 +117,8 @@ struct generation {
   /// The weight format of linear layers. Unset: the training format, so that log-probs are bit-identical to training.
   /// int8 reads a quarter of the bytes of float; its text and log-probs are those of a slightly different model.
   std::optional<weight_format> weights = {};
-  logit_rules rules = {};  ///< applied before the draw; recorded log-probs ignore them
+  logit_rules rules = {};           ///< applied before the draw; recorded log-probs ignore them
+  bool keep_sampling_mask = false;  ///< see job
 };
 
 /// The id of a job in its session; never reused.
@@ -141,13 +147,30 @@ struct job {
   /// Log-probs of drawn tokens come from the distribution after rules and truncation, see kept_tokens(). Prompt
   /// log-probs do not change.
   bool processed_logprobs = false;
+  /// Reports the tokens that top_k, top_p and min_p leave for each draw, and takes log-prob and entropy over them:
+  /// DeepSeek-AI 2025 (DeepSeek-V3.2, arXiv 2512.02556), section 3.1. Draws by the inverse CDF in order of ids, so
+  /// texts are others than without.
+  bool keep_sampling_mask = false;
   std::int32_t top_logprobs = 0;                     ///< number of most likely tokens reported with each draw
   std::optional<std::int32_t> prompt_logprobs = {};  ///< report prompt log-probs with this many top tokens
+
+  /// Throws config_error for settings of log-probs that cannot be, or not together.
+  void check_logprobs() const {
+    if (top_logprobs < 0 || prompt_logprobs.value_or(0) < 0)
+      throw config_error("top_logprobs and prompt_logprobs must not be negative");
+    if (const float t = logprob_temperature.value_or(1); !(t >= sampling::least_temperature) || !std::isfinite(t))
+      throw config_error("logprob_temperature=" + float_text(t) + " must be at least 1e-05");
+    if (keep_sampling_mask && (top_logprobs > 0 || processed_logprobs))
+      throw config_error(
+          "keep_sampling_mask: log-probs are those of training over the mask; top_logprobs and processed_logprobs are "
+          "over other tokens");
+  }
 };
 
 /// A drawn token. `number` counts the tokens after the prompt, including those appended by the caller. `most_likely`
 /// has job::top_logprobs tokens, the most likely first, and is valid during the call that reports it; `rank` is the
-/// token's rank in that order, from 1; 0 if not requested.
+/// token's rank in that order, from 1; 0 if not requested. `sampling_mask`, likewise, has the tokens that could be
+/// drawn, ascending; none if that were all or if they were not asked for.
 struct drawn_token {
   ticket of = 0;
   std::uint32_t number = 0;
@@ -155,6 +178,7 @@ struct drawn_token {
   float logp = 0, entropy = 0;
   std::int64_t rank = 0;
   std::span<const token_logprob> most_likely = {};
+  std::span<const std::int32_t> sampling_mask = {};
 };
 
 /// The log-prob of a prompt token, starting at the second. `number` is its position in the prompt, `rank` its rank

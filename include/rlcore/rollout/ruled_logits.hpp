@@ -1,4 +1,4 @@
-// Applies logit rules, with the history of a sequence's tokens.
+// Logits before a draw: rules with the history of a sequence's tokens, and the tokens that top-k, top-p and min-p keep.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,14 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/exec/threads.hpp"
 #include "rlcore/rollout/logit_rules.hpp"
+#include "rlcore/rollout/request.hpp"
 #include "rlcore/tensor/buffer.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
@@ -144,6 +148,78 @@ class ruled_logits {
   std::vector<float> kept_, host_;  // host_ holds one row
 };
 
+/// kept = the tokens that `settings` may draw from a row of logits, by descending probability, ties by id, with the
+/// log-probs of the draw: softmax(logits / temperature) over the tokens left by min_p, top_k and then top_p, in double.
+/// Greedy: all of softmax(logits). On the host and in double, so a token at the edge may be kept that op::sample drops.
+void kept_tokens(const sampling& settings, std::span<const float> logits, std::vector<token_logprob>& kept);
+
+/// Sampling masks of rows of logits, on the threads of the host, and copies of the rows without the tokens outside of
+/// them. Keeps its memory between calls.
+template <rlcore::device Device>
+class masked_logits {
+ public:
+  /// Appends to `masks` the tokens that `settings` may draw from each row of logits [rows, vocabulary] (device memory),
+  /// ascending; none if that are all or if a logit is not a number.
+  void add_masks(Device& device, const sampling& settings, const float* logits, extent_t rows, extent_t vocabulary,
+                 ragged<std::int32_t>& masks) {
+    const auto n = static_cast<std::size_t>(rows), width = static_cast<std::size_t>(vocabulary);
+    const float* const values = read(device, logits, n * width);
+    if (ids_.size() < n) ids_.resize(n);
+    const std::size_t parts = std::min(n, pool_.concurrency());
+    pool_.for_each(parts, [&](std::size_t part) {
+      std::vector<token_logprob> kept;
+      for (std::size_t r = part; r < n; r += parts) find_mask(settings, {values + r * width, width}, kept, ids_[r]);
+    });
+    for (std::size_t r = 0; r < n; ++r) masks.push_back(ids_[r]);
+  }
+  /// A copy of logits [rows, vocabulary] (device memory), -infinity outside of the masks first, first + 1, ..., valid
+  /// until the next call.
+  const float* operator()(Device& device, const float* logits, extent_t rows, extent_t vocabulary,
+                          const ragged<std::int32_t>& masks, std::size_t first) {
+    const auto n = static_cast<std::size_t>(rows), width = static_cast<std::size_t>(vocabulary);
+    const float* const values = read(device, logits, n * width);
+    if (copy_.size() < n * width) copy_ = {device, n * width};
+    masked_.resize(n * width);
+    pool_.for_each(n, [&](std::size_t r) {
+      const std::span<const float> row(values + r * width, width);
+      const std::span<float> to(masked_.data() + r * width, width);
+      const std::span<const std::int32_t> mask = masks.row(first + r);
+      if (mask.empty()) return static_cast<void>(std::ranges::copy(row, to.begin()));
+      std::ranges::fill(to, -std::numeric_limits<float>::infinity());
+      for (const std::int32_t id : mask) to[static_cast<std::size_t>(id)] = row[static_cast<std::size_t>(id)];
+    });
+    device.upload(copy_.data(), masked_.data(), n * width * sizeof(float));
+    return copy_.data();
+  }
+
+ private:
+  static void find_mask(const sampling& settings, std::span<const float> row, std::vector<token_logprob>& kept,
+                        std::vector<std::int32_t>& ids) {
+    ids.clear();
+    if (std::ranges::any_of(row, [](float x) { return !(x < std::numeric_limits<float>::infinity()); })) return;
+    kept_tokens(settings, row, kept);
+    if (kept.size() == row.size()) return;
+    for (const token_logprob& t : kept) ids.push_back(t.token);
+    std::ranges::sort(ids);
+  }
+  /// n values of device memory on the host.
+  const float* read(Device& device, const float* logits, std::size_t n) {
+    if constexpr (Device::host_readable) {
+      device.wait();
+      return logits;
+    } else {
+      host_.resize(n);
+      device.download(host_.data(), logits, n * sizeof(float));
+      return host_.data();
+    }
+  }
+
+  rlcore::threads pool_;
+  std::vector<float> host_, masked_;
+  std::vector<std::vector<std::int32_t>> ids_;  // of each row
+  buffer<float, Device> copy_;
+};
+
 }  // namespace rollout
 RLCORE_END
 
@@ -219,6 +295,49 @@ RLCORE_INLINE void apply_rules(const ruled_row& row, std::span<float> logits, st
   if (rules.penalises()) detail::penalise(rules, *row.history, logits);
   if (std::ranges::none_of(logits, [](float logit) { return logit != excluded; }))
     throw error("allowed_token_ids, bad_words and min_tokens leave no token to draw");
+}
+
+RLCORE_INLINE void kept_tokens(const sampling& settings, std::span<const float> logits,
+                               std::vector<token_logprob>& kept) {
+  const sampling how = settings.greedy() ? sampling{} : settings;
+  kept.clear();
+  float largest = -std::numeric_limits<float>::infinity();
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (!(logits[i] > -std::numeric_limits<float>::infinity())) continue;
+    kept.push_back({static_cast<std::int32_t>(i), logits[i]});
+    largest = std::max(largest, logits[i]);
+  }
+  const auto below = [&](const token_logprob& t) {
+    return (static_cast<double>(t.logp) - static_cast<double>(largest)) / static_cast<double>(how.temperature);
+  };
+  if (how.min_p > 0) {
+    const double least = elementary::log(static_cast<double>(how.min_p));
+    std::erase_if(kept, [&](const token_logprob& t) { return below(t) < least; });
+  }
+  const auto likelier = [](const token_logprob& a, const token_logprob& b) {
+    return a.logp > b.logp || (a.logp == b.logp && a.token < b.token);
+  };
+  if (how.top_k > 0 && how.top_k < std::ssize(kept)) {
+    std::ranges::nth_element(kept, kept.begin() + how.top_k, likelier);
+    kept.resize(static_cast<std::size_t>(how.top_k));
+    std::ranges::sort(kept, likelier);  // nth_element leaves an order of its own
+  }
+  double total = 0;
+  for (const token_logprob& t : kept) total += elementary::exp(below(t));
+  if (how.top_p < 1) {
+    const double enough = total * static_cast<double>(how.top_p);
+    // The tokens below this sum to less than 1 - top_p of the total: nothing to sort.
+    const double least = elementary::log((total - enough) / static_cast<double>(kept.size())) - 1;
+    std::erase_if(kept, [&](const token_logprob& t) { return below(t) < least; });
+    std::ranges::sort(kept, likelier);
+    std::size_t n = 0;
+    for (total = 0; n < kept.size() && total < enough; ++n) total += elementary::exp(below(kept[n]));
+    kept.resize(n);
+  } else {
+    std::ranges::sort(kept, likelier);
+  }
+  const double log_total = elementary::log(total);
+  for (token_logprob& t : kept) t.logp = static_cast<float>(below(t) - log_total);
 }
 
 }  // namespace rollout

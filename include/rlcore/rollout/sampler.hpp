@@ -1,4 +1,4 @@
-// The sampler, the tokens that top-k, top-p and min-p keep, and the most likely tokens.
+// The sampler, and the most likely tokens.
 #pragma once
 
 #include <algorithm>
@@ -9,20 +9,15 @@
 #include <span>
 #include <vector>
 
-#include "rlcore/core/elementary.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/head/head.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/rollout/ruled_logits.hpp"
 #include "rlcore/tensor/buffer.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
-
-/// kept = the tokens that `settings` may draw from a row of logits, by descending probability, ties by id, with the
-/// log-probs of the draw: softmax(logits / temperature) over the tokens left by min_p, top_k and then top_p, in double.
-/// Greedy: all of softmax(logits). Sorts the tokens left by min_p and top_k: for reports, not for sampling.
-void kept_tokens(const sampling& settings, std::span<const float> logits, std::vector<token_logprob>& kept);
 
 /// The most likely tokens of a row, most likely first, ties by id, and the rank of the row's own token in that order: 1
 /// is the most likely token, 0 means no rank.
@@ -149,24 +144,39 @@ class likely_tokens_finder {
   buffer<std::int32_t, Device> device_first_;
 };
 
-/// Samples on the device: logits stay there, except for rows with rules if the host cannot read device memory. Keeps
-/// its memory between calls.
+/// Samples on the device: logits stay there, except for rows with rules or masks if the host cannot read device memory.
+/// Keeps its memory between calls.
 template <rlcore::device Device>
 class sampler {
  public:
   /// Draws one token per row of logits [rows, vocabulary] (device memory) at uniform[row] and scores it. Rules affect
   /// the draw, not the recorded values. All spans have `rows` elements; `rules` may be empty instead. Log-probs and
-  /// entropies use `logprob_temperature`; unset: the sampling temperature, 1 for greedy sampling. Throws undrawable_row
-  /// before drawing anything.
+  /// entropies use `logprob_temperature`; unset: the sampling temperature, 1 for greedy sampling. Unless `masks` is
+  /// null, appends the tokens that each row could draw, none if that were all, and scores over these; see
+  /// job::keep_sampling_mask. Throws undrawable_row before drawing anything.
   void operator()(Device& device, const sampling& settings, const nn::vocabulary_chunks& chunks, const float* logits,
                   extent_t vocabulary, std::span<const double> uniform, std::span<std::int32_t> tokens,
                   std::span<float> logp, std::span<float> entropy, std::span<const ruled_row> rules = {},
-                  std::optional<float> logprob_temperature = {}) {
+                  std::optional<float> logprob_temperature = {}, ragged<std::int32_t>* masks = nullptr) {
     const auto rows = static_cast<extent_t>(tokens.size());
     drawn_from_ = ruled_(device, logits, vocabulary, rules);
+    const bool masked = masks != nullptr && settings.truncates();
+    sampling_arguments arguments = settings.arguments();
+    const float *from = drawn_from_, *scored = logits;
+    if (masked) {
+      const std::size_t first = masks->rows();
+      if (!masked_) masked_.emplace();
+      masked_->add_masks(device, settings, from, rows, vocabulary, *masks);
+      scored = from = (*masked_)(device, logits, rows, vocabulary, *masks, first);
+      if (drawn_from_ != logits) {
+        if (!masked_rules_) masked_rules_.emplace();
+        from = (*masked_rules_)(device, drawn_from_, rows, vocabulary, *masks, first);
+      }
+      arguments = {settings.temperature, 0, 1, 0};
+    }
     if constexpr (Device::host_readable) {
-      device.run(op::sample{.settings = settings.arguments(),
-                            .logits = drawn_from_,
+      device.run(op::sample{.settings = arguments,
+                            .logits = from,
                             .rows = rows,
                             .vocabulary = vocabulary,
                             .uniform = uniform.data(),
@@ -174,15 +184,15 @@ class sampler {
     } else {
       reserve(device, tokens.size());
       device.upload(uniform_.data(), uniform.data(), uniform.size_bytes());
-      device.run(op::sample{.settings = settings.arguments(),
-                            .logits = drawn_from_,
+      device.run(op::sample{.settings = arguments,
+                            .logits = from,
                             .rows = rows,
                             .vocabulary = vocabulary,
                             .uniform = uniform_.data(),
                             .tokens = tokens_.data()});
       device.download(tokens.data(), tokens_.data(), tokens.size_bytes());
     }
-    score(device, chunks, logits, vocabulary,
+    score(device, chunks, scored, vocabulary,
           logprob_temperature.value_or(settings.greedy() ? 1 : settings.temperature), tokens, logp, entropy);
   }
   /// The log-prob of tokens[row] under softmax(logits / temperature) and the entropy of this distribution, computed
@@ -269,6 +279,7 @@ class sampler {
   }
 
   ruled_logits<Device> ruled_;
+  std::optional<masked_logits<Device>> masked_, masked_rules_;  // made when they are used
   const float* drawn_from_ = nullptr;
   buffer<double, Device> uniform_;
   buffer<std::int32_t, Device> tokens_;
@@ -281,51 +292,6 @@ class sampler {
 
 }  // namespace rollout
 RLCORE_END
-
-#if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_ROLLOUT)
-RLCORE_BEGIN
-namespace rollout {
-
-RLCORE_INLINE void kept_tokens(const sampling& settings, std::span<const float> logits,
-                               std::vector<token_logprob>& kept) {
-  const sampling how = settings.greedy() ? sampling{} : settings;
-  kept.clear();
-  float largest = -std::numeric_limits<float>::infinity();
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (!(logits[i] > -std::numeric_limits<float>::infinity())) continue;
-    kept.push_back({static_cast<std::int32_t>(i), logits[i]});
-    largest = std::max(largest, logits[i]);
-  }
-  const auto below = [&](const token_logprob& t) {
-    return (static_cast<double>(t.logp) - static_cast<double>(largest)) / static_cast<double>(how.temperature);
-  };
-  if (how.min_p > 0) {
-    const double least = elementary::log(static_cast<double>(how.min_p));
-    std::erase_if(kept, [&](const token_logprob& t) { return below(t) < least; });
-  }
-  const auto likelier = [](const token_logprob& a, const token_logprob& b) {
-    return a.logp > b.logp || (a.logp == b.logp && a.token < b.token);
-  };
-  if (how.top_k > 0 && how.top_k < std::ssize(kept)) {
-    std::ranges::nth_element(kept, kept.begin() + how.top_k, likelier);
-    kept.resize(static_cast<std::size_t>(how.top_k));
-  }
-  std::ranges::sort(kept, likelier);
-  double total = 0;
-  for (const token_logprob& t : kept) total += elementary::exp(below(t));
-  if (how.top_p < 1) {
-    const double enough = total * static_cast<double>(how.top_p);
-    std::size_t n = 0;
-    for (total = 0; n < kept.size() && total < enough; ++n) total += elementary::exp(below(kept[n]));
-    kept.resize(n);
-  }
-  const double log_total = elementary::log(total);
-  for (token_logprob& t : kept) t.logp = static_cast<float>(below(t) - log_total);
-}
-
-}  // namespace rollout
-RLCORE_END
-#endif
 
 #if defined(RLCORE_MODELS)
 #include "rlcore/device/any_device.hpp"

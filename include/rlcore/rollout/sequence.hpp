@@ -132,9 +132,15 @@ struct sequence {
     if (std::exchange(plan.counted, false) && shown) --shown->readers;
   }
   /// Its sampling and log-prob settings.
-  std::tuple<float, std::int64_t, float, float, float, bool> reading() const noexcept {
+  std::tuple<float, std::int64_t, float, float, float, bool, bool> reading() const noexcept {
     const rollout::sampling& s = asked.sampling;
-    return {s.temperature, s.top_k, s.top_p, s.min_p, asked.logprob_temperature.value_or(0), asked.processed_logprobs};
+    return {s.temperature,
+            s.top_k,
+            s.top_p,
+            s.min_p,
+            asked.logprob_temperature.value_or(0),
+            asked.processed_logprobs,
+            asked.keep_sampling_mask};
   }
   /// Given the same prompt: may the later sequence follow the earlier one?
   bool shares_with(const sequence& other) const noexcept {

@@ -243,10 +243,7 @@ class session {
     if (asked.prompt.empty()) throw config_error("the prompt has no token");
     check_vocabulary(asked.prompt, model_.settings().vocab_size, "the prompt's token");
     check_length(std::ssize(asked.prompt), asked.max_new_tokens);
-    if (asked.top_logprobs < 0 || asked.prompt_logprobs.value_or(0) < 0)
-      throw config_error("top_logprobs and prompt_logprobs must not be negative");
-    if (const float t = asked.logprob_temperature.value_or(1); !(t >= sampling::least_temperature) || !std::isfinite(t))
-      throw config_error("logprob_temperature=" + float_text(t) + " must be at least 1e-05");
+    asked.check_logprobs();
     auto s = std::make_unique<sequence>();
     const nn::config& c = model_.settings();
     if (!asked.images.empty() && !c.vision)

@@ -150,4 +150,12 @@ struct ragged {
     offsets.resize(1);
   }
 };
+
+/// The rows `which` of `all`, in this order; the numbers are not checked.
+template <class T>
+ragged<T> rows_of(const ragged<T>& all, std::span<const std::int32_t> which) {
+  ragged<T> some;
+  for (const std::int32_t i : which) some.push_back(all.row(static_cast<std::size_t>(i)));
+  return some;
+}
 RLCORE_END

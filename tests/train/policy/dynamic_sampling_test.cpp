@@ -98,6 +98,7 @@ TEST(surplus_file, keeps_every_bit) {
   t.old_logp = {-0.1f, std::numeric_limits<float>::denorm_min()};
   t.entropy = {1.0f / 3, 0};
   t.rollout_logp = {-0.2f, -0.0f};
+  t.sampling_mask.push_back(std::vector{t.tokens[1], t.tokens[1] + 3}), t.sampling_mask.push_back({});
   t.reason = rollout::finish::eos;
   t.verdict.acc = false, t.verdict.pred = "\xff\n", t.verdict.why = verify::reason::undecided;
   trajectory plain = scored(8, 1);
@@ -113,6 +114,8 @@ TEST(surplus_file, keeps_every_bit) {
   EXPECT_EQ(back[0].old_logp, t.old_logp);
   EXPECT_EQ(back[0].entropy, t.entropy);
   EXPECT_TRUE(back[0].rollout_logp == t.rollout_logp && std::signbit(back[0].rollout_logp[1]));
+  EXPECT_EQ(back[0].sampling_mask.values, t.sampling_mask.values);
+  EXPECT_EQ(back[0].sampling_mask.offsets, t.sampling_mask.offsets);
   EXPECT_EQ(back[0].reason, t.reason);
   EXPECT_EQ(back[0].verdict.score, t.verdict.score);
   EXPECT_EQ(back[0].verdict.acc, false);
@@ -123,6 +126,17 @@ TEST(surplus_file, keeps_every_bit) {
   EXPECT_EQ(back[0].reward, t.reward);
   EXPECT_FALSE(back[1].accuracy || back[1].verdict.acc || back[1].verdict.pred);
 
+  const auto unfit = [&](auto&& change) {
+    trajectory other = t;
+    change(other.sampling_mask);
+    write_surplus(place.path(), std::vector{other});
+    EXPECT_THROW(read_surplus(place.path()), format_error);
+  };
+  unfit([](auto& mask) { mask.offsets.back() = 3; });
+  unfit([](auto& mask) { mask.offsets[1] = 0, mask.offsets[2] = 2; });
+  unfit([](auto& mask) { mask.values[0] = mask.values[1]; });
+  unfit([](auto& mask) { mask.values[0] -= 1; });
+  unfit([](auto& mask) { mask.offsets.pop_back(); });
   for (const char* damaged : {"", "x", "\xff\xff", "{}", "[1]"}) {
     scratch::write(place / surplus_file_name, damaged);
     EXPECT_THROW(read_surplus(place.path()), format_error) << damaged;

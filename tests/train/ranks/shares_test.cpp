@@ -60,6 +60,7 @@ trajectory example(int i) {
   t.tokens.assign(static_cast<std::size_t>(5 + i), i);
   t.prompt_length = 3, t.row = static_cast<std::uint32_t>(i), t.sample = 7, t.sampled_step = 9;
   t.old_logp.assign(static_cast<std::size_t>(2 + i), -0.5f * static_cast<float>(i));
+  for (int k = 0; k < 2 + i; ++k) t.sampling_mask.push_back(std::vector<std::int32_t>(static_cast<std::size_t>(k), i));
   t.reason = rollout::finish::eos;
   t.verdict = {0.25, verify::reason::correct, true, "4" + std::string(static_cast<std::size_t>(i), '2')};
   if (i % 2 == 0) t.accuracy = 0.75;
@@ -78,6 +79,8 @@ TEST(trajectory_bytes, everything_arrives) {
     EXPECT_EQ(there[i].verdict.acc, rows[i].verdict.acc);
     EXPECT_EQ(there[i].accuracy, rows[i].accuracy);
     EXPECT_EQ(there[i].reason, rows[i].reason);
+    EXPECT_EQ(there[i].sampling_mask.values, rows[i].sampling_mask.values);
+    EXPECT_EQ(there[i].sampling_mask.offsets, rows[i].sampling_mask.offsets);
     EXPECT_TRUE(to_bytes(std::span(&there[i], 1)) == to_bytes(std::span(&rows[i], 1)));
   }
   std::vector<std::byte> cut = to_bytes(rows);

@@ -124,6 +124,7 @@ RLCORE_INLINE void check_rollout(options& opt) {
     throw config_error(rollout + "max_num_batched_tokens=" + std::to_string(batched) +
                        " is smaller than the longest sequence of " + std::to_string(longest) +
                        " tokens, which enable_chunked_prefill=True does not allow");
+  note_truncated_sampling(opt);
   const bool same = opt.get<std::string>("rlcore.rollout_weights") == "same" &&
                     !opt.find<std::string>("algorithm.rollout_correction.rollout_is") &&
                     !opt.find<std::string>("algorithm.rollout_correction.rollout_rs") &&

@@ -1,4 +1,4 @@
-// Ranks that share one copy of the weights while they sample.
+// Ranks that share one copy of the weights while they sample, and notes about sampling.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +50,20 @@ inline void note_rollout_ranks(options& opt, int ranks) {
   else if (const device_abilities& device = asked_device(opt); !device.log_prob_merge)
     opt.note(asked->text() + ": no effect on the " + std::string(device.unit) +
              ", where each rank samples with whole weights");
+}
+
+/// Adds a note where log-probs are over other tokens than draws, and where rlcore.keep_sampling_mask has no effect.
+inline void note_truncated_sampling(options& opt) {
+  const std::string rollout = "actor_rollout_ref.rollout.";
+  const bool truncates = opt.get<std::int64_t>(rollout + "top_k") > 0 || opt.get<double>(rollout + "top_p") < 1 ||
+                         opt.get<double>(rollout + "min_p") > 0;
+  if (opt.get<bool>("rlcore.keep_sampling_mask") && !truncates)
+    opt.note("rlcore.keep_sampling_mask=True has no effect without " + rollout + "top_k, top_p or min_p");
+  if (truncates && !opt.get<bool>("rlcore.keep_sampling_mask"))
+    opt.note(
+        rollout +
+        "top_k, top_p or min_p cut tokens off, and log-probs are over all tokens, as verl's are: responses are not "
+        "quite the policy's; rlcore.keep_sampling_mask=True takes log-probs over the tokens that were left");
 }
 
 }  // namespace train

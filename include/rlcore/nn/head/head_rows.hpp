@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/pass.hpp"
 #include "rlcore/nn/parallel/tensor_pass.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -32,12 +34,13 @@ struct logit_tile {
 };
 
 /// The backward inputs of n rows, all in device memory. The logits of the first `kept` rows are in memory. `tokens` is
-/// the result of head_rows::take_tokens().
+/// the result of head_rows::take_tokens(), `active` the numbers of the rows in the forward (empty: 0, 1, ...).
 struct head_slopes {
   extent_t n = 0, kept = 0;
   const float* normed = nullptr;  ///< [n, hidden]
   const std::int32_t* tokens = nullptr;
   const float *dlogp = nullptr, *dentropy = nullptr, *entropy = nullptr, *statistics = nullptr;
+  std::span<const std::int32_t> active = {};
 };
 
 /// Fuses projection, log-prob and entropy. Computes logits in tiles and consumes them while they are in cache. The
@@ -46,9 +49,14 @@ struct head_slopes {
 template <class Device>
 class head_rows {
  public:
-  /// Allocates memory for n rows: at most `bytes` of logits, and at most one tile unless `keep`.
-  head_rows(const pass<Device>& p, const head& top, float temperature, extent_t n, std::size_t bytes, bool keep)
-      : top_(top), temperature_(temperature), chunks_(static_cast<extent_t>(top.chunks.count)) {
+  /// Allocates memory for n rows: at most `bytes` of logits, and at most one tile unless `keep`. `sampling_mask` is
+  /// that of nn::targets, and must outlive this object.
+  head_rows(const pass<Device>& p, const head& top, float temperature, extent_t n, std::size_t bytes, bool keep,
+            const ragged<std::int32_t>* sampling_mask = nullptr)
+      : top_(top),
+        sampling_mask_(sampling_mask != nullptr && !sampling_mask->empty() ? sampling_mask : nullptr),
+        temperature_(temperature),
+        chunks_(static_cast<extent_t>(top.chunks.count)) {
     const extent_t v = top.output.outputs;
     const auto rows_in = [v](std::size_t room) {
       return static_cast<extent_t>(room / (static_cast<std::size_t>(v) * sizeof(float)));
@@ -80,6 +88,7 @@ class head_rows {
         log_prob_state* states = apart() ? states_ + c * n + i : states_;
         for_tiles(i, kept_, c, [&](extent_t first, extent_t before, extent_t columns, float* logits) {
           top_.forward_columns(p, logits, normed + i * top_.output.inputs, rows, first, columns);
+          exclude_unsampled(p, logits, i, rows, first, columns, {});
           p.device.run(op::log_prob_accumulate{.states = states,
                                                .logits = logits,
                                                .rows = rows,
@@ -136,7 +145,10 @@ class head_rows {
       part.first = p.first && i == 0;
       sum_of_chunks(p, dnormed + i * h, rows * h, 0, chunks_, [&](extent_t c, float* out) {
         for_tiles(i, s.kept, c, [&](extent_t first, extent_t before, extent_t columns, float* logits) {
-          if (i >= s.kept) top_.forward_columns(p, logits, normed, rows, first, columns);
+          if (i >= s.kept) {
+            top_.forward_columns(p, logits, normed, rows, first, columns);
+            exclude_unsampled(p, logits, i, rows, first, columns, s.active);
+          }
           p.device.run(op::log_prob_backward{.logits = logits,
                                              .rows = rows,
                                              .width = columns,
@@ -157,6 +169,37 @@ class head_rows {
 
  private:
   bool apart() const { return top_.chunks.apart(); }
+
+  /// Sets the logits [rows, columns] of rows i, i + 1, ..., columns from `first`, that are outside of the sampling mask
+  /// to -infinity. `active`: the numbers of the rows in the mask.
+  void exclude_unsampled(const pass<Device>& p, float* logits, extent_t i, extent_t rows, extent_t first,
+                         extent_t columns, std::span<const std::int32_t> active) const {
+    if (sampling_mask_ == nullptr) return;
+    const auto begin = static_cast<std::int32_t>(first + (apart() ? top_.chunks.part(top_.chunks.first).begin : 0)),
+               end = begin + static_cast<std::int32_t>(columns);
+    std::vector<std::int32_t>& places = p.space.index;  // of the logits that stay
+    places.clear();
+    for (extent_t r = 0; r < rows; ++r) {
+      const auto at = static_cast<std::size_t>(i + r);
+      const std::span<const std::int32_t> kept =
+          sampling_mask_->row(active.empty() ? at : static_cast<std::size_t>(active[at]));
+      const auto row = static_cast<std::int32_t>(r * columns);
+      if (kept.empty())
+        for (std::int32_t c = 0; c < end - begin; ++c) places.push_back(row + c);
+      for (auto id = std::ranges::lower_bound(kept, begin); id != kept.end() && *id < end; ++id)
+        places.push_back(row + *id - begin);
+    }
+    const typename workspace<Device>::scope scope(p.space);
+    const auto n = rows * columns, count = static_cast<extent_t>(places.size());
+    const std::int32_t* ids = p.space.take_copy(places.data(), count);
+    float* values = p.space.template take<float>(count);
+    if (count > 0)
+      p.device.run(op::gather_rows{.y = values, .x = logits, .x_rows = n, .ids = ids, .count = count, .width = 1});
+    p.device.run(op::fill{.y = logits, .value = -std::numeric_limits<float>::infinity(), .n = n});
+    if (count > 0)
+      p.device.run(
+          op::copy_rows{.y = logits, .y_row = 1, .ids = {ids, n}, .x = values, .x_row = 1, .count = count, .width = 1});
+  }
 
   /// Calls f(first row, rows): first the `kept` rows, then blocks of tile rows.
   template <class F>
@@ -191,6 +234,7 @@ class head_rows {
   }
 
   const head& top_;
+  const ragged<std::int32_t>* sampling_mask_;  // null: none
   float temperature_;
   extent_t chunks_ = 1;              // local chunks of the vocabulary
   extent_t kept_ = 0, columns_ = 0;  // rows with kept logits, and the columns of their tiles

@@ -96,6 +96,10 @@ class backbone {
     context_->targets().choose(values, local_);
     return local_;
   }
+  /// The rows of this rank's targets.
+  const ragged<std::int32_t>& local(const ragged<std::int32_t>& mask) {
+    return !context_ || mask.empty() ? mask : local_mask_.emplace(rows_of(mask, context_->targets().local()));
+  }
   /// The inverse: all-gathers the values of each rank's rows into those of all `count` selected rows.
   void gather(std::vector<float>& values, std::size_t count) {
     if (!context_) return;
@@ -371,6 +375,7 @@ class backbone {
   row_share share_;
   std::optional<context_pass<Device>> context_;
   std::vector<std::int32_t> local_;
+  std::optional<ragged<std::int32_t>> local_mask_;
   pipeline_link* link_;
   unit_source* units_;
   std::optional<nn::pass<Device>> head_;  // if the head's weights or gradients belong to another unit

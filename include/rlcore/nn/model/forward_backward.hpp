@@ -73,7 +73,8 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
   const std::span<const std::int32_t> tokens = body.local(wanted.token);
   float *logp = space.template take<float>(n), *entropy = space.template take<float>(n);
   float* statistics = space.template take<float>(2 * n);
-  const head_rows<Device> scores(body.pass(), model.head(), temperature, n, space.logits_bytes(), true);
+  const head_rows<Device> scores(body.pass(), model.head(), temperature, n, space.logits_bytes(), true,
+                                 &body.local(wanted.sampling_mask));
   const std::int32_t* token = scores.take_tokens(space, tokens);
   scores.forward(body.pass(), body.top().normed, token, n, logp, entropy, statistics);
 
@@ -95,6 +96,7 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
     for (const std::int32_t i : space.active) space.ids_here.push_back(tokens[static_cast<std::size_t>(i)]);
     slope.tokens = scores.take_tokens(space, space.ids_here);
     slope.kept = scores.move_kept(device, space.active);
+    slope.active = space.active;
     for (std::size_t k = 0; k < space.active.size(); ++k) {
       space.dlogp[k] = space.dlogp[static_cast<std::size_t>(space.active[k])];
       space.dentropy[k] = space.dentropy[static_cast<std::size_t>(space.active[k])];

@@ -40,9 +40,12 @@ struct input {
 };
 
 /// Row `row[i]` of the packed batch (concatenated sequences, no padding) predicts `token[i]`. Rows must ascend for
-/// gradients that do not depend on the split of sequences into batches.
+/// gradients that do not depend on the split of sequences into batches. With a sampling mask the softmax of target i is
+/// over the tokens `sampling_mask.row(i)`, ascending, that top-k, top-p and min-p left when token[i] was drawn; a row
+/// without tokens stands for the whole vocabulary, and so do no rows.
 struct targets {
   std::vector<std::int32_t> row, token;
+  ragged<std::int32_t> sampling_mask = {};
 };
 
 }  // namespace nn

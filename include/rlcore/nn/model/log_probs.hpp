@@ -34,9 +34,10 @@ inline void check_temperature(float temperature) {
     throw std::invalid_argument("rlcore: temperature must be positive, got " + std::to_string(temperature));
 }
 
-/// With z the logits at row[i] divided by `temperature` and p = softmax(z): logp[i] = z[token[i]] - logsumexp(z) and,
-/// unless `entropy` is empty, entropy[i] = logsumexp(z) - sum p z. Keeps the activations of one layer and a tile of
-/// logits, at most workspace::logits_bytes() and 8 MiB. Only the last stage of a pipeline writes results.
+/// With z the logits at row[i] divided by `temperature`, of the tokens in the sampling mask, and p = softmax(z):
+/// logp[i] = z[token[i]] - logsumexp(z) and, unless `entropy` is empty, entropy[i] = logsumexp(z) - sum p z. Keeps the
+/// activations of one layer and a tile of logits, at most workspace::logits_bytes() and 8 MiB. Only the last stage of a
+/// pipeline writes results.
 template <class Device>
 void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const input& sequences, const targets& wanted,
                float temperature, std::span<float> logp, std::span<float> entropy) {
@@ -52,7 +53,8 @@ void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const i
   if (count == 0 || body.passed_on()) return;
   const extent_t n = body.count;
   float* results = space.template take<float>(2 * n);
-  const head_rows<Device> scores(body.pass, model.head(), temperature, n, space.logits_bytes(), false);
+  const head_rows<Device> scores(body.pass, model.head(), temperature, n, space.logits_bytes(), false,
+                                 &body.local(wanted.sampling_mask));
   const std::int32_t* tokens = scores.take_tokens(space, body.local(wanted.token));
   scores.forward(body.pass, body.normed, tokens, n, results, entropy.empty() ? nullptr : results + n, nullptr);
   body.download(logp, results);
@@ -126,7 +128,8 @@ void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const i
           "rlcore: log_probs on a device under context parallelism: each rank has the log-probs of its own targets; "
           "pass spans of the host, which get those of all targets");
     if (room == 0) return;
-    const head_rows<Device> scores(body.pass, model.head(), temperature, body.count, space.logits_bytes(), false);
+    const head_rows<Device> scores(body.pass, model.head(), temperature, body.count, space.logits_bytes(), false,
+                                   &body.local(wanted.sampling_mask));
     const std::int32_t* tokens = scores.take_tokens(space, body.local(wanted.token));
     scores.forward(body.pass, body.normed, tokens, body.count, logp.data, nullptr, nullptr);
   }

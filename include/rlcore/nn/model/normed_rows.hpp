@@ -108,6 +108,10 @@ struct normed_rows {
     context->targets().choose(values, local_);
     return local_;
   }
+  /// The rows of this rank's targets.
+  const ragged<std::int32_t>& local(const ragged<std::int32_t>& mask) {
+    return !context || mask.empty() ? mask : local_mask_.emplace(rows_of(mask, context->targets().local()));
+  }
   /// Gathers the results of all rows. `computed` [count] are those of this rank.
   void download(std::span<float> results, const float* computed) {
     pass.device.download(results.data(), computed, static_cast<std::size_t>(count) * sizeof(float));
@@ -143,6 +147,7 @@ struct normed_rows {
   std::size_t layers_;
   bool tied_, top_ = false;  // has the head been entered?
   std::vector<std::int32_t> local_;
+  std::optional<ragged<std::int32_t>> local_mask_;
 };
 
 }  // namespace nn

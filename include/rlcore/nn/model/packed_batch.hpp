@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -29,12 +30,28 @@ inline void check_ids(std::span<const std::int32_t> ids, std::int64_t vocabulary
                                   std::to_string(ids[i]) + ", expected 0 .. " + std::to_string(vocabulary - 1));
 }
 
-/// Throws std::invalid_argument unless every row has a token of the vocabulary.
+/// Throws std::invalid_argument unless every row has a token of the vocabulary and, with a sampling mask, a mask of
+/// ascending tokens that has it.
 inline void check_targets(const targets& wanted, const config& c) {
   check_ids(wanted.token, c.vocab_size, "target token");
   if (wanted.row.size() != wanted.token.size())
     throw std::invalid_argument("rlcore: targets have " + std::to_string(wanted.row.size()) + " rows and " +
                                 std::to_string(wanted.token.size()) + " tokens");
+  const ragged<std::int32_t>& mask = wanted.sampling_mask;
+  if (mask.empty()) return;
+  if (mask.rows() != wanted.token.size())
+    throw std::invalid_argument("rlcore: targets have " + std::to_string(wanted.token.size()) + " tokens and " +
+                                std::to_string(mask.rows()) + " rows of a sampling mask");
+  check_ids(mask.values, c.vocab_size, "token of the sampling mask");
+  for (std::size_t i = 0; i < mask.rows(); ++i) {
+    const std::span<const std::int32_t> kept = mask.row(i);
+    if (kept.empty()) continue;
+    if (std::adjacent_find(kept.begin(), kept.end(), std::greater_equal()) != kept.end())
+      throw std::invalid_argument("rlcore: the sampling mask of target " + std::to_string(i) + " does not ascend");
+    if (!std::binary_search(kept.begin(), kept.end(), wanted.token[i]))
+      throw std::invalid_argument("rlcore: the sampling mask of target " + std::to_string(i) + " lacks its token " +
+                                  std::to_string(wanted.token[i]));
+  }
 }
 
 /// Throws std::invalid_argument, naming the `caller`, unless the model computes `wanted`.

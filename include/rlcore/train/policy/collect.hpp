@@ -112,6 +112,7 @@ RLCORE_INLINE trajectory make_trajectory(const rollout::request& asked, rollout:
   t.tokens.insert(t.tokens.end(), answer.tokens.begin(), answer.tokens.end());
   t.old_logp = std::move(answer.logp);
   t.entropy = std::move(answer.entropy);
+  t.sampling_mask = std::move(answer.sampling_mask);
   t.context = std::move(answer.context);
   t.reason = answer.reason;
   t.sampled_ids = t.ids_hash();

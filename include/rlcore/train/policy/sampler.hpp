@@ -162,6 +162,7 @@ class response_sampler {
   rollout::generation training_generation() const {
     rollout::generation settings = generation(in_.settings.sampling);
     settings.weights = in_.settings.rollout_weights;
+    settings.keep_sampling_mask = in_.settings.keep_sampling_mask;
     return settings;
   }
   std::vector<std::uint32_t> rows_of_round(std::int64_t number) const {

@@ -67,7 +67,8 @@ struct policy_settings {
   tool_settings tools;
   rollout_weight_settings rollout_weighting;
   std::vector<rejection_rule> rollout_rejection;
-  bool samples_ahead = false;  ///< rlcore.async_depth=1
+  bool samples_ahead = false;       ///< rlcore.async_depth=1
+  bool keep_sampling_mask = false;  ///< log-probs are over the tokens that top-k, top-p and min-p left
   std::int64_t val_samples = 1;
   double cache_share = 0.5;  ///< of the memory that is available at the start
   bool share_prompts = true, chunk_prompts = true, recompute_old_log_prob = false;
@@ -188,8 +189,9 @@ RLCORE_INLINE policy_loss_settings read_policy_loss(const options& opt) {
   std::string kl = opt.get<std::string>(actor + "kl_loss_type");
   policy_loss_settings s;
   s.mode = opt.get<std::string>(losses + "loss_mode");
-  s.clip = {opt.get<double>(actor + "clip_ratio_low"), opt.get<double>(actor + "clip_ratio_high"),
-            opt.get<double>(actor + "clip_ratio_c")};
+  s.clip = {.clip_low = opt.get<double>(actor + "clip_ratio_low"),
+            .clip_high = opt.get<double>(actor + "clip_ratio_high"),
+            .clip_c = opt.get<double>(actor + "clip_ratio_c")};
   s.aggregation = read_loss_aggregation(opt);
   s.version = read_verl_version(opt);
   s.straight_through = kl.ends_with('+');
@@ -281,6 +283,7 @@ RLCORE_INLINE void read_rollout_settings(policy_settings& s, const options& opt)
   s.sampling = {static_cast<float>(opt.get<double>(rollout + "temperature")), opt.get<std::int64_t>(rollout + "top_k"),
                 static_cast<float>(opt.get<double>(rollout + "top_p")),
                 static_cast<float>(opt.get<double>(rollout + "min_p"))};
+  s.keep_sampling_mask = opt.get<bool>("rlcore.keep_sampling_mask") && s.sampling.truncates();
   s.rules = read_penalties(opt, rollout);
   s.tools = read_tool_settings(opt);
   s.rollout_weighting = read_rollout_weights(opt);

@@ -81,6 +81,8 @@ inline constexpr key own_run[] = {
      "divide by the deviation over the step (with rlcore.advantages=openrlhf)"},
     {"rlcore.recompute_old_log_prob", boolean, "False", honoured,
      "compute the old log-probs again instead of keeping those recorded while sampling; the same bits"},
+    {"rlcore.keep_sampling_mask", boolean, "False", honoured,
+     "log-probs, old and new, are over the tokens that top_k, top_p and min_p left when a token was drawn"},
     {"rlcore.async_depth", integer, "0", honoured,
      "1: each step trains on responses of the weights before the last update, drawn while it runs; 0: of its own",
      between(0, 1)},

@@ -38,6 +38,7 @@ struct packed_trajectories {
     tokens.clear(), images.clear();
     targets.row.clear();
     targets.token.clear();
+    targets.sampling_mask.clear();
     offsets.assign(1, 0);
   }
   /// Appends a row and its targets: response token i is predicted by the row of the token before it. Its prompt's
@@ -62,9 +63,29 @@ struct packed_trajectories {
       i += run.count;
     }
     until(static_cast<std::int32_t>(t.tokens.size()));
+    if (!t.sampling_mask.empty() || !targets.sampling_mask.empty()) push_mask(t, targets.row.size());
     offsets.push_back(static_cast<std::int32_t>(targets.row.size()));
   }
   std::size_t size() const noexcept { return offsets.size() - 1; }
+
+ private:
+  /// Appends the mask's rows of the trajectory's targets, the last of `count`; rows without tokens stand for no mask.
+  void push_mask(const trajectory& t, std::size_t count) {
+    const auto of_t = static_cast<std::size_t>(t.policy_length());
+    while (targets.sampling_mask.rows() + (t.sampling_mask.empty() ? 0 : of_t) < count)
+      targets.sampling_mask.push_back({});
+    if (t.sampling_mask.empty()) return;
+    const auto is_in = [](std::span<const rollout::context_run> runs, std::size_t& at, std::int32_t token) {
+      while (at < runs.size() && runs[at].begin + runs[at].count <= token) ++at;
+      return at < runs.size() && runs[at].begin <= token;
+    };
+    std::size_t row = 0, context = 0, left_out = 0;
+    for (std::int32_t token = 0; token < t.response_length(); ++token) {
+      if (is_in(t.context, context, token)) continue;
+      if (!is_in(t.left_out(), left_out, token)) targets.sampling_mask.push_back(t.sampling_mask.row(row));
+      ++row;
+    }
+  }
 };
 
 }  // namespace train

@@ -115,8 +115,9 @@ std::filesystem::path set_aside_rollouts(const std::filesystem::path& folder, st
 /// sampled_step, where dynamic sampling kept the response from an earlier step; in runs of several turns: num_turns,
 /// tool_calls, turn_rewards, turn_score and extra_logs where an environment gave them, and mask, the lengths of the
 /// runs of tokens that the policy wrote and did not write in turn, if there are such; log_probs are those of the
-/// policy's tokens. `with_overlong` adds overlong_reward, the penalty that is part of the score, and overlong, whether
-/// there is one. Throws file_error.
+/// policy's tokens; with rlcore.keep_sampling_mask sampling_mask, for each of them the ids that could be drawn,
+/// ascending (none: all). `with_overlong` adds overlong_reward, the penalty that is part of the score, and overlong,
+/// whether there is one. Throws file_error.
 void write_rollouts(const std::filesystem::path& folder, std::int64_t step, std::span<const trajectory> batch,
                     const data::prompt_dataset& prompts, const text::tokenizer& tokenizer, bool with_overlong = false);
 
@@ -286,7 +287,7 @@ RLCORE_INLINE std::unique_ptr<replay> open_replay(const policy_inputs& in, std::
       checkpoint::expand_home(s.replay),
       replay::run{in.train, in.tokenizer, in.eos_ids, s.max_response_length, in.plan.trajectories_per_step, s.samples,
                   in.config.never_sampled(), !s.tools.agent_file.empty(), s.reward.stored, s.replay_wait_s,
-                  s.samples_ahead && s.recompute_old_log_prob, alone});
+                  s.samples_ahead && s.recompute_old_log_prob, alone, s.keep_sampling_mask});
   stored->require(first, in.plan.total_steps);
   say("%s\n", replay_text(s, *stored).c_str());
   return stored;
@@ -333,6 +334,10 @@ RLCORE_INLINE void write_rollouts(const std::filesystem::path& folder, std::int6
     if (!t.turn_rewards.empty()) line["turn_rewards"] = t.turn_rewards, line["turn_score"] = t.talk.score;
     if (!t.agent_logs.empty()) line["extra_logs"] = nlohmann::json::parse(t.agent_logs);
     if (!t.context.empty()) line["mask"] = mask_runs(t.context, t.response_length());
+    if (!t.sampling_mask.empty()) {
+      nlohmann::ordered_json& rows = line["sampling_mask"] = nlohmann::ordered_json::array();
+      for (std::size_t i = 0; i < t.sampling_mask.rows(); ++i) rows.push_back(t.sampling_mask.row(i));
+    }
     lines += text::json_text(line) + "\n";
   }
   std::error_code failure;

@@ -31,6 +31,7 @@ struct stored_run {
   double wait_s = 0;                             ///< wait so long for <step>.jsonl of each step; 0: all are there
   bool by_training_step = false;  ///< old log-probs are those of the step that trains, not of the one that sampled
   bool alone = true;              ///< one rank: a signal ends the waiting
+  bool sampling_mask = false;     ///< every line has to have one
 };
 
 /// Reads lines.
@@ -45,6 +46,8 @@ class response_reader {
   static std::vector<std::int32_t> ids(const data::row& r, const char* name, const std::string& where);
   /// Whose the tokens of a response of this length are, and what tools and environments gave.
   static void read_turns(const data::row& r, const std::string& where, std::int64_t length, trajectory& t);
+  /// The tokens that could be drawn in place of each token of the policy.
+  void read_mask(const data::row& r, const std::string& where, trajectory& t) const;
   /// The row whose prompt reads as "input" does, with or without special tokens.
   std::uint32_t row_of(const data::row& r, const std::string& where) const;
 
@@ -110,6 +113,26 @@ RLCORE_INLINE void response_reader::read_turns(const data::row& r, const std::st
   }
 }
 
+RLCORE_INLINE void response_reader::read_mask(const data::row& r, const std::string& where, trajectory& t) const {
+  if (!r.contains("sampling_mask"))
+    throw data_error(where +
+                     ": no \"sampling_mask\" of the engine that sampled (for each token the ids that top_k, top_p and "
+                     "min_p left); rlcore.keep_sampling_mask=False takes log-probs over all tokens");
+  const data::row& rows = r["sampling_mask"];
+  try {
+    for (const data::row& ids : rows) t.sampling_mask.push_back(text::get_exactly<std::vector<std::int32_t>>(ids));
+  } catch (const nlohmann::json::exception&) {
+    t.sampling_mask.clear();
+  }
+  if (t.sampling_mask.empty() || !t.mask_fits())
+    throw data_error(where + ": \"sampling_mask\" is not a list of ascending ids, or of none, for each of the " +
+                     std::to_string(t.policy_length()) + " tokens of the policy that has the token");
+  for (const std::int32_t id : t.sampling_mask.values)
+    if (static_cast<std::size_t>(id) >= run_.tokenizer.vocab_size())
+      throw data_error(where + ": token " + std::to_string(id) + " of \"sampling_mask\" is not in the vocabulary of " +
+                       std::to_string(run_.tokenizer.vocab_size()));
+}
+
 RLCORE_INLINE trajectory response_reader::operator()(const data::row& r, const std::string& where) const {
   trajectory t;
   std::vector<std::int32_t> response;
@@ -172,6 +195,7 @@ RLCORE_INLINE trajectory response_reader::operator()(const data::row& r, const s
   t.prompt_length = static_cast<std::int32_t>(t.tokens.size());
   t.tokens.insert(t.tokens.end(), response.begin(), response.end());
   t.sampled_ids = t.ids_hash();
+  if (run_.sampling_mask) read_mask(r, where, t);
   const bool ended = std::find(run_.eos_ids.begin(), run_.eos_ids.end(), response.back()) != run_.eos_ids.end();
   t.reason = ended ? rollout::finish::eos : rollout::finish::length;
   return t;

@@ -57,6 +57,8 @@ RLCORE_INLINE void write_surplus(const std::filesystem::path& folder, std::span<
                      {"reward", t.reward},
                      {"sampled_step", t.sampled_step},
                      {"sampled_ids", t.sampled_ids}};
+    if (!t.sampling_mask.empty())
+      j["sampling_mask"] = {{"values", t.sampling_mask.values}, {"offsets", t.sampling_mask.offsets}};
     if (t.verdict.acc) j["acc"] = *t.verdict.acc;
     if (!t.verdict.has_reason) j["has_reason"] = false;
     if (t.verdict.pred) j["pred"] = nlohmann::json::binary({t.verdict.pred->begin(), t.verdict.pred->end()});
@@ -98,6 +100,10 @@ RLCORE_INLINE std::vector<trajectory> read_surplus(const std::filesystem::path& 
       j.at("reward").get_to(t.reward);
       integer("sampled_step", t.sampled_step);
       if (j.contains("sampled_ids")) integer("sampled_ids", t.sampled_ids);
+      if (j.contains("sampling_mask")) {
+        t.sampling_mask.values = text::get_exactly<std::vector<std::int32_t>>(j["sampling_mask"].at("values"));
+        t.sampling_mask.offsets = text::get_exactly<std::vector<std::int32_t>>(j["sampling_mask"].at("offsets"));
+      }
       if (j.contains("turn_rewards")) j["turn_rewards"].get_to(t.turn_rewards);
       if (j.contains("agent_logs")) j["agent_logs"].get_to(t.agent_logs);
       t.verdict.has_reason = j.value("has_reason", true);
@@ -116,7 +122,7 @@ RLCORE_INLINE std::vector<trajectory> read_surplus(const std::filesystem::path& 
         t.talk = {number(0), number(1), number(2), number(3), real(4), real(5), real(6), real(7)};
       }
       const bool fits = t.prompt_length > 0 && std::ssize(t.tokens) > t.prompt_length && context &&
-                        std::ssize(t.old_logp) == t.policy_length() &&
+                        std::ssize(t.old_logp) == t.policy_length() && t.mask_fits() &&
                         reason <= static_cast<std::uint8_t>(rollout::finish::failed) &&
                         why < verify::reason_names.size();
       if (!fits) throw format_error(path.string() + ": a trajectory whose parts do not fit each other");

@@ -1,7 +1,9 @@
 // One sampled response with everything the step learns about it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,6 +11,7 @@
 
 #include "rlcore/core/fingerprint.hpp"
 #include "rlcore/rollout/request.hpp"
+#include "rlcore/tensor/view.hpp"
 #include "rlcore/verify/verdict.hpp"
 
 RLCORE_BEGIN
@@ -62,6 +65,9 @@ struct trajectory {
   std::int64_t sampled_step = 0;  ///< in which step it was sampled
   std::uint64_t sampled_ids = 0;  ///< ids_hash() of what was sampled, by which training checks; 0: not known
   std::vector<float> old_logp, entropy, ref_logp;
+  /// If it has rows: for each token that the policy wrote what could be drawn in its place (nn::targets), where
+  /// log-probs are over that.
+  ragged<std::int32_t> sampling_mask;
   std::int64_t kept_ref = -1;       ///< where ref_logp begins in actor::kept_ref, if it stays on the device
   std::vector<float> rollout_logp;  ///< as recorded while sampling, where old_logp was computed again
   rollout::finish reason = rollout::finish::length;
@@ -76,7 +82,7 @@ struct trajectory {
   std::vector<float> token_advantage;    ///< if not empty: one per response token, instead of `advantage`
   std::vector<float> value;              ///< of the critic, in the state before each response token
   std::vector<float> token_return;       ///< if not empty: what follows each response token, the critic's target
-  std::vector<float> sum_squared_probs;  ///< of the old policy over the vocabulary, if the estimator wants it
+  std::vector<float> sum_squared_probs;  ///< of the old policy, if the estimator wants it
   float greedy_score = 0;                ///< of the most likely answer to the prompt, if the estimator wants it
   conversation talk;
   std::vector<double> turn_rewards;  ///< by the environment, one for each turn of the policy; empty: none
@@ -108,6 +114,32 @@ struct trajectory {
     }
     if (!all.empty()) all.back() += static_cast<float>(length_penalty);
     return all;
+  }
+  /// Whether there is no sampling mask, or one of ascending ids, or of none, for each token that the policy wrote,
+  /// which has the token.
+  bool mask_fits() const noexcept {
+    const std::vector<std::int32_t>& offsets = sampling_mask.offsets;
+    const bool whole = !offsets.empty() && offsets.front() == 0 && std::ranges::is_sorted(offsets) &&
+                       offsets.back() == std::ssize(sampling_mask.values);
+    if (!whole || sampling_mask.empty()) return whole && sampling_mask.values.empty();
+    if (static_cast<std::int64_t>(sampling_mask.rows()) != written_length()) return false;
+    std::size_t i = 0;
+    const auto fits_until = [&](std::int64_t token, std::int64_t end) {
+      for (; token < end; ++token, ++i) {
+        const std::span<const std::int32_t> ids = sampling_mask.row(i);
+        if (ids.empty()) continue;
+        if (ids.front() < 0 || std::ranges::adjacent_find(ids, std::greater_equal()) != ids.end() ||
+            !std::ranges::binary_search(ids, tokens[static_cast<std::size_t>(token)]))
+          return false;
+      }
+      return true;
+    };
+    std::int64_t begin = prompt_length;
+    for (const rollout::context_run& run : context) {
+      if (!fits_until(begin, prompt_length + run.begin)) return false;
+      begin = prompt_length + run.begin + run.count;
+    }
+    return fits_until(begin, std::ssize(tokens));
   }
   /// A hash of the tokens and of whose they are.
   std::uint64_t ids_hash() const noexcept {
