@@ -218,7 +218,9 @@ class response_sampler {
     return std::make_unique<agent::conversations>(
         in_.tokenizer, in_.tools->replies(), in_.tools->settings().limits,
         [this, &prompts](std::uint32_t row) { return in_.tools->of(prompts[row]); },
-        models_.rollout ? &models_.rollout->ranks() : nullptr);
+        models_.rollout              ? &models_.rollout->ranks()
+        : ranks_.tensor().size() > 1 ? &ranks_.tensor()
+                                     : nullptr);
   }
   /// The first failure of an agent in the run.
   void say_failure(const agent::conversations& talks) {
