@@ -3,9 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <thread>
 
@@ -29,18 +27,7 @@ class foreign_rollouts : public tool_runs {
   /// The stored responses with every line changed by f.
   template <class F>
   static fs::path changed(const std::string& name, F&& f) {
-    const fs::path folder = place->path() / name;
-    fs::create_directories(folder);
-    for (const auto& entry : fs::directory_iterator(stored())) {
-      std::istringstream lines(scratch::read(entry.path()));
-      std::ofstream out(folder / entry.path().filename());
-      for (std::string line; std::getline(lines, line);) {
-        json row = json::parse(line);
-        f(row);
-        out << row.dump() << "\n";
-      }
-    }
-    return folder;
+    return changed_lines(stored(), name, f);
   }
   static arguments replays(const fs::path& folder) {
     return {"rlcore.replay=" + folder.string(), "trainer.save_freq=3"};

@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 
 #include "programs/tool_runs.hpp"
@@ -106,18 +104,7 @@ TEST_F(sampling_mask_runs, emulated_devices_compute_over_the_mask) {
 TEST_F(sampling_mask_runs, replays_need_the_masks_and_get_the_bits) {
   expect_as_kept("replayed", {"rlcore.replay=" + stored().string()});
   const auto changed = [&](const std::string& name, auto&& f) {
-    const fs::path folder = place->path() / name;
-    fs::create_directories(folder);
-    for (const auto& entry : fs::directory_iterator(stored())) {
-      std::istringstream lines(scratch::read(entry.path()));
-      std::ofstream out(folder / entry.path().filename());
-      for (std::string line; std::getline(lines, line);) {
-        json row = json::parse(line);
-        f(row);
-        out << row.dump() << "\n";
-      }
-    }
-    return kept + arguments{"rlcore.replay=" + folder.string()};
+    return kept + arguments{"rlcore.replay=" + changed_lines(stored(), name, f).string()};
   };
   std::size_t cut = 0, rows = 0;
   const arguments without = changed("no_masks", [&](json& row) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "support/has_python.hpp"
@@ -81,6 +82,22 @@ class tool_runs : public testing::Test {
     EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
     EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
     EXPECT_FALSE(fs::exists(root("refused")));
+  }
+  /// The stored responses in `from`, with every line changed by f, as the folder `name`.
+  template <class F>
+  static fs::path changed_lines(const fs::path& from, const std::string& name, F&& f) {
+    const fs::path folder = place->path() / name;
+    fs::create_directories(folder);
+    for (const auto& entry : fs::directory_iterator(from)) {
+      std::istringstream lines(scratch::read(entry.path()));
+      std::ofstream out(folder / entry.path().filename());
+      for (std::string line; std::getline(lines, line);) {
+        json row = json::parse(line);
+        f(row);
+        out << row.dump() << "\n";
+      }
+    }
+    return folder;
   }
   /// A file of tools with one in Python, called calculator, which computes a product after `before`.
   static arguments python_calculator(const std::string& before) {

@@ -170,7 +170,7 @@ struct job {
 /// A drawn token. `number` counts the tokens after the prompt, including those appended by the caller. `most_likely`
 /// has job::top_logprobs tokens, the most likely first, and is valid during the call that reports it; `rank` is the
 /// token's rank in that order, from 1; 0 if not requested. `sampling_mask`, likewise, has the tokens that could be
-/// drawn, ascending; none if that were all or if they were not asked for.
+/// drawn, ascending; none if those were all or if they were not asked for.
 struct drawn_token {
   ticket of = 0;
   std::uint32_t number = 0;

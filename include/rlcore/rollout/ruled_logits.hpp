@@ -159,7 +159,7 @@ template <rlcore::device Device>
 class masked_logits {
  public:
   /// Appends to `masks` the tokens that `settings` may draw from each row of logits [rows, vocabulary] (device memory),
-  /// ascending; none if that are all or if a logit is not a number.
+  /// ascending; none if those are all tokens or if a logit is not a number.
   void add_masks(Device& device, const sampling& settings, const float* logits, extent_t rows, extent_t vocabulary,
                  ragged<std::int32_t>& masks) {
     const auto n = static_cast<std::size_t>(rows), width = static_cast<std::size_t>(vocabulary);

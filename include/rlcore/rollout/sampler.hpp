@@ -152,7 +152,7 @@ class sampler {
   /// Draws one token per row of logits [rows, vocabulary] (device memory) at uniform[row] and scores it. Rules affect
   /// the draw, not the recorded values. All spans have `rows` elements; `rules` may be empty instead. Log-probs and
   /// entropies use `logprob_temperature`; unset: the sampling temperature, 1 for greedy sampling. Unless `masks` is
-  /// null, appends the tokens that each row could draw, none if that were all, and scores over these; see
+  /// null, appends the tokens that each row could draw, none if those were all, and scores over these; see
   /// job::keep_sampling_mask. Throws undrawable_row before drawing anything.
   void operator()(Device& device, const sampling& settings, const nn::vocabulary_chunks& chunks, const float* logits,
                   extent_t vocabulary, std::span<const double> uniform, std::span<std::int32_t> tokens,

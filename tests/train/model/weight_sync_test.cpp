@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,11 +39,9 @@ struct setting {
   int ranks, zero, tensor, rollout;
 };
 
-/// Hands over the weights of training as `s` says to rollout models over `s.rollout` tensor parallel ranks each; all of
-/// them have to be what the serial model's slices are. Returns the bytes that travelled in rounds.
-template <class Wire = float>
-std::size_t weight_sync(const setting& s) {
-  std::atomic<std::size_t> moved{0};
+/// f(ranks, device, trained model, this rank's part of a rollout model) on every rank of training as `s` says.
+template <class F>
+void on_ranks(const setting& s, const nn::config& c, compute type, F&& f) {
   parallel::launch_settings threads;
   threads.thread_ranks = s.ranks;
   threads.deadline = std::chrono::seconds(60);
@@ -50,14 +49,25 @@ std::size_t weight_sync(const setting& s) {
     parallel::parallel_settings how;
     how.zero = s.zero, how.tensor = s.tensor;
     parallel::world world(all, how);
-    cpu device(1);
-    train::trainable_model<cpu> t(device, small_model(), {}, &world);
-    {
-      const auto whole = t.gather_full_params();
-      t.model.initialize(11);
-    }
-    const nn::partition part{
-        .tensor_rank = all.rank() % s.rollout, .tensor_size = s.rollout, .repeats_key_heads = true};
+    cpu device(1, {}, type);
+    train::trainable_model<cpu> t(device, c, {}, &world);
+    f(all, device, t,
+      nn::partition{.tensor_rank = all.rank() % s.rollout, .tensor_size = s.rollout, .repeats_key_heads = true});
+  });
+}
+/// Its weights are those that the seed gives.
+void initialize(train::trainable_model<cpu>& t, std::uint64_t seed) {
+  const auto whole = t.gather_full_params();
+  t.model.initialize(seed);
+}
+
+/// Hands over the weights of training as `s` says to rollout models over `s.rollout` tensor parallel ranks each; all of
+/// them have to be what the serial model's slices are. Returns the bytes that travelled in rounds.
+template <class Wire = float>
+std::size_t weight_sync(const setting& s) {
+  std::atomic<std::size_t> moved{0};
+  on_ranks(s, small_model(), compute::float32, [&](auto& all, cpu& device, auto& t, const nn::partition& part) {
+    initialize(t, 11);
     nn::causal_lm<cpu> rollout(device, small_model(), part), expected(device, small_model(), part);
     rollout.initialize(5);
     expected.initialize(11);
@@ -98,24 +108,11 @@ void packed_sync(const setting& s, compute type, std::optional<weight_format> fo
   c.tie_word_embeddings = tied;
   c.model = family, c.attention_bias = family == nn::family::qwen2;
   c.num_experts = 4, c.num_experts_per_tok = 2, c.moe_intermediate_size = 16;  // of qwen3_moe alone
-  parallel::launch_settings threads;
-  threads.thread_ranks = s.ranks;
-  threads.deadline = std::chrono::seconds(60);
-  parallel::launch(threads, [&](parallel::any_communicator& all) {
-    parallel::parallel_settings how;
-    how.zero = s.zero, how.tensor = s.tensor;
-    parallel::world world(all, how);
-    cpu device(1, {}, type);
-    train::trainable_model<cpu> t(device, c, {}, &world);
-    const nn::partition part{
-        .tensor_rank = all.rank() % s.rollout, .tensor_size = s.rollout, .repeats_key_heads = true};
+  on_ranks(s, c, type, [&](auto&, cpu& device, auto& t, const nn::partition& part) {
     nn::causal_lm<cpu> rollout(device, c, part, nn::weights_in::packed), expected(device, c, part);
     const train::weight_sync<cpu> hand(t, rollout);
     for (const std::uint64_t seed : {11, 12}) {
-      {
-        const auto whole = t.gather_full_params();
-        t.model.initialize(seed);
-      }
+      initialize(t, seed);
       expected.initialize(seed);
       hand.run(t, rollout, 1000, format);
       const weight_format packed = format.value_or(device.compute_format());
@@ -149,6 +146,13 @@ TEST(weight_sync, packs_unit_by_unit) {
   packed_sync({2, 3, 1, 1}, compute::bfloat16, {}, false);
   packed_sync({2, 3, 1, 1}, compute::bfloat16, {}, false, nn::family::qwen3_moe);
   packed_sync({2, 3, 1, 2}, compute::float32, {}, true, nn::family::qwen3_moe);
+}
+
+TEST(weight_sync, a_format_is_for_packed_weights) {
+  on_ranks({1, 0, 1, 1}, small_model(), compute::float32, [](auto&, cpu& device, auto& t, const nn::partition&) {
+    nn::causal_lm<cpu> floats(device, small_model());
+    EXPECT_THROW(train::weight_sync<cpu>(t, floats).run(t, floats, 1000, weight_format::int8), std::invalid_argument);
+  });
 }
 
 TEST(weight_sync, moves_what_is_not_there_already) {

@@ -55,15 +55,21 @@ inline void note_rollout_ranks(options& opt, int ranks) {
 /// Adds a note where log-probs are over other tokens than draws, and where rlcore.keep_sampling_mask has no effect.
 inline void note_truncated_sampling(options& opt) {
   const std::string rollout = "actor_rollout_ref.rollout.";
-  const bool truncates = opt.get<std::int64_t>(rollout + "top_k") > 0 || opt.get<double>(rollout + "top_p") < 1 ||
-                         opt.get<double>(rollout + "min_p") > 0;
-  if (opt.get<bool>("rlcore.keep_sampling_mask") && !truncates)
+  std::string cuts;
+  const auto add = [&](const char* name, bool cuts_off) {
+    if (cuts_off) cuts += (cuts.empty() ? "" : ", ") + opt.known().typed_name(rollout + name);
+  };
+  add("top_k", opt.get<std::int64_t>(rollout + "top_k") > 0);
+  add("top_p", opt.get<double>(rollout + "top_p") < 1);
+  add("min_p", opt.get<double>(rollout + "min_p") > 0);
+  const bool keeps = opt.get<bool>("rlcore.keep_sampling_mask");
+  if (keeps && cuts.empty())
     opt.note("rlcore.keep_sampling_mask=True has no effect without " + rollout + "top_k, top_p or min_p");
-  if (truncates && !opt.get<bool>("rlcore.keep_sampling_mask"))
+  if (!keeps && !cuts.empty())
     opt.note(
-        rollout +
-        "top_k, top_p or min_p cut tokens off, and log-probs are over all tokens, as verl's are: responses are not "
-        "quite the policy's; rlcore.keep_sampling_mask=True takes log-probs over the tokens that were left");
+        cuts +
+        " cuts tokens off, and log-probs are over all tokens, as verl's are: responses are not quite the policy's; "
+        "rlcore.keep_sampling_mask=True takes log-probs over the tokens that were left");
 }
 
 }  // namespace train

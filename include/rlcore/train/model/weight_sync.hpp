@@ -67,8 +67,8 @@ class weight_sync {
   std::size_t sent() const noexcept { return total(&parallel::reshard_plan::sent); }
 
   /// Copies the current weights. Values are sent as `Wire`: float, or bf16, which rounds. At most `bucket` values come
-  /// in and go out at a time. A model with packed weights only packs them in `format` (unset: the device's compute
-  /// format). All ranks call it together.
+  /// in and go out at a time. A model of weights_in::packed is packed in `format` (unset: the device's compute
+  /// format); another has none. All ranks call it together.
   template <class Wire = float>
   void run(const trainable_model<Device>& from, nn::causal_lm<Device>& to, std::size_t bucket = std::size_t{1} << 24,
            std::optional<weight_format> format = {}) const {
@@ -76,6 +76,7 @@ class weight_sync {
     if (to.packed_alone())
       return to.fill(format.value_or(to.device().compute_format()), nn::bf16_weights::none,
                      incoming<Wire>(*this, from, to, held, bucket));
+    if (format) throw std::invalid_argument("rlcore: weight_sync: a format is for a model of weights_in::packed");
     Device& device = to.device();
     float* const weights = to.weights().data();
     std::vector<float> values;
