@@ -46,19 +46,27 @@ class engine {
  public:
   /// Returns one response per request. `key` addresses this call (seed and step). Calls progress(done) whenever
   /// sequences finish. With `turns`, responses have several turns, max_new_tokens long together with what `turns`
-  /// appends, and the logit rules count each turn as a new text. Temperature 0 records log-probs at temperature 1.
-  /// Throws config_error if a sequence does not fit into max_cache_bytes, std::invalid_argument for images that do not
-  /// match the model or the image tokens, not_finite_error if logits are not finite, and error if the logit rules
-  /// exclude every token of a request.
+  /// appends, and the logit rules count each turn as a new text. `pauses`, without `turns`, may end the call early: a
+  /// later one, with other weights too, continues its responses by request::written. Temperature 0 records log-probs at
+  /// temperature 1. Throws config_error if a sequence does not fit into max_cache_bytes, std::invalid_argument for
+  /// images that do not match the model or the image tokens, not_finite_error if logits are not finite, and error if
+  /// the logit rules exclude every token of a request.
   template <class Progress = no_progress>
   std::vector<response> generate(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                                  std::span<const request> requests, const generation& settings, random_key key,
-                                 Progress&& progress = {}, turn_source* turns = nullptr) {
+                                 Progress&& progress = {}, turn_source* turns = nullptr,
+                                 pause_points* pauses = nullptr) {
     check(model.settings(), requests, settings);
+    require(turns == nullptr || pauses == nullptr, "generate: responses of several turns do not pause");
     std::vector<response> responses(requests.size());
-    if (requests.empty()) return responses;
-    schedule_limits limits = prepare(model, space, requests, settings);
-    limits.share_prefixes = turns != nullptr && settings.share_prompts;  // a next turn finds the pages of the last
+    std::int64_t window = pauses == nullptr ? 0 : pauses->next(responses);
+    while (requests.empty() && window > 0) window = pauses->next(responses);
+    if (pauses != nullptr && window == 0)
+      for (response& r : responses) r.reason = finish::paused;
+    if (requests.empty() || (pauses != nullptr && window == 0)) return responses;
+    schedule_limits limits = prepare(model, space, requests, settings, pauses != nullptr);
+    // What follows a turn or a pause finds the pages before it.
+    limits.share_prefixes = (turns != nullptr || pauses != nullptr) && settings.share_prompts;
     session<Device> open(model, space, limits, settings.share_prompts, settings.weights, memory_);
     const std::shared_ptr<const logit_rules> rules = settings.rules.neutral() && settings.rules.min_tokens == 0
                                                          ? nullptr
@@ -66,7 +74,8 @@ class engine {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       try {
         job asked = job_of(requests[i], settings, rules, key);
-        asked.keep_open = turns != nullptr;
+        asked.keep_open = turns != nullptr || pauses != nullptr;
+        asked.pause_after = window;
         open.submit(std::move(asked));
       } catch (const config_error& e) {
         throw std::invalid_argument(std::string(e.what()) + " (generate: request " + std::to_string(i) + ")");
@@ -76,7 +85,9 @@ class engine {
                     responses,
                     static_cast<std::size_t>(std::min<std::int64_t>(settings.max_new_tokens, 1024)),
                     settings.keep_sampling_mask && settings.sampling.truncates()};
-    if (turns == nullptr) {
+    if (pauses != nullptr) {
+      draw_in_windows(open, record, *pauses, progress);
+    } else if (turns == nullptr) {
       for (std::size_t before = 0; open.step(record); before = record.ended.size())
         if (record.ended.size() != before) progress(record.ended.size());
     } else {
@@ -124,6 +135,26 @@ class engine {
     }
   };
 
+  /// Steps `open` until `pauses` ends the call.
+  template <class Progress>
+  static void draw_in_windows(session<Device>& open, recorder& record, pause_points& pauses, Progress& progress) {
+    for (std::size_t complete = 0;;) {
+      std::vector<std::size_t> paused;
+      while (open.step(record)) {
+        const std::size_t before = complete;
+        for (const std::size_t i : record.ended)
+          if (record.responses[i].reason == finish::paused)
+            paused.push_back(i);
+          else
+            ++complete;
+        record.ended.clear();
+        if (complete != before) progress(complete);
+      }
+      const std::int64_t window = pauses.next(record.responses);
+      if (window == 0) return;
+      for (const std::size_t i : paused) open.go_on(i + 1, window);
+    }
+  }
   /// Steps `open` until `turns` has completed every response.
   template <class Progress>
   static void take_turns(session<Device>& open, recorder& record, turn_source& turns, std::int64_t max_new_tokens,
@@ -167,18 +198,20 @@ class engine {
                     random_key key) {
     job asked;
     asked.prompt.assign(r.prompt.begin(), r.prompt.end());
+    asked.written.assign(r.written.begin(), r.written.end());
     asked.images.assign(r.images.begin(), r.images.end());
     asked.sampling = settings.sampling, asked.rules = rules;
     asked.max_new_tokens = settings.max_new_tokens, asked.stop_ids = settings.eos_ids;
     asked.keep_sampling_mask = settings.keep_sampling_mask;
-    asked.key = r.key.value_or(key), asked.prompt_number = r.key ? 0 : r.prompt_number, asked.sample = r.sample;
+    asked.key = r.key.value_or(key), asked.prompt_number = r.prompt_number, asked.sample = r.sample;
     return asked;
   }
 
   /// Reserves memory for all sequences, or as much as the limits allow: pages, logits rows, and image rows for a pass,
-  /// for the prompts that it begins or ends, and for one prompt that waits for its samples.
+  /// for the prompts that it begins or ends, and for one prompt that waits for its samples. Responses that pause keep
+  /// their pages meanwhile, as far as these go.
   schedule_limits prepare(const nn::causal_lm<Device>& model, const nn::workspace<Device>& space,
-                          std::span<const request> requests, const generation& settings) {
+                          std::span<const request> requests, const generation& settings, bool pauses) {
     const nn::config& c = model.settings();
     const std::int64_t slots = std::min({settings.max_sequences, std::ssize(requests),
                                          std::int64_t{nn::logit_rows(model, space, std::ssize(requests))}});
@@ -199,7 +232,8 @@ class engine {
     std::int64_t allowed = memory_.pages_within(model, settings.max_cache_bytes);
     if (needed > allowed) memory_.images.shrink(), allowed = memory_.pages_within(model, settings.max_cache_bytes);
     if (needed > allowed) refuse(model, longest_prompt, settings);
-    memory_.prepare(model, std::min({allowed, pages, slots * needed + kv_pages(longest_prompt)}), allowed, slots);
+    const std::int64_t decoded = slots * needed + kv_pages(longest_prompt);
+    memory_.prepare(model, std::min({allowed, pages, pauses ? pages : decoded}), allowed, slots);
     return {slots, settings.max_batched_tokens, longest, 0, rows, false, settings.chunk_prompts};
   }
   [[noreturn]] void refuse(const nn::causal_lm<Device>& model, std::int64_t prompt, const generation& settings) const {

@@ -65,13 +65,14 @@ struct token_logprob {
 /// One continuation to generate. (prompt_number, sample) address its random numbers: equal addresses give equal text,
 /// independent of the rest of the batch. Adjacent requests with the same prompt share its keys and values. `images`
 /// are the prompt's images in prompt order: the prompt holds one image token (nn::config::image_token_id) per token of
-/// an image's grid. With its own `key`, only `key` and `sample` address the random numbers. All spans must outlive the
-/// call.
+/// an image's grid. A `key` of its own takes the place of the call's. `written` is the beginning of the response, which
+/// an earlier call drew: it is continued as if this call had drawn it. All spans must outlive the call.
 struct request {
   std::span<const std::int32_t> prompt;
   std::uint32_t prompt_number = 0, sample = 0;
   std::span<const nn::image_patches> images = {};
   std::optional<random_key> key = {};
+  std::span<const std::int32_t> written = {};
 };
 
 /// How the reason of finish::failed ends where the logits of a job were not finite.
@@ -84,8 +85,8 @@ struct not_finite_error : error {
 };
 
 /// Why a response ended: EOS, maximum length, cancelled by the caller of a session, or failed because the logit rules
-/// excluded every token or because its logits were not finite.
-enum class finish { eos, length, cancelled, failed };
+/// excluded every token or because its logits were not finite. `paused`: it has not, see job::pause_after.
+enum class finish { eos, length, cancelled, failed, paused };
 
 /// Tokens [begin, begin + count) of a response that the policy did not write, such as the reply of a tool.
 struct context_run {
@@ -93,9 +94,9 @@ struct context_run {
   bool operator==(const context_run&) const = default;
 };
 
-/// The generated tokens, including a drawn EOS. Log-prob and entropy come from the tempered distribution without rules,
-/// *untruncated* or, with generation::keep_sampling_mask, over the tokens of the mask: bit-identical to what training
-/// computes for the same tokens.
+/// The tokens that the call drew, including EOS. Log-prob and entropy come from the tempered distribution without
+/// rules, *untruncated* or, with generation::keep_sampling_mask, over the tokens of the mask: bit-identical to what
+/// training computes for the same tokens.
 struct response {
   std::vector<std::int32_t> tokens;
   std::vector<float> logp, entropy;  ///< of the drawn tokens
@@ -129,13 +130,15 @@ using ticket = std::uint64_t;
 /// key.uniform(prompt_number, sample, first_token + t).
 struct job {
   std::vector<std::int32_t> prompt;
+  std::vector<std::int32_t> written = {};  ///< tokens of its first turn that are drawn already
   /// In prompt order, as in rollout::request; `pixels` owns the data that they view.
   std::vector<nn::image_patches> images = {};
   std::shared_ptr<const void> pixels = {};
   rollout::sampling sampling = {};
   std::shared_ptr<const logit_rules> rules = {};  ///< applied before a draw; each turn counts as a new text
-  std::int64_t max_new_tokens = 0;                ///< per turn
-  std::vector<std::int32_t> stop_ids = {};        ///< a turn ends after one of these: EOS and others
+  std::int64_t max_new_tokens = 0;                ///< per turn, those of `written` included
+  std::int64_t pause_after = 0;  ///< with keep_open: the first turn pauses when so many more are drawn; 0: never
+  std::vector<std::int32_t> stop_ids = {};  ///< a turn ends after one of these: EOS and others
   random_key key = {};
   std::uint32_t prompt_number = 0, sample = 0, first_token = 0;
   std::int64_t priority = 0;  ///< smaller values start first, equal ones in arrival order
@@ -227,6 +230,15 @@ class turn_source {
   virtual void end_turn(std::size_t request, const response& so_far, std::size_t turn) = 0;
   /// The next continuation that is ready. With `wait` it waits for one; otherwise it returns nothing if none is.
   virtual std::optional<continuation> next(bool wait) = 0;
+};
+
+/// Ends a call of engine::generate() before all of its responses are complete.
+class pause_points {
+ public:
+  virtual ~pause_points() = default;
+  /// How many tokens more every response may draw, before this is called again; 0: generate() returns, and the
+  /// responses that are not complete have finish::paused. `so_far` are complete or have drawn all that they might.
+  virtual std::int64_t next(std::span<const response> so_far) = 0;
 };
 
 }  // namespace rollout

@@ -111,8 +111,8 @@ class schedule {
   /// The prompt tokens that this pass scores, ordered by row.
   std::span<const scheduled_score> scores() const noexcept { return scores_; }
 
-  /// Appends the drawn tokens. Ends the sequences that drew one of their stop_ids, reached their maximum length, or got
-  /// token -1 (every token was excluded).
+  /// Appends the drawn tokens. Ends the turns that drew one of their stop_ids, reached their maximum length, or got
+  /// token -1 (every token was excluded), and pauses those that have drawn enough.
   void accept(std::span<const std::int32_t> tokens) {
     for (sequence* s : chunks_.owners()) prefixes_.remember(*s, pages_of_slot(s->plan.slot));
     for (const scheduled_score& s : scores_) s.of->plan.scored = s.number;
@@ -122,8 +122,9 @@ class schedule {
       const bool drawn = tokens[i] >= 0;
       if (drawn) s.append(tokens[i]);
       const bool stops = std::ranges::find(s.asked.stop_ids, tokens[i]) != s.asked.stop_ids.end();
-      if (drawn && !stops && std::ssize(s.tokens) < s.longest) continue;
-      s.reason = !drawn ? finish::failed : stops ? finish::eos : finish::length;
+      const std::int64_t length = std::ssize(s.tokens);
+      if (drawn && !stops && length < s.longest && length != s.pause_at) continue;
+      s.reason = !drawn ? finish::failed : stops ? finish::eos : length == s.longest ? finish::length : finish::paused;
       leave(s);
       s.plan.where = state::open;
       ended = true;

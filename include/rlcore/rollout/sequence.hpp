@@ -76,6 +76,7 @@ struct sequence {
   std::vector<std::int32_t> tokens;
   std::int64_t prompt_length = 0;
   std::int64_t turn = 0, longest = 0;        ///< tokens at the start of this turn; maximum at its end
+  std::int64_t pause_at = 0;                 ///< tokens at which the turn pauses; 0: none
   std::uint64_t group = 0;                   ///< equal for adjacent sequences with the same prompt
   std::shared_ptr<image_prompt> shown = {};  ///< null for a text-only prompt
   finish reason = finish::length;            ///< of the last turn
@@ -111,12 +112,15 @@ struct sequence {
   }
   /// Number of tokens after the prompt.
   std::int64_t response_length() const noexcept { return std::ssize(tokens) - prompt_length; }
-  /// Starts a turn of up to `max_new_tokens` tokens.
-  void begin_turn(std::int64_t max_new_tokens) {
+  /// Starts a turn of up to `max_new_tokens` tokens, of which `written` are drawn already.
+  void begin_turn(std::int64_t max_new_tokens, std::span<const std::int32_t> written = {}) {
     turn = std::ssize(tokens);
-    longest = turn + max_new_tokens;
+    longest = turn + max_new_tokens, pause_at = 0;
     if (asked.rules && asked.rules->penalises()) history.start(tokens);
+    for (const std::int32_t token : written) append(token);
   }
+  /// Lets the turn draw `more` tokens before it pauses; 0: until its end.
+  void pause_after(std::int64_t more) noexcept { pause_at = more > 0 ? std::ssize(tokens) + more : 0; }
   /// Is it decoding, with only the last drawn token to feed? Only such a sequence may need another page.
   bool draws_next() const noexcept {
     return response_length() > 0 && plan.fed >= prompt_length && plan.fed + 1 == std::ssize(tokens);
@@ -190,6 +194,29 @@ inline void check_vocabulary(std::span<const std::int32_t> tokens, std::int64_t 
     if (token < 0 || token >= vocabulary)
       throw config_error(std::string(what) + " " + std::to_string(token) + " is not in the vocabulary of " +
                          std::to_string(vocabulary) + " tokens");
+}
+
+/// The job, with stop_ids as the ids that min_tokens keeps back. Throws config_error for what no session would take.
+inline job complete_job(job asked, const nn::config& model) {
+  asked.sampling.validate();
+  asked.check_logprobs();
+  if (asked.prompt.empty()) throw config_error("the prompt has no token");
+  check_vocabulary(asked.prompt, model.vocab_size, "the prompt's token");
+  check_vocabulary(asked.written, model.vocab_size, "the response's token");
+  if (model.vision && std::ranges::count(asked.written, model.image_token_id) > 0)
+    throw config_error("the response has a token that stands for an image: images belong into the prompt");
+  if (asked.pause_after < 0 || (asked.pause_after > 0 && !asked.keep_open))
+    throw config_error("pause_after=" + std::to_string(asked.pause_after) +
+                       ": expected at least 0, and more than 0 only with keep_open");
+  if (!asked.written.empty() && std::ssize(asked.written) >= asked.max_new_tokens)
+    throw config_error(std::to_string(asked.written.size()) + " tokens of at most " +
+                       std::to_string(asked.max_new_tokens) + " are written: nothing is left to draw");
+  if (asked.rules && asked.rules->min_tokens > 0 && asked.rules->ending_ids.empty()) {
+    auto rules = std::make_shared<logit_rules>(*asked.rules);
+    rules->ending_ids = asked.stop_ids;
+    asked.rules = std::move(rules);
+  }
+  return asked;
 }
 
 }  // namespace rollout

@@ -91,7 +91,7 @@ class session {
   void extend(ticket number, std::span<const std::int32_t> tokens, std::int64_t max_new_tokens) {
     const std::lock_guard lock(mutex_);
     sequence& s = find(number);
-    if (s.plan.where != sequence::scheduled::state::open)
+    if (s.plan.where != sequence::scheduled::state::open || s.reason == finish::paused)
       throw config_error("job " + std::to_string(number) + " cannot be extended before its turn ends");
     check_vocabulary(tokens, model_.settings().vocab_size, "a token to append");
     if (const nn::config& c = model_.settings(); c.vision && std::ranges::count(tokens, c.image_token_id) > 0)
@@ -103,8 +103,19 @@ class session {
     schedule_.add(s);
     work_.notify_all();
   }
+  /// Continues a turn that has paused, for `more` tokens; 0: to its end. Throws config_error.
+  void go_on(ticket number, std::int64_t more) {
+    const std::lock_guard lock(mutex_);
+    sequence& s = find(number);
+    if (s.plan.where != sequence::scheduled::state::open || s.reason != finish::paused)
+      throw config_error("job " + std::to_string(number) + " has not paused");
+    s.pause_after(more);
+    schedule_.add(s);
+    work_.notify_all();
+  }
   /// Forks a job: the new job has the same tokens and fields, except the sample number. If the original is between two
-  /// turns, so is the fork; otherwise the fork also continues to draw. Throws config_error if the job has ended.
+  /// turns or has paused, so has the fork; otherwise the fork also continues to draw. Throws config_error if the job
+  /// has ended.
   ticket fork(ticket number, std::uint32_t sample) {
     const std::lock_guard lock(mutex_);
     const sequence& from = find(number);
@@ -233,17 +244,9 @@ class session {
 
   /// Validates the job outside of the lock.
   std::unique_ptr<sequence> make_sequence(job asked) const {
-    asked.sampling.validate();
-    if (asked.rules && asked.rules->min_tokens > 0 && asked.rules->ending_ids.empty()) {
-      auto rules = std::make_shared<logit_rules>(*asked.rules);
-      rules->ending_ids = asked.stop_ids;
-      asked.rules = std::move(rules);
-    }
+    asked = complete_job(std::move(asked), model_.settings());
     if (asked.rules) check_rules(*asked.rules, asked.max_new_tokens);
-    if (asked.prompt.empty()) throw config_error("the prompt has no token");
-    check_vocabulary(asked.prompt, model_.settings().vocab_size, "the prompt's token");
     check_length(std::ssize(asked.prompt), asked.max_new_tokens);
-    asked.check_logprobs();
     auto s = std::make_unique<sequence>();
     const nn::config& c = model_.settings();
     if (!asked.images.empty() && !c.vision)
@@ -262,7 +265,8 @@ class session {
     s->prompt_length = std::ssize(asked.prompt);
     s->tokens = std::move(asked.prompt);
     s->asked = std::move(asked);
-    s->begin_turn(s->asked.max_new_tokens);
+    s->begin_turn(s->asked.max_new_tokens, std::exchange(s->asked.written, {}));
+    s->pause_after(s->asked.pause_after);
     return s;
   }
   void check_rules(const logit_rules& rules, std::int64_t max_new_tokens) const {
