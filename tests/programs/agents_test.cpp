@@ -42,7 +42,8 @@ class agents : public tool_runs {
         << step
         << "\n"
            "        right = states['label'] in states['action_text']\n"
-           "        return {'rewards': 1.0 if right else 0.0, 'scores': 1.0 if right else 0.0,\n"
+           "        reward = 1.0 if right else len(states['action_text']) % 8 / 16\n"
+           "        return {'rewards': reward, 'scores': reward,\n"
            "                'environment_feedback': '\\n<|im_start|>user\\nNo.<|im_end|>\\n"
            "<|im_start|>assistant\\n', 'done': right or self.turn == 2,\n"
            "                'sampling_params': states['sampling_params'], 'extra_logs': {'tries': self.turn}}\n\n"
@@ -76,13 +77,17 @@ TEST_F(agents, give_the_rewards_and_no_bit_depends_on_ranks_or_workers) {
   EXPECT_LE(metrics[0]["num_turns/max"], 4);
   EXPECT_EQ(metrics[0]["turn_reward/mean"], metrics[0]["critic/score/mean"]);
   EXPECT_EQ(metrics[0]["agent/tries/max"], 2);
+  EXPECT_GT(metrics[0]["actor/grad_norm"], 0);
   std::size_t twice = 0;
   for (const json& row : stored("agent_rows", 1)) {
     const std::string output = row["output"], label = row["gts"];
     const std::size_t second = output.find("\nuser\nNo.\nassistant\n");
     twice += second != output.npos;
     const bool right = output.substr(second == output.npos ? 0 : second).find(label) != output.npos;
-    EXPECT_EQ(row["score"], right ? 1.0 : 0.0) << output;
+    double sum = 0;
+    for (const json& reward : row["turn_rewards"]) sum += reward.get<double>();
+    EXPECT_EQ(row["turn_rewards"].back() == 1.0, right) << output;
+    EXPECT_EQ(row["score"], sum) << output;
   }
   EXPECT_GT(twice, 0u);
   for (const auto& [name, more] : {std::pair("workers", arguments{rollout + "agent.num_workers=1"}),

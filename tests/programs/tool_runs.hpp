@@ -11,6 +11,7 @@
 #include <string>
 
 #include "support/has_python.hpp"
+#include "support/kept_task.hpp"
 #include "support/run_files.hpp"
 
 namespace tool_runs_test {
@@ -22,22 +23,20 @@ using json = nlohmann::ordered_json;
 
 inline const std::string rollout = "actor_rollout_ref.rollout.", turns = rollout + "multi_turn.";
 
-/// The quickstart's task with a calculator, made once for each suite: its model calls the calculator in one answer of
+/// The quickstart's task with a calculator: its model calls the calculator in one answer of
 /// four.
 class tool_runs : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     place = new scratch::folder;
-    const program::result made =
-        program::run("quickstart", {"--tools", "--task_only", "quickstart.warm_start_steps=200"},
-                     "cd '" + place->path().string() + "' &&");
-    ASSERT_EQ(made.code, 0) << made.err;
+    shared = program::make_kept_task("tools_task", {"--tools", "--task_only", "quickstart.warm_start_steps=200"});
+    ASSERT_EQ(shared.made.code, 0) << shared.made.err;
   }
   static void TearDownTestSuite() {
     delete place;
     place = nullptr;
   }
-  static fs::path task() { return place->path() / "runs/tools"; }
+  static fs::path task() { return shared.folder / "runs/tools"; }
   static fs::path root(const std::string& name) { return place->path() / name; }
 
   static arguments settings(const std::string& name) {
@@ -119,6 +118,7 @@ class tool_runs : public testing::Test {
     return {turns + "tool_config_path=" + (folder / "tools.json").string()};
   }
 
+  static inline program::kept_task shared;
   static inline scratch::folder* place = nullptr;
   static inline int files = 0;
 };

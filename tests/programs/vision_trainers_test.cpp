@@ -1,14 +1,11 @@
 // Trainers on rows with images, as a user would run them: a tiny Qwen2.5-VL and digits to be read.
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <cstring>
 #include <map>
 #include <memory>
 
 #include "grpo_trainer.hpp"
 #include "rlcore/data/jsonl.hpp"
+#include "support/kept_task.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -17,32 +14,18 @@ using namespace grpo;
 
 class vision_trainers : public testing::Test {
  protected:
-  /// ctest runs every test in a process of its own: the first one makes the task for all of them.
   static void SetUpTestSuite() {
-    const fs::path quickstart = program::path_of("quickstart");
-    if (!fs::exists(quickstart)) return;
+    if (!fs::exists(program::path_of("quickstart"))) return;
     place = std::make_unique<scratch::folder>();
-    fs::create_directories(kept);
-    const arguments words{"--images", "--task_only", "quickstart.warm_start_steps=150", "rlcore.threads=2"};
-    std::string maker = std::to_string(fs::last_write_time(quickstart).time_since_epoch().count());
-    for (const std::string& w : words) maker += " " + w;
-    const int lock = open((kept / "lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-    flock(lock, LOCK_EX);
-    if (scratch::read(kept / "made_by") == maker) {
-      made.code = 0;
-    } else {
-      fs::remove_all(kept / "runs");
-      made = program::run("quickstart", words, "cd '" + kept.string() + "' &&");
-      if (made.code == 0) scratch::write(kept / "made_by", maker);
-    }
-    close(lock);
+    shared = program::make_kept_task(
+        "vision_task", {"--images", "--task_only", "quickstart.warm_start_steps=150", "rlcore.threads=2"});
   }
   static void TearDownTestSuite() { place.reset(); }
   void SetUp() override {
     if (place == nullptr) GTEST_SKIP() << "no " << program::path_of("quickstart");
-    ASSERT_EQ(made.code, 0) << made.err;
+    ASSERT_EQ(shared.made.code, 0) << shared.made.err;
   }
-  static fs::path task() { return kept / "runs" / "vision"; }
+  static fs::path task() { return shared.folder / "runs" / "vision"; }
   static fs::path root(const std::string& name) { return *place / name; }
   /// A published command for geo3k, shrunk.
   static arguments command(const std::string& name) {
@@ -102,9 +85,8 @@ class vision_trainers : public testing::Test {
     return all;
   }
 
-  static inline const fs::path kept = fs::path(RLCORE_BIN_DIR) / ".." / "tests" / "vision_task";
   static inline std::unique_ptr<scratch::folder> place;
-  static inline program::result made;
+  static inline program::kept_task shared;
 };
 
 TEST_F(vision_trainers, grpo_has_the_same_bits_however_it_is_run) {
