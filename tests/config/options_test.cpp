@@ -236,9 +236,10 @@ TEST(options, refuses_wrong_types_and_words) {
   EXPECT_NE(refusal({"actor_rollout_ref.rollout.top_p=1.5"}).find("from 0 to 1"), std::string::npos);
   EXPECT_EQ(refusal({"data.truncation=errror"}),
             "data.truncation=errror: expected error, left, right, middle (did you mean 'error'?)");
-  EXPECT_EQ(refusal({"algorithm.adv_estimator=tir_optimal_token_baseline"}),
-            "algorithm.adv_estimator=tir_optimal_token_baseline compares the turns of conversations with tools, which "
-            "this build does not sample; for answers in one turn optimal_token_baseline is the same");
+  EXPECT_EQ(refusal({"algorithm.adv_estimator=tir_optimal_token_baseline"}), "accepted");
+  EXPECT_TRUE(
+      has_note(parse({"algorithm.adv_estimator=gigpo"}), "every response is one turn, so this is grpo, times 1 +"));
+  EXPECT_TRUE(has_note(parse({"algorithm.gigpo.mode=mean_norm"}), "algorithm.gigpo.mode has no effect with"));
   const std::string mode = "actor_rollout_ref.actor.policy_loss.loss_mode=";
   EXPECT_EQ(refusal({"rlcore.verl=0.6.1", mode + "cispo"}),
             mode + "cispo is not in verl 0.6.1, which rlcore.verl asks for; expected rlcore.verl=0.8.0 or later");

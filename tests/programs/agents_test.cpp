@@ -101,6 +101,17 @@ TEST_F(agents, give_the_rewards_and_no_bit_depends_on_ranks_or_workers) {
   }
 }
 
+TEST_F(agents, have_advantages_by_turn) {
+  const arguments agent = with(agent_file()) + arguments{"algorithm.adv_estimator=gigpo", "algorithm.gamma=0.9"};
+  train("gigpo", agent + store("gigpo_rows"));
+  train("gigpo_ranks", agent + arguments{"trainer.n_gpus_per_node=2"});
+  train("gigpo_replay", agent + arguments{"rlcore.replay=" + (place->path() / "gigpo_rows").string()});
+  train("grpo", with(agent_file()));
+  EXPECT_TRUE(weights("gigpo") == weights("gigpo_ranks"));
+  EXPECT_TRUE(weights("gigpo") == weights("gigpo_replay"));
+  EXPECT_FALSE(weights("gigpo") == weights("grpo"));
+}
+
 TEST_F(agents, of_openrlhf_s_command_line_train) {
   const fs::path file = place->path() / "page.py";
   const std::string page = scratch::read(fs::path(RLCORE_SOURCE_DIR) / "docs/tools.md"), begin = "```python\n";

@@ -13,7 +13,6 @@ TEST_F(trainer_errors, command_line) {
   refused({"+trainer.new_key=1"}, "trainer.new_key");
   refused({"data.train_batch_size=many"}, "data.train_batch_size=many: expected an integer");
   refused({"data.truncation=errror"}, "did you mean 'error'?");
-  refused({"algorithm.adv_estimator=tir_optimal_token_baseline"}, "optimal_token_baseline is the same");
   refused({"reward_model.enable=True"}, "reward_model.enable=True: reward_model.model.path is not given");
   refused({"trainer.device=tpu"}, "expected cpu, npu, npu_emulator, cuda");
   refused({"data.train_batch_size=40", "actor_rollout_ref.actor.ppo_mini_batch_size=40"},

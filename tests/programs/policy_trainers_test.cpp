@@ -50,7 +50,7 @@ class policy_trainers : public testing::Test {
 TEST_F(policy_trainers, every_estimator_resumes_to_the_same_bits) {
   for (const std::string estimator :
        {"gae", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "remax", "rloo", "opo", "grpo_passk", "gpg",
-        "grpo_vectorized", "rloo_vectorized", "optimal_token_baseline"}) {
+        "grpo_vectorized", "rloo_vectorized", "optimal_token_baseline", "tir_optimal_token_baseline", "gigpo"}) {
     SCOPED_TRACE(estimator);
     const arguments chosen{"algorithm.adv_estimator=" + estimator, "algorithm.use_kl_in_reward=True",
                            "algorithm.kl_ctrl.kl_coef=0.1", "algorithm.gamma=0.95", "algorithm.lam=0.9"};

@@ -8,6 +8,7 @@
 #include "rlcore/config/algorithm/word_table.hpp"
 #include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/objective/advantage/gae.hpp"
+#include "rlcore/objective/advantage/gigpo.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/advantage/optimal_token_baseline.hpp"
 #include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
@@ -18,10 +19,12 @@
 RLCORE_BEGIN
 namespace train {
 
-/// algorithm.gamma, lam and norm_adv_by_std_in_grpo, and rlcore.verl.
+/// algorithm.gamma, lam, norm_adv_by_std_in_grpo and gigpo.*, and rlcore.verl.
 struct estimator_settings {
   double gamma = 1.0, lambda = 1.0;
   bool normalize_by_std = true;
+  double gigpo_step_weight = 1;
+  bool gigpo_normalize_by_std = true;
   verl::version version = verl::newest;
 };
 
@@ -111,13 +114,23 @@ struct optimal_token_baseline {
   static auto compose(const estimator_settings&) { return rlcore::optimal_token_baseline{}; }
 };
 
-/// The same per action, for multi-turn tool use; rejected by name.
+/// The same for conversations: tokens of tools and users do not count as positions.
 struct tir_optimal_token_baseline {
   static constexpr std::string_view word = "tir_optimal_token_baseline";
   static constexpr verl::version since = verl::version::v0_8_0;
   static constexpr estimator_uses uses{};
   static auto compose(const estimator_settings&) {
     return rlcore::optimal_token_baseline{.align = token_alignment::action};
+  }
+};
+
+/// Each turn of a conversation also against the turns of its group that begin in the same state (verl-agent).
+struct gigpo {
+  static constexpr std::string_view word = "gigpo";
+  static constexpr estimator_uses uses{.gamma = true};
+  static auto compose(const estimator_settings& s) {
+    return rlcore::gigpo{
+        .step_weight = s.gigpo_step_weight, .gamma = s.gamma, .normalize_by_std = s.gigpo_normalize_by_std};
   }
 };
 
@@ -131,7 +144,7 @@ using estimator_of = decltype(Row::compose(estimator_settings{}));
 using estimator_words =
     word_table<named::gae, named::grpo, named::reinforce_plus_plus, named::reinforce_plus_plus_baseline, named::remax,
                named::rloo, named::opo, named::grpo_passk, named::gpg, named::grpo_vectorized, named::rloo_vectorized,
-               named::optimal_token_baseline, named::tir_optimal_token_baseline>;
+               named::optimal_token_baseline, named::tir_optimal_token_baseline, named::gigpo>;
 
 /// Estimator properties that command-line checks need.
 struct estimator_traits {

@@ -144,10 +144,9 @@ RLCORE_INLINE void check_algorithm(options& opt) {
   const std::string estimator = opt.get<std::string>("algorithm.adv_estimator"),
                     losses = "actor_rollout_ref.actor.policy_loss.", mode = opt.get<std::string>(losses + "loss_mode");
   const std::string chosen = "algorithm.adv_estimator=" + estimator;
-  if (estimator == named::tir_optimal_token_baseline::word)
-    throw config_error(chosen +
-                       " compares the turns of conversations with tools, which this build does not sample; "
-                       "for answers in one turn optimal_token_baseline is the same");
+  if (estimator == named::gigpo::word && !opt.get<bool>("actor_rollout_ref.rollout.multi_turn.enable") &&
+      !opt.find<std::string>("rlcore.agent_func_path"))
+    opt.note(chosen + ": every response is one turn, so this is grpo, times 1 + algorithm.gigpo.step_advantage_w");
   const bool openrlhf = opt.get<std::string>("rlcore.advantages") == "openrlhf";
   if (openrlhf && !openrlhf_estimator_words::has(estimator))
     throw config_error("rlcore.advantages=openrlhf has no " + estimator + "; expected one of " +
@@ -230,6 +229,8 @@ RLCORE_INLINE void note_unused_by_estimator(options& opt) {
   without_effect("algorithm.gamma", traits.uses.gamma);
   without_effect("algorithm.lam", traits.uses.lambda);
   without_effect("algorithm.norm_adv_by_std_in_grpo", traits.uses.normalize_by_std);
+  for (const char* key : {"algorithm.gigpo.step_advantage_w", "algorithm.gigpo.mode"})
+    without_effect(key, estimator == named::gigpo::word);
 }
 
 RLCORE_INLINE void check_model_overrides(options& opt) {

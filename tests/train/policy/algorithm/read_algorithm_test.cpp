@@ -100,6 +100,84 @@ TEST(estimator_words, estimators_of_responses_are_those_of_namespace_verl) {
   expect("reinforce_plus_plus_baseline", verl::reinforce_plus_plus_baseline().advantage);
 }
 
+/// Two conversations of three turns and one of two: tokens 0 1 | reply | 2 | reply | 3 4, ...
+std::vector<trajectory> conversations() {
+  std::vector<trajectory> batch;
+  const auto add = [&](std::vector<std::int32_t> replies, std::vector<double> rewards) {
+    trajectory t = make(0, 0);
+    for (std::size_t turn = 0; turn <= replies.size(); ++turn) {
+      t.tokens.insert(t.tokens.end(), turn % 2 == 0 ? 2 : 1, 1);
+      t.old_logp.insert(t.old_logp.end(), turn % 2 == 0 ? 2 : 1, -1.0f);
+      if (turn == replies.size()) break;
+      t.context.push_back({static_cast<std::int32_t>(t.response_length()), 2});
+      t.tokens.insert(t.tokens.end(), {replies[turn], 9});
+    }
+    for (const double r : rewards) t.verdict.score += r;
+    t.reward = static_cast<float>(t.verdict.score);
+    t.turn_rewards = std::move(rewards);
+    batch.push_back(std::move(t));
+  };
+  add({5, 6}, {0, 1, 0});
+  add({6, 7}, {0, 0, 0});
+  add({5}, {0, 3});
+  return batch;
+}
+
+// A^E of rewards 1 0 3, mean 4/3. Returns with gamma 1/2: 1/2 1 0; 0 0 0; 3/2 3. Begin: 1/2 0 3/2, mean 2/3. After
+// reply 5: 1 and 3, mean 2. After reply 6: 0 (third turn of the first) and 0 (second of the second). After 7: alone.
+TEST(estimator_words, gigpo_compares_turns_that_begin_in_the_same_state) {
+  std::vector<trajectory> batch = conversations();
+  estimator_settings s;
+  s.gamma = 0.5, s.gigpo_step_weight = 0.25, s.gigpo_normalize_by_std = false;
+  named("gigpo", s)(batch, 3);
+  const double e[] = {-1.0 / 3, -4.0 / 3, 5.0 / 3}, begin[] = {-1.0 / 6, -2.0 / 3, 5.0 / 6};
+  const std::vector<std::vector<double>> turns{{e[0] + 0.25 * begin[0], e[0] - 0.25, e[0]},
+                                               {e[1] + 0.25 * begin[1], e[1], e[1]},
+                                               {e[2] + 0.25 * begin[2], e[2] + 0.25}};
+  for (std::size_t i = 0; i < 3; ++i) {
+    std::vector<float> expected;
+    for (std::size_t k = 0; k < turns[i].size(); ++k)
+      expected.insert(expected.end(), k % 2 == 0 ? 2 : 1, static_cast<float>(turns[i][k]));
+    ASSERT_EQ(batch[i].token_advantage.size(), expected.size());
+    for (std::size_t t = 0; t < expected.size(); ++t) EXPECT_NEAR(batch[i].token_advantage[t], expected[t], 1e-6) << i;
+  }
+  s.gigpo_normalize_by_std = true, s.gigpo_step_weight = 1;
+  named("gigpo", s)(batch, 3);
+  const double deviation = std::sqrt((1.0 / 9 + 16.0 / 9 + 25.0 / 9) / 2), two = std::sqrt(2.0);
+  EXPECT_NEAR(batch[0].token_advantage[2], e[0] / (deviation + 1e-6) - 1 / (two + 1e-6), 1e-6);
+}
+
+TEST(estimator_words, gigpo_of_single_turns_is_grpo) {
+  std::vector<trajectory> batch = answers(), group = answers();
+  estimator_settings s;
+  s.gigpo_step_weight = 0.5;
+  named("gigpo", s)(batch, 3);
+  named("grpo", s)(group, 3);
+  for (std::size_t i = 0; i < batch.size(); ++i)
+    for (const float a : batch[i].token_advantage) EXPECT_NEAR(a, 1.5f * group[i].advantage, 1e-6);
+}
+
+// Tokens that a correction rejects have no advantage.
+TEST(estimator_words, gigpo_passes_over_rejected_tokens) {
+  std::vector<trajectory> all = conversations(), some = conversations();
+  some[0].untrained = {{1, 3}, {5, 2}};  // the second token of the first turn, both replies
+  some[0].old_logp.resize(static_cast<std::size_t>(some[0].policy_length()));
+  for (std::vector<trajectory>* batch : {&all, &some}) named("gigpo")(*batch, 3);
+  std::vector<float> left = all[0].token_advantage;
+  left.erase(left.begin() + 1);
+  EXPECT_EQ(some[0].token_advantage, left);
+}
+
+// The positions of a table are the policy's tokens, so both baselines are one.
+TEST(estimator_words, optimal_token_baselines_of_conversations_are_one) {
+  std::vector<trajectory> a = conversations(), b = conversations();
+  for (std::vector<trajectory>* batch : {&a, &b})
+    for (trajectory& t : *batch) t.sum_squared_probs.assign(t.old_logp.size(), 0.4f);
+  named("optimal_token_baseline")(a, 3);
+  named("tir_optimal_token_baseline")(b, 3);
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].token_advantage, b[i].token_advantage);
+}
+
 TEST(estimator_words, a_group_of_one) {
   for (const auto& [name, expected] : {std::pair{"rloo", 3.0f}, {"rloo_vectorized", 0.0f}, {"opo", 3.0f}}) {
     std::vector<trajectory> batch{make(2, 3)};

@@ -11,6 +11,7 @@
 #include "rlcore/config/algorithm/advantage_estimators.hpp"
 #include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/objective/advantage/gae.hpp"
+#include "rlcore/objective/advantage/gigpo.hpp"
 #include "rlcore/objective/advantage/optimal_token_baseline.hpp"
 #include "rlcore/objective/algorithm/openrlhf.hpp"
 #include "rlcore/objective/loop/batch.hpp"
@@ -50,6 +51,9 @@ class token_table {
 
 namespace detail {
 
+/// One number for each trained token: that of its turn.
+std::vector<float> of_turns(const trajectory& t, std::span<const float> turns);
+
 /// Writes trajectory::advantage.
 template <class Estimator>
 void estimate_by_response(const Estimator& estimator, std::span<trajectory> batch, std::int64_t samples) {
@@ -61,6 +65,37 @@ void estimate_by_response(const Estimator& estimator, std::span<trajectory> batc
   else
     estimator(reward, samples, advantage);
   for (std::size_t i = 0; i < batch.size(); ++i) batch[i].advantage = advantage[i];
+}
+
+/// Writes trajectory::token_advantage: that of its turn. The reward of a turn is the environment's, or the response's
+/// at the last turn; the state in which it begins is the reply before it, the same for all first turns of a group.
+template <class Estimator>
+void estimate_by_turn(const Estimator& estimator, std::span<trajectory> batch, std::int64_t samples) {
+  std::vector<float> reward, turn_rewards, advantages;
+  std::vector<std::int64_t> turns, states;
+  for (const trajectory& t : batch) {
+    const std::size_t n = t.context.size() + 1, first = turn_rewards.size();
+    reward.push_back(t.reward), turns.push_back(static_cast<std::int64_t>(n));
+    turn_rewards.resize(first + n);
+    if (t.turn_rewards.size() == n)
+      std::ranges::transform(t.turn_rewards, turn_rewards.begin() + static_cast<std::ptrdiff_t>(first),
+                             [](double x) { return static_cast<float>(x); });
+    else
+      turn_rewards.back() = t.reward;
+    states.push_back(0);
+    for (const rollout::context_run& reply : t.context) {
+      fingerprint hash;
+      hash.add(t.response().subspan(static_cast<std::size_t>(reply.begin), static_cast<std::size_t>(reply.count)));
+      states.push_back(static_cast<std::int64_t>(hash.word()));
+    }
+  }
+  advantages.resize(turn_rewards.size());
+  estimator(reward, samples, conversation_turns{turns, turn_rewards, states}, advantages);
+  std::size_t first = 0;
+  for (trajectory& t : batch) {
+    t.token_advantage = of_turns(t, std::span(advantages).subspan(first, t.context.size() + 1));
+    first += t.context.size() + 1;
+  }
 }
 
 /// Writes trajectory::token_advantage and token_return; if the estimator has no returns, they are the sum of the
@@ -115,6 +150,7 @@ void estimate_by_token(const Estimator& estimator, std::span<trajectory> batch, 
 ///   (token rewards, values, mask, advantages, returns)   values: gae, with the values of the run's critic
 ///   (token rewards, greedy scores, mask, advantages)     greedy_scores: remax
 ///   (optimal_token_inputs, group size, advantages)       sum_squared_probs: optimal_token_baseline
+///   (rewards, group size, conversation_turns, advantages of turns)   gigpo
 ///   (trajectories, group size)                           writes trajectory::advantage or token_advantage itself
 /// The `samples` responses to one prompt are neighbours. Forms with tokens see the token rewards, so also a KL penalty
 /// where it was paid; the others its sum.
@@ -122,6 +158,8 @@ template <class Estimator>
 void estimate_advantages(const Estimator& estimator, std::span<trajectory> batch, std::int64_t samples) {
   if constexpr (requires { estimator(batch, samples); })
     estimator(batch, samples);
+  else if constexpr (requires { Estimator::by_turn; })
+    detail::estimate_by_turn(estimator, batch, samples);
   else if constexpr (response_estimator<Estimator>)
     detail::estimate_by_response(estimator, batch, samples);
   else
@@ -196,6 +234,24 @@ RLCORE_END
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAIN_PARTS)
 RLCORE_BEGIN
 namespace train {
+
+RLCORE_INLINE std::vector<float> detail::of_turns(const trajectory& t, std::span<const float> turns) {
+  std::vector<float> of(static_cast<std::size_t>(t.response_length()));
+  std::size_t turn = 0, begin = 0;
+  for (const rollout::context_run& reply : t.context) {
+    std::fill(of.begin() + static_cast<std::ptrdiff_t>(begin), of.begin() + reply.begin, turns[turn++]);
+    begin = static_cast<std::size_t>(reply.begin + reply.count);
+  }
+  std::fill(of.begin() + static_cast<std::ptrdiff_t>(begin), of.end(), turns[turn]);
+  std::vector<float> trained;
+  std::int32_t end = 0;
+  for (const rollout::context_run& out : t.left_out()) {
+    trained.insert(trained.end(), of.begin() + end, of.begin() + out.begin);
+    end = out.begin + out.count;
+  }
+  trained.insert(trained.end(), of.begin() + end, of.end());
+  return trained;
+}
 
 RLCORE_INLINE token_table::token_table(std::span<const trajectory> batch) : rows_(batch.size()) {
   std::int64_t width = 0;

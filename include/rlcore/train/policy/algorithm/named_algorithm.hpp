@@ -178,7 +178,7 @@ auto policy_term(const policy_loss_settings& s) {
 
 }  // namespace detail
 
-/// algorithm.gamma, lam, norm_adv_by_std_in_grpo and rlcore.verl.
+/// algorithm.gamma, lam, norm_adv_by_std_in_grpo, gigpo.* and rlcore.verl.
 estimator_settings read_estimator_settings(const options& opt);
 
 /// group_relative advantages, and the loss of `s`: policy + kl_coef KL - entropy_coeff entropy, each aggregated over
@@ -197,8 +197,12 @@ RLCORE_BEGIN
 namespace train {
 
 RLCORE_INLINE estimator_settings read_estimator_settings(const options& opt) {
-  return {opt.get<double>("algorithm.gamma"), opt.get<double>("algorithm.lam"),
-          opt.get<bool>("algorithm.norm_adv_by_std_in_grpo"), read_verl_version(opt)};
+  return {opt.get<double>("algorithm.gamma"),
+          opt.get<double>("algorithm.lam"),
+          opt.get<bool>("algorithm.norm_adv_by_std_in_grpo"),
+          opt.get<double>("algorithm.gigpo.step_advantage_w"),
+          opt.get<std::string>("algorithm.gigpo.mode") == "mean_std_norm",
+          read_verl_version(opt)};
 }
 
 RLCORE_INLINE any_algorithm algorithm_of(const policy_loss_settings& s) {
