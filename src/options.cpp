@@ -18,6 +18,7 @@
 #include "rlcore/config/programs/tools.hpp"
 #include "rlcore/config/read_options.hpp"
 #include "rlcore/config/registry.hpp"
+#include "rlcore/config/settings/async_options.hpp"
 #include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/config/settings/gradient_leaves.hpp"
 #include "rlcore/config/settings/image_options.hpp"

@@ -11,6 +11,8 @@
 #include "rlcore/config/check_value.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/config/programs/sft.hpp"
+#include "rlcore/config/settings/async_options.hpp"
+#include "rlcore/config/settings/batch_plan.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -147,9 +149,11 @@ TEST(options, keys_of_newer_versions_are_known) {
   const std::string correction = "algorithm.rollout_correction.", actor = "actor_rollout_ref.actor.";
   const options opt =
       parse({"+ray_kwargs.ray_init.num_cpus=8", "ray_kwargs.timeline_json_file=null", actor + "calculate_entropy=True",
-             correction + "bypass_mode=True", correction + "rollout_is_threshold=5.0", "transfer_queue.enable=True"});
-  EXPECT_TRUE(has_note(opt, "accepted, without effect on this device: " + actor + "calculate_entropy=True, " +
-                                correction + "bypass_mode=True"));
+             correction + "bypass_mode=True", "transfer_queue.enable=True"});
+  EXPECT_TRUE(has_note(opt, "accepted, without effect on this device: " + actor + "calculate_entropy=True"));
+  EXPECT_NE(
+      refusal({correction + "bypass_mode=True", "rlcore.recompute_old_log_prob=True"}).find("contradict each other"),
+      std::string::npos);
   EXPECT_TRUE(has_note(opt, "ray_kwargs={ray_init:{num_cpus:8},timeline_json_file:null}"));
   EXPECT_NE(refusal({"data.seed=7"}).find("it has null (seed of the order of rows; rlcore.seed is"), std::string::npos);
   EXPECT_NE(refusal({"actor_rollout_ref.rollout.seed=7"}).find("rlcore.seed is that of all"), std::string::npos);
@@ -388,6 +392,40 @@ TEST(options, config_name_of_one_step_off) {
   EXPECT_TRUE(opt.get<bool>("rlcore.recompute_old_log_prob"));
   EXPECT_FALSE(opt.get<bool>("actor_rollout_ref.rollout.multi_turn.enable"));
   EXPECT_EQ(parse({"--config-name=one_step_off_ppo_megatron_trainer"}).get<std::string>("critic.strategy"), "megatron");
+}
+
+TEST(options, config_name_of_fully_async) {
+  const std::string mini = "actor_rollout_ref.actor.ppo_mini_batch_size=";
+  const std::vector<std::string> name{"--config-name=fully_async_ppo_trainer"};
+  const async_settings verl = read_async_training(parse(name));
+  EXPECT_TRUE(verl.enabled && verl.partial_rollout);
+  EXPECT_EQ(verl.staleness_threshold, 0.1);
+  EXPECT_EQ(verl.steps_per_copy, 4);
+  const options opt = parse({name[0], "data.train_batch_size=0", "data.gen_batch_size=1", mini + "32", "rollout.n=8",
+                             "async_training.require_batches=4", "rollout.total_rollout_steps=51200",
+                             "rollout.total_epochs=3", "rollout.test_freq=10", "trainer.nnodes=1"});
+  EXPECT_EQ(opt.get<std::int64_t>("actor_rollout_ref.rollout.n"), 8);
+  EXPECT_EQ(opt.get<std::int64_t>("trainer.test_freq"), 40);
+  EXPECT_FALSE(opt.get<bool>("rlcore.recompute_old_log_prob"));
+  const batch_plan plan = make_batch_plan(opt, 17000);
+  EXPECT_EQ(plan.prompts_per_step, 128);
+  EXPECT_EQ(plan.updates_per_step, 4);
+  EXPECT_EQ(plan.prompts_in_play, 563) << "128 x 4 x 1.1";
+  EXPECT_EQ(plan.total_steps, 396) << "3 epochs of 132 steps are less than 51200 prompts";
+  EXPECT_EQ(make_batch_plan(opt, 100000).total_steps, 400);
+  EXPECT_TRUE(
+      parse({name[0], "algorithm.rollout_correction.bypass_mode=False"}).get<bool>("rlcore.recompute_old_log_prob"));
+}
+
+TEST(options, asynchronous_training_begins_with_any_of_its_keys) {
+  EXPECT_FALSE(read_async_training(parse({})).enabled);
+  const async_settings s = read_async_training(parse({"async_training.partial_rollout=False"}));
+  EXPECT_TRUE(s.enabled);
+  EXPECT_EQ(s.staleness_threshold, 0.1);
+  EXPECT_FALSE(s.partial_rollout);
+  EXPECT_TRUE(has_note(parse({"rlcore.max_staleness=2"}), "rlcore.max_staleness has no effect without async_training"));
+  EXPECT_TRUE(has_note(parse({"async_training.require_batches=2", "data.train_batch_size=100"}),
+                       "data.train_batch_size has no effect with async_training"));
 }
 
 TEST(options, config_name_of_megatron) {

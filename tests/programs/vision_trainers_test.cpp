@@ -114,6 +114,26 @@ TEST_F(vision_trainers, grpo_has_the_same_bits_however_it_is_run) {
   EXPECT_NE(scratch::read(root("one") / "report.html").find("<img alt="), std::string::npos);
 }
 
+TEST_F(vision_trainers, responses_go_on_with_the_next_weights) {
+  const arguments stale{"async_training.staleness_threshold=1",
+                        "async_training.trigger_parameter_sync_step=1",
+                        "async_training.require_batches=2",
+                        "data.max_response_length=40",
+                        "actor_rollout_ref.rollout.temperature=3",
+                        "actor_rollout_ref.actor.ppo_mini_batch_size=2",
+                        "reward_model.reward_manager=dapo",
+                        "reward_model.overlong_buffer.enable=True",
+                        "reward_model.overlong_buffer.len=39",
+                        "reward_model.overlong_buffer.penalty_factor=1",
+                        "trainer.logger=file"};
+  train("stale", stale);
+  train("stale_ranks", stale + arguments{"trainer.n_gpus_per_node=3", "rlcore.image_cache_mb=0"});
+  const auto last = nlohmann::json::parse(rows(root("stale")).back());
+  EXPECT_GT(last.at("fully_async/partial/total_partial_num"), 0);
+  EXPECT_GT(last.at("actor/grad_norm"), 0);
+  expect_same("stale", "stale_ranks");
+}
+
 TEST_F(vision_trainers, a_frozen_tower_keeps_every_byte) {
   train("frozen", {"actor_rollout_ref.actor.freeze_vision_tower=True"});
   const fs::path after = actor(root("frozen"), 2) / "huggingface" / "model.safetensors",

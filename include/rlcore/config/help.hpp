@@ -165,7 +165,7 @@ RLCORE_INLINE std::string topics_text(const registry& known, std::size_t width) 
     std::size_t count = 0;
     bool full = false;
     for (std::size_t i = 0; i < group.keys.size(); ++i) {
-      if (group.keys[i]->use != disposition::honoured) continue;
+      if (group.keys[i]->use != disposition::honoured || known.is_spelling(group.keys[i]->name)) continue;
       ++count;
       if (group.most_used > 0 && i >= group.most_used) continue;
       if (full) continue;
@@ -177,7 +177,7 @@ RLCORE_INLINE std::string topics_text(const registry& known, std::size_t width) 
     if (count == 0) continue;
     const std::string rest = count > words.size() ? " (+" + std::to_string(count - words.size()) + ")" : "";
     out += "  " + filled(blank_words(heading(group) + rest), " ", 2, 4, width) + "\n";
-    out += "      " + filled(words, "  ", 6, 6, width) + "\n";
+    if (!words.empty()) out += "      " + filled(words, "  ", 6, 6, width) + "\n";
   }
   return out;
 }

@@ -14,6 +14,7 @@
 #include "rlcore/config/check_value.hpp"
 #include "rlcore/config/checks/preference_checks.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/async_options.hpp"
 #include "rlcore/config/settings/image_options.hpp"
 #include "rlcore/config/settings/model_options.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
@@ -271,8 +272,6 @@ RLCORE_INLINE void check_optimizer_overrides(const options& opt) {
 }
 
 RLCORE_INLINE void check_sampling_rounds(options& opt) {
-  if (opt.find<std::string>("rlcore.replay") && opt.get<std::int64_t>("rlcore.async_depth") > 0)
-    opt.note("rlcore.async_depth does not sample ahead with rlcore.replay: the stored responses are");
   if (opt.find<std::string>("rlcore.agent_func_path"))
     for (const char* key : {"rlcore.on_tool_failure", "rlcore.tool_text_special", "rlcore.turn_newline",
                             "actor_rollout_ref.rollout.multi_turn.max_parallel_calls",
@@ -367,6 +366,7 @@ RLCORE_INLINE void check_devices(options& opt) {
 namespace train {
 
 RLCORE_INLINE void check_policy_options(options& opt) {
+  apply_async_training(opt);
   detail::check_devices(opt);
   detail::check_loggers(opt);
   detail::check_objective(opt);

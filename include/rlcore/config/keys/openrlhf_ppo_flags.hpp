@@ -46,6 +46,9 @@ void map_openrlhf_batches(openrlhf_mapping& map);
 
 void map_openrlhf_objective(openrlhf_mapping& map);
 
+/// The prompts of `queue` steps are in play beside those of a step.
+void map_partial_rollout(openrlhf_mapping& map, std::int64_t queue);
+
 void map_openrlhf_run(openrlhf_mapping& map);
 
 }  // namespace detail
@@ -220,12 +223,32 @@ RLCORE_INLINE void map_openrlhf_objective(openrlhf_mapping& map) {
   map.copy("actor_rollout_ref.rollout.top_p", "top_p");
 }
 
+RLCORE_INLINE void map_partial_rollout(openrlhf_mapping& map, std::int64_t queue) {
+  options& opt = map.opt;
+  const std::string mini = "actor_rollout_ref.actor.ppo_mini_batch_size";
+  const std::int64_t step = opt.get<std::int64_t>("data.train_batch_size"), update = opt.get<std::int64_t>(mini);
+  if (step % update != 0)
+    throw config_error("--partial_rollout: --rollout_batch_size " + std::to_string(step) + " is no multiple of the " +
+                       std::to_string(update) + " prompts of an update (--train_batch_size / --n_samples_per_prompt)");
+  map.set("async_training.require_batches", value(step / update), "rollout_batch_size");
+  map.set("async_training.trigger_parameter_sync_step", value(std::int64_t{1}));
+  map.set("async_training.staleness_threshold", value(static_cast<double>(queue)), "async_queue_size");
+  map.set("async_training.partial_rollout", value(true), "partial_rollout");
+}
+
 RLCORE_INLINE void map_openrlhf_run(openrlhf_mapping& map) {
   options& opt = map.opt;
   if (opt.get<bool>("async_train")) {
-    if (const auto queue = opt.get<std::int64_t>("async_queue_size"); queue != 1)
-      throw config_error("--async_queue_size " + std::to_string(queue) + ": expected 1: sampling is one step ahead");
-    map.set("rlcore.async_depth", value(std::int64_t{1}), "async_train");
+    const auto queue = opt.get<std::int64_t>("async_queue_size");
+    if (opt.get<bool>("partial_rollout"))
+      map_partial_rollout(map, queue);
+    else if (queue == 1)
+      map.set("rlcore.async_depth", value(std::int64_t{1}), "async_train");
+    else
+      throw config_error("--async_queue_size " + std::to_string(queue) +
+                         ": expected 1, sampling one step ahead; more with --partial_rollout");
+  } else if (opt.get<bool>("partial_rollout")) {
+    throw config_error("--partial_rollout needs --async_train");
   } else if (opt.is_set("async_queue_size")) {
     opt.note("--async_queue_size has no effect without --async_train");
   }

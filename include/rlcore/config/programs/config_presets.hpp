@@ -36,6 +36,14 @@ inline constexpr std::string_view retool_multiturn[] = {
 inline constexpr std::string_view one_step_off[] = {"rlcore.async_depth=1", "rlcore.recompute_old_log_prob=True",
                                                     "actor_rollout_ref.hybrid_engine=False"};
 
+/// verl's fully_async_policy.
+inline constexpr std::string_view fully_async[] = {"async_training.staleness_threshold=0.1",
+                                                   "rollout.test_freq=1",
+                                                   "actor_rollout_ref.rollout.n=4",
+                                                   "trainer.total_epochs=10",
+                                                   "actor_rollout_ref.rollout.free_cache_engine=False",
+                                                   "actor_rollout_ref.hybrid_engine=False"};
+
 }  // namespace detail
 
 /// Those of the trainers with verl's keys.
@@ -46,7 +54,9 @@ inline constexpr config_preset config_presets[] = {
     {"geo3k_multiturn_grpo", detail::multi_turn, detail::geo3k_multiturn},
     {"retool_multiturn_grpo", detail::multi_turn, detail::retool_multiturn},
     {"one_step_off_ppo_trainer", {}, detail::one_step_off},
-    {"one_step_off_ppo_megatron_trainer", {}, detail::one_step_off}};
+    {"one_step_off_ppo_megatron_trainer", {}, detail::one_step_off},
+    {"fully_async_ppo_trainer", {}, detail::fully_async},
+    {"fully_async_ppo_megatron_trainer", {}, detail::fully_async}};
 
 }  // namespace train
 RLCORE_END

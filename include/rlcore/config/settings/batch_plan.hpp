@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/async_options.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"
 
@@ -51,6 +52,8 @@ struct batch_plan {
   std::int64_t total_rounds = 0;                       ///< until the data are exhausted; 0: no limit
   std::int64_t warmup_steps = 0, scheduled_steps = 0;  ///< of the learning rate: in updates with lr_per_update
   bool lr_per_update = false;
+  std::int64_t prompts_in_play = 0;   ///< with asynchronous training: begun and not trained on, at most
+  std::int64_t steps_per_copy = 0;    ///< with asynchronous training: between two copies of the weights to sampling
   bool dynamic_sampling = false;      ///< a step takes as many rounds as it needs
   std::int64_t devices = 1;           ///< ranks that share the work; changes no result
   std::vector<std::string> warnings;  ///< differences from verl's behaviour
@@ -189,7 +192,9 @@ RLCORE_INLINE void plan_micro_batches(batch_plan& plan, const options& opt, std:
 RLCORE_INLINE void plan_steps(batch_plan& plan, const options& opt) {
   plan.steps_per_epoch = plan.dataset_prompts / plan.prompts_per_round;
   if (plan.steps_per_epoch == 0)
-    throw config_error((opt.is_set("data.gen_batch_size") ? "data.gen_batch_size=" : "data.train_batch_size=") +
+    throw config_error((trains_asynchronously(opt)          ? "async_training.require_batches x ppo_mini_batch_size = "
+                        : opt.is_set("data.gen_batch_size") ? "data.gen_batch_size="
+                                                            : "data.train_batch_size=") +
                        std::to_string(plan.prompts_per_round) + ": the training set has only " +
                        std::to_string(plan.dataset_prompts) + " prompts, not one full " +
                        (plan.dynamic_sampling ? "round" : "step"));
@@ -197,6 +202,15 @@ RLCORE_INLINE void plan_steps(batch_plan& plan, const options& opt) {
   plan.total_steps = fixed ? *fixed
                            : product(plan.steps_per_epoch, opt.get<std::int64_t>("trainer.total_epochs"),
                                      setting_text(opt, "trainer.total_epochs"));
+  if (const char* prompts = "rollout.total_rollout_steps"; trains_asynchronously(opt) && !fixed)
+    plan.total_steps =
+        std::min(plan.total_steps, opt.find<std::int64_t>(prompts).value_or(INT64_MAX) / plan.prompts_per_step);
+  const async_settings async = read_async_training(opt);
+  if (async.enabled) {
+    plan.steps_per_copy = async.steps_per_copy;
+    plan.prompts_in_play = async.in_play(product(plan.prompts_per_step, async.steps_per_copy,
+                                                 setting_text(opt, "async_training.trigger_parameter_sync_step")));
+  }
   plan.epochs = fixed ? ceil_div(*fixed, plan.steps_per_epoch) : opt.get<std::int64_t>("trainer.total_epochs");
   if (plan.dynamic_sampling && !fixed) plan.total_rounds = plan.total_steps;
   if (!plan.dynamic_sampling && plan.prompts_per_round != opt.get<std::int64_t>("data.train_batch_size"))
@@ -260,6 +274,9 @@ RLCORE_INLINE std::string batch_plan::table() const {
   else if (micro_batch_trajectories > 0)
     row("trajectories per micro-batch", number(micro_batch_trajectories), "at most, which saves memory");
   if (dynamic_sampling) row("prompts per round", number(prompts_per_round), "until enough groups differ");
+  if (prompts_in_play > 0)
+    row("prompts in play", number(prompts_in_play),
+        "a copy of the weights every " + counted(steps_per_copy, "step", "steps"));
   const std::int64_t left_out = dataset_prompts % prompts_per_round;
   row(dynamic_sampling ? "rounds per epoch" : "steps per epoch", number(steps_per_epoch),
       left_out == 0 ? ""

@@ -143,8 +143,8 @@ RLCORE_INLINE void check_memory(batch_plan& plan, const policy_settings& s, cons
                                         static_cast<std::size_t>(ranks.of_this_machine()));
   const std::string rollout = "actor_rollout_ref.rollout.";
   for (const std::string& warning :
-       {check_memory({rollout + "n", std::max(plan.prompts_per_step, plan.prompts_per_round), plan.samples_per_prompt,
-                      "it or data.train_batch_size"},
+       {check_memory({rollout + "n", std::max({plan.prompts_per_step, plan.prompts_per_round, plan.prompts_in_play}),
+                      plan.samples_per_prompt, "it or data.train_batch_size"},
                      mean_tokens(train), s.max_response_length, share),
         check_memory({rollout + "val_kwargs.n", s.val_before_train || s.test_freq > 0 ? std::ssize(val.prompts) : 0,
                       s.val_samples, "it or data.val_max_samples"},

@@ -27,9 +27,10 @@
 RLCORE_BEGIN
 namespace train {
 
-/// The responses that rank `part` of `parts` samples, out of `samples` for each of `prompts` prompts. A rank gets whole
+/// The responses that rank `number` of `of` samples, out of `samples` for each of `prompts` prompts. A rank gets whole
 /// groups if there is at least one for every rank.
-inline row_range share_of_responses(std::size_t prompts, std::size_t samples, std::size_t parts, std::size_t part) {
+inline row_range share_of_responses(std::size_t prompts, std::size_t samples, std::int64_t of, std::int64_t number) {
+  const auto parts = static_cast<std::size_t>(of), part = static_cast<std::size_t>(number);
   if (prompts < parts) return even_share(prompts * samples, parts, part);
   const row_range shard = even_share(prompts, parts, part);
   return {shard.first * samples, shard.last * samples};
@@ -37,6 +38,9 @@ inline row_range share_of_responses(std::size_t prompts, std::size_t samples, st
 
 /// Prompt and response in one row of tokens.
 trajectory make_trajectory(const rollout::request& asked, rollout::response&& answer);
+
+/// Appends what step `step` has drawn of the response; the first time this sets sampled_step.
+void append_response(trajectory& t, const rollout::response& more, std::int64_t step);
 
 /// Samples `samples` responses for each listed row of the data set, prompt by prompt (p0 p0 ... p1 p1 ...). `share`
 /// restricts them to a range. The text of a response is a function of (key, row, sample, weights) alone, and of what
@@ -117,6 +121,25 @@ RLCORE_INLINE trajectory make_trajectory(const rollout::request& asked, rollout:
   t.reason = answer.reason;
   t.sampled_ids = t.ids_hash();
   return t;
+}
+
+RLCORE_INLINE void append_response(trajectory& t, const rollout::response& more, std::int64_t step) {
+  if (t.response_length() == 0) {
+    t.sampled_step = step;
+  } else if (const std::int64_t last = t.sampled_by.empty() ? t.sampled_step : t.sampled_by.back().step; last != step) {
+    if (t.sampled_by.empty()) t.sampled_by.push_back({t.sampled_step, t.written_length()});
+    t.sampled_by.push_back({step, std::ssize(more.logp)});
+  } else if (!t.sampled_by.empty()) {
+    t.sampled_by.back().count += std::ssize(more.logp);
+  }
+  for (rollout::context_run run : more.context)
+    t.context.push_back({run.begin + static_cast<std::int32_t>(t.response_length()), run.count});
+  t.tokens.insert(t.tokens.end(), more.tokens.begin(), more.tokens.end());
+  t.old_logp.insert(t.old_logp.end(), more.logp.begin(), more.logp.end());
+  t.entropy.insert(t.entropy.end(), more.entropy.begin(), more.entropy.end());
+  for (std::size_t i = 0; i < more.sampling_mask.rows(); ++i) t.sampling_mask.push_back(more.sampling_mask.row(i));
+  t.reason = more.reason;
+  t.sampled_ids = t.ids_hash();
 }
 
 RLCORE_INLINE double penalise_rewards(std::vector<trajectory>& batch, const kl_in_reward& penalty) {

@@ -140,9 +140,12 @@ RLCORE_INLINE std::vector<trajectory> take_first(std::vector<trajectory>& ready,
 
 RLCORE_INLINE std::string limit_of_rounds(const dynamic_sampling_settings& filter, const batch_plan& plan,
                                           std::int64_t rounds, std::int64_t ready) {
+  // With asynchronous training a step may sample what several take.
+  const std::int64_t limit =
+      filter.max_rounds * std::max<std::int64_t>(1, detail::ceil_div(plan.prompts_in_play, plan.prompts_per_round));
   const std::string had = std::to_string(rounds) + (rounds == 1 ? " round of " : " rounds of ") +
                           std::to_string(plan.prompts_per_round) + " prompts";
-  if (filter.max_rounds > 0 && rounds >= filter.max_rounds)
+  if (limit > 0 && rounds >= limit)
     return had +
            " are the limit (raise algorithm.filter_groups.max_num_gen_batches, 0 for none, or take easier or "
            "harder prompts)";

@@ -202,6 +202,10 @@ class policy_models {
   static bool needs_old_log_prob(Device& device, const options& opt, const policy_settings& s, const team& ranks) {
     check_rollout_ranks(opt, ranks.size());
     bool needs = s.recompute_old_log_prob;
+    if (s.async.enabled && !needs && (!device.batch_invariant() || s.rollout_weights))
+      say("note: old log-probs are those that sampling has recorded, with other numbers than training has; "
+          "algorithm.rollout_correction.bypass_mode=False computes them again\n");
+    if (s.async.enabled) return needs;
     if (!device.batch_invariant()) {
       needs = true;
       say("note: sums of this device depend on the batch in their last places: old log-probs are computed again\n");
@@ -287,6 +291,10 @@ policy_models<Device>::policy_models(Device& device, const options& opt, const p
     open_rollout(rollout, policy, *group, bucket);
   else if (!ahead && policy.model.units() != nullptr)
     open_rollout(rollout, policy, {ranks.world().tensor().size(), {}}, bucket);
+  if (s.async.enabled && s.async.partial_rollout && in.tools && s.replay.empty())
+    throw config_error(
+        "async_training.partial_rollout=True: conversations with tools, users or agents do not pause; pass "
+        "async_training.partial_rollout=False");
   if (ahead) {
     if (s.dynamic_sampling.enabled)
       throw config_error("rlcore.async_depth=1: dynamic sampling (algorithm.filter_groups) samples in each step");

@@ -67,10 +67,12 @@ class policy_run {
   /// then the last step is saved.
   virtual bool next_step() = 0;
 
-  /// Whether the step wants another round of prompts: without dynamic sampling one, else until data.train_batch_size
-  /// groups are ready. False as well where the allowed rounds or the data are used up, or a signal ended sampling.
+  /// Whether the step wants another round of prompts: one, with dynamic sampling until data.train_batch_size groups are
+  /// ready, with async_training.* until what is trained before the next copy of the weights is. False as well where the
+  /// allowed rounds or the data are used up, or a signal ended sampling.
   virtual bool needs_groups() = 0;
-  /// A round of prompts: rollout.n responses to each, scored. The responses to one prompt are neighbours.
+  /// A round of prompts, or with async_training.* what is complete: rollout.n responses to each, scored. The responses
+  /// to one prompt are neighbours.
   virtual std::vector<trajectory> sample_round() = 0;
   /// Adds those groups of the round that are ready for training: with dynamic sampling the ones whose answers differ by
   /// algorithm.filter_groups.metric, else all.

@@ -15,6 +15,7 @@
 
 #include "rlcore/train/files/export_model.hpp"
 #include "rlcore/train/policy/algorithm/any_algorithm.hpp"
+#include "rlcore/train/policy/asynchronous.hpp"
 #include "rlcore/train/policy/collect.hpp"
 #include "rlcore/train/policy/dynamic_sampling.hpp"
 #include "rlcore/train/policy/final_report.hpp"
@@ -74,7 +75,12 @@ class policy_run_impl final : public policy_run {
     if (frame_.from()) {
       state_ = load_state(frame_.from().folder, models_.policy, critic_or_null(), settings().seed);
       frame_.say_resumed(state_.step, in_.plan.total_steps, state_.notice);
-      check_surplus(state_.surplus, in_.train, frame_.from().folder, !settings().tools.agent_file.empty());
+      if (stored_ && settings().async.enabled) state_.surplus.clear(), state_.open.clear();  // a replay has its own
+      check_kept_groups(state_, settings(), frame_.from().folder);
+      for (const std::vector<trajectory>* rows : {&state_.surplus, &state_.open})
+        check_surplus(*rows, in_.train, frame_.from().folder, !settings().tools.agent_file.empty());
+      if (!asynchronous() || state_.prompts == 0)  // the latter: of a synchronous run
+        state_.prompts = asynchronous() ? state_.rounds * in_.plan.prompts_per_round : 0;
     }
     state_.seed = settings().seed;
     if (!frame_.from() || !kl.adaptive || !(state_.reward_kl_coefficient > 0))
@@ -82,13 +88,21 @@ class policy_run_impl final : public policy_run {
   }
   critic<Device>* critic_or_null() { return models_.value_model ? &*models_.value_model : nullptr; }
 
-  /// The groups of the step that are ready: of dynamic sampling and of a replay they may wait for the next step.
-  std::vector<trajectory>& ready() { return stored_ || settings().dynamic_sampling.enabled ? state_.surplus : round_; }
+  /// The groups of the step that are ready; some may wait for the next step.
+  std::vector<trajectory>& ready() {
+    return stored_ || settings().dynamic_sampling.enabled || asynchronous() ? state_.surplus : round_;
+  }
   bool enough() { return std::ssize(ready()) >= in_.plan.trajectories_per_step; }
 
+  /// Whether async_training.* decides what is sampled.
+  bool asynchronous() const { return settings().async.enabled && !stored_; }
+  /// Whether nothing is left to sample.
+  bool sampled_all() const {
+    if (asynchronous()) return state_.open.empty() && schedule_.left(state_.prompts) == 0;
+    return in_.plan.total_rounds > 0 && state_.rounds >= in_.plan.total_rounds;
+  }
   bool data_used_up() const {
-    return in_.plan.total_rounds > 0 && state_.rounds >= in_.plan.total_rounds &&
-           std::ssize(state_.surplus) < in_.plan.trajectories_per_step;
+    return in_.plan.total_rounds > 0 && sampled_all() && std::ssize(state_.surplus) < in_.plan.trajectories_per_step;
   }
 
   /// Before another round of a step: the reason not to, or nothing.
@@ -101,18 +115,19 @@ class policy_run_impl final : public policy_run {
            std::to_string(seen.all_right) + " all right, " + std::to_string(seen.all_wrong) + " all wrong)";
   }
 
-  /// The round that was begun ahead of this step, or the first one; then the next one begins.
-  std::vector<trajectory> round_ahead() {
-    std::vector<trajectory> round;
-    if (!state_.surplus.empty())
-      round = std::exchange(state_.surplus, {});  // of a checkpoint
-    else
-      round =
-          sampler_.has_ahead() ? sampler_.take_ahead(time) : sampler_.sample_round(state_.step, state_.rounds, time);
-    numbers.set("async/staleness", state_.step - round.front().sampled_step);
-    const bool more = in_.plan.total_rounds == 0 || state_.rounds < in_.plan.total_rounds;
-    if (state_.step < in_.plan.total_steps && more) sampler_.begin_ahead(state_.step, state_.rounds + 1, time);
-    return round;
+  /// More responses of the step, with their scores.
+  std::vector<trajectory> next_round() {
+    if (asynchronous()) return complete_groups(sampler_, schedule_, state_, time);
+    ++state_.rounds;
+    return !stored_ && settings().samples_ahead ? round_ahead(sampler_, state_, in_.plan, numbers, time)
+                                                : sampler_.sample_round(state_.step, state_.rounds, time);
+  }
+  /// Sampling has recorded the old log-probs with the same kernels and bits: a second pass runs only on request.
+  void score_old(std::vector<trajectory>& rows) {
+    if (!models_.recompute_old_log_prob && !stored_) return;
+    if (!stored_)
+      for (trajectory& t : rows) t.rollout_logp = t.old_logp;
+    scorer_.score_old(rows, stored_ != nullptr, time);
   }
 
   void save() {
@@ -121,22 +136,7 @@ class policy_run_impl final : public policy_run {
   }
 
   double validation() {
-    return from_finite_logits([&] { return sampler_.validation(state_.step, numbers, time); });
-  }
-  /// f(), which samples. After an update, logits that are not finite are those of a run that has diverged.
-  template <class F>
-  auto from_finite_logits(F&& f) {
-    try {
-      return f();
-    } catch (const rollout::not_finite_error& e) {
-      if (!updated_) throw;
-      char last[160];
-      std::snprintf(last, sizeof last, "step %lld, had the learning rate %g and the gradient norm %g",
-                    static_cast<long long>(updated_->step), updated_->lr, updated_->gradient_norm);
-      throw error("step " + std::to_string(state_.step) + ": the run has diverged: " + e.what() +
-                  "; the last update, of " + last +
-                  ": lower actor_rollout_ref.actor.optim.lr, and resume from a checkpoint before it");
-    }
+    return from_finite_logits(state_.step, updated_, [&] { return sampler_.validation(state_.step, numbers, time); });
   }
 
   std::int64_t epoch() const { return (state_.rounds - 1) / in_.plan.steps_per_epoch; }
@@ -148,15 +148,12 @@ class policy_run_impl final : public policy_run {
   std::unique_ptr<replay> stored_;
   response_sampler<Device> sampler_;
   response_scorer<Device> scorer_;
-  run_state state_, before_;       ///< now, and before the step
-  std::vector<trajectory> round_;  ///< without dynamic sampling: the groups of the step
-  group_counts seen_;              ///< of the step
-  bool interrupted_ = false;       ///< a signal ended sampling
-  struct last_update {
-    std::int64_t step = 0;
-    double lr = 0, gradient_norm = 0;
-  };
-  std::optional<last_update> updated_;  ///< by this process
+  async_schedule schedule_;
+  run_state state_, before_;            ///< now, and before the step
+  std::vector<trajectory> round_;       ///< without dynamic sampling: the groups of the step
+  group_counts seen_;                   ///< of the step
+  bool interrupted_ = false;            ///< a signal ended sampling
+  std::optional<done_update> updated_;  ///< by this process
   std::optional<double> validated_;
   signal_watch watch_;
   pipeline_idle idle_;
@@ -177,7 +174,8 @@ policy_run_impl<Device>::policy_run_impl(const options& opt, policy_inputs& in, 
              ranks, numbers, time),
       stored_(open_replay(in, frame_.resume(data_text(in.train)).step + 1, ranks.size() == 1)),
       sampler_(in, models, ranks, frame_.bar, stored_.get()),
-      scorer_(in, models, ranks, frame_.bar) {
+      scorer_(in, models, ranks, frame_.bar),
+      schedule_(in.settings.async, in.plan) {
   const policy_settings& s = in.settings;
   describe_run(opt, in.plan, models.device_description, models.description, frame_.info);
   models.load(in, static_cast<bool>(frame_.from()));
@@ -211,26 +209,21 @@ template <class Device>
 bool policy_run_impl<Device>::needs_groups() {
   const std::int64_t rounds = state_.rounds - before_.rounds;
   if (interrupted_ || !stopped().empty()) return false;
-  if (stored_ || !settings().dynamic_sampling.enabled) return rounds == 0;
-  if (enough()) return false;
-  frame_.stop(why_to_stop(rounds, std::ssize(ready()) / settings().samples, seen_));
-  return stopped().empty();
+  const std::int64_t groups = std::ssize(ready()) / settings().samples;
+  const bool filters = settings().dynamic_sampling.enabled && !stored_;
+  if (!asynchronous() && !filters) return rounds == 0;
+  if (asynchronous() ? groups >= schedule_.wanted(state_.step) : enough()) return false;
+  const std::string why = filters ? why_to_stop(rounds, groups, seen_) : "";
+  if (enough()) return !sampled_all() && why.empty();  // for the steps until the next copy of the weights
+  frame_.stop(why);
+  return why.empty();
 }
 
 template <class Device>
 std::vector<trajectory> policy_run_impl<Device>::sample_round() {
   try {
-    std::vector<trajectory> round = from_finite_logits([&] {
-      ++state_.rounds;
-      return settings().samples_ahead && !stored_ ? round_ahead()
-                                                  : sampler_.sample_round(state_.step, state_.rounds, time);
-    });
-    // Sampling has recorded the old log-probs with the same kernels and bits: a second pass runs only on request.
-    if (models_.recompute_old_log_prob || stored_) {
-      if (!stored_)
-        for (trajectory& t : round) t.rollout_logp = t.old_logp;
-      scorer_.score_old(round, stored_ != nullptr, time);
-    }
+    std::vector<trajectory> round = from_finite_logits(state_.step, updated_, [&] { return next_round(); });
+    if (!asynchronous()) score_old(round);
     return round;
   } catch (const sampling_interrupted&) {  // of one rank: several end the step together
     interrupted_ = true;
@@ -267,8 +260,14 @@ bool policy_run_impl<Device>::take_groups() {
   if (!enough())
     throw data_error(s.replay + ": step " + std::to_string(state_.step) +
                      " trains on responses that an earlier step sampled; replay from that step on");
+  if (asynchronous()) std::ranges::stable_sort(ready(), {}, &trajectory::sampled_step);
   batch = take_first(ready(), in_.plan.trajectories_per_step);
   numbers.set("timing_s/old_log_prob", 0.0);
+  if (asynchronous()) {
+    std::ranges::stable_sort(batch, {}, &trajectory::position);
+    report_staleness(batch, s.samples, state_.step, numbers);
+    score_old(batch);  // those of the weights that this step begins with
+  }
   if (s.dynamic_sampling.enabled && !stored_) {
     if (!s.dynamic_sampling.keep_surplus) ready().clear();
     numbers.set("train/num_gen_batches", state_.rounds - before_.rounds);
@@ -282,6 +281,8 @@ bool policy_run_impl<Device>::take_groups() {
   sampler_.report_rewards(numbers);
   if (s.samples > 1) seen_.write(numbers);
   if (models_.recompute_old_log_prob || stored_) compare_rollout(batch, numbers);
+  if (stored_ && s.recorded_old_log_prob && !models_.recompute_old_log_prob)
+    for (trajectory& t : batch) t.old_logp = t.rollout_logp;
   set_rollout_weights(batch, s.rollout_weighting, numbers);
   reject_tokens(batch, s.rollout_rejection, numbers);
   if (stored_ && stored_->waits())
@@ -292,7 +293,7 @@ bool policy_run_impl<Device>::take_groups() {
 template <class Device>
 void policy_run_impl<Device>::provide(advantage_input inputs) {
   if (contains(inputs, advantage_input::greedy_scores))
-    from_finite_logits([&] { sampler_.score_greedy_answers(batch, state_.step, time); });
+    from_finite_logits(state_.step, updated_, [&] { sampler_.score_greedy_answers(batch, state_.step, time); });
   if (contains(inputs, advantage_input::sum_squared_probs)) scorer_.score_squared_probs(batch, time);
   sampler_.pause();
   scorer_.score_reference(batch, time);

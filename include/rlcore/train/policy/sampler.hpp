@@ -17,6 +17,7 @@
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/train/policy/ahead.hpp"
+#include "rlcore/train/policy/asynchronous.hpp"
 #include "rlcore/train/policy/collect.hpp"
 #include "rlcore/train/policy/inputs.hpp"
 #include "rlcore/train/policy/models.hpp"
@@ -59,6 +60,55 @@ class response_sampler {
     for (trajectory& t : round)
       if (t.sampled_step == 0) t.sampled_step = step;
     return round;
+  }
+
+  /// Appends the responses to the prompts at `first` and behind it in the order of the data; none of them has a token.
+  void begin_groups(std::int64_t first, std::int64_t count, std::vector<trajectory>& rows) const {
+    std::vector<std::uint32_t> round;
+    for (std::int64_t at = first; at < first + count; ++at) {
+      if (const std::int64_t in_round = at % in_.plan.prompts_per_round; round.empty() || in_round == 0)
+        round = rows_of_round(round_of(at));
+      for (std::int64_t i = 0; i < in_.settings.samples; ++i) {
+        trajectory& t = rows.emplace_back();
+        t.row = round[static_cast<std::size_t>(at % in_.plan.prompts_per_round)];
+        t.sample = static_cast<std::uint32_t>(i), t.position = at;
+        t.tokens = in_.train[t.row].ids;
+        t.prompt_length = static_cast<std::int32_t>(t.tokens.size());
+        t.reason = rollout::finish::paused;
+      }
+    }
+  }
+  /// Draws on the paused ones of `rows`, groups in the order of the data that every rank has, in windows until
+  /// may_pause(complete) holds, which is asked with one flag for each of `rows`; without it to their ends.
+  void draw_on(std::vector<trajectory>& rows, std::int64_t step, const common_windows::condition& may_pause,
+               stages& time) {
+    time("gen", [&] {
+      const auto place = [](const trajectory& t) { return std::pair(t.position, t.sample); };
+      std::vector<char> complete;
+      for (const trajectory& t : rows) complete.push_back(!t.paused());
+      std::vector<std::size_t> drawn;  // of `rows`, by this rank
+      std::vector<trajectory> mine = with_weights(
+          in_.settings.rollout_weights, [&](const nn::causal_lm<Device>& model, std::int64_t parts, std::int64_t part) {
+            // Whole groups, which share their prompts, if there is one for each part.
+            const std::size_t unit = std::ssize(rows) / in_.settings.samples >= parts ? group_size() : 1;
+            std::vector<std::int64_t> paused(rows.size() / unit);
+            for (std::size_t i = 0; i < rows.size(); ++i) paused[i / unit] += !complete[i];
+            const row_range own =
+                share_by_cost(paused, static_cast<std::size_t>(parts), static_cast<std::size_t>(part));
+            for (std::size_t i = own.first * unit; i < own.last * unit; ++i)
+              if (!complete[i]) drawn.push_back(i);
+            std::optional<common_windows> windows;
+            if (may_pause) windows.emplace(workers(), drawn, complete, may_pause);
+            return draw_rest(model, rows, drawn, step, windows ? &*windows : nullptr);
+          });
+      for (trajectory& t : gather_trajectories(workers(), std::move(mine)))
+        *std::ranges::lower_bound(rows, place(t), {}, place) = std::move(t);
+    });
+  }
+  /// Scores complete groups that every rank has.
+  void score_groups(std::vector<trajectory>& groups, stages& time) {
+    groups = own_part(std::move(groups));
+    score(groups, time);
   }
 
   /// Begins to draw the round of this number from the current weights, beside training, in step `step`.
@@ -171,13 +221,27 @@ class response_sampler {
   }
 
   row_range own_share(std::size_t prompts, std::int64_t samples) {
-    return share_of_responses(prompts, static_cast<std::size_t>(samples), static_cast<std::size_t>(workers().size()),
-                              static_cast<std::size_t>(workers().rank()));
+    return share_of_responses(prompts, static_cast<std::size_t>(samples), workers().size(), workers().rank());
   }
   /// This rank's part of the answers to `rows`. A rollout_model has weights only during this call.
   std::vector<trajectory> sample_part(const data::prompt_dataset& prompts, std::span<const std::uint32_t> rows,
                                       std::int64_t samples, const rollout::generation& settings, random_key key,
                                       const char* phase) {
+    return with_weights(
+        settings.weights, [&](const nn::causal_lm<Device>& model, std::int64_t parts, std::int64_t part) {
+          const row_range shard = share_of_responses(rows.size(), static_cast<std::size_t>(samples), parts, part);
+          const std::unique_ptr<agent::conversations> talks = open_conversations(prompts);
+          std::vector<trajectory> drawn = sample(
+              models_.policy.engine, model, models_.policy.space, prompts, rows, samples, settings, key,
+              [&](std::size_t done) { show(phase, done, shard.size(), &prompts == &in_.train); }, shard, talks.get());
+          if (talks) note_conversations(drawn, *talks), say_failure(*talks);
+          return drawn;
+        });
+  }
+  /// draw(model, parts, part) with the weights that sample: this rank draws part `part` of `parts`, alone or with its
+  /// group, of which each rank then has a share.
+  template <class Draw>
+  std::vector<trajectory> with_weights(std::optional<weight_format> format, Draw&& draw) {
     join_ahead();
     struct cache_guard {
       rollout::engine<Device>& engine;
@@ -186,31 +250,51 @@ class response_sampler {
         if (frees) engine.release();
       }
     } const guard{models_.policy.engine, in_.settings.free_cache};
-    const auto answers = [&](const nn::causal_lm<Device>& model, const row_range& shard) {
-      const std::unique_ptr<agent::conversations> talks = open_conversations(prompts);
-      std::vector<trajectory> drawn = sample(
-          models_.policy.engine, model, models_.policy.space, prompts, rows, samples, settings, key,
-          [&](std::size_t done) {
-            bar_.phase(phase, done, shard.size());
-            // Several ranks finish the step, since they would wait for each other.
-            if (asked_to_stop() != 0 && ranks_.all().size() == 1 && &prompts == &in_.train)
-              throw sampling_interrupted();
-          },
-          shard, talks.get());
-      if (talks) note_conversations(drawn, *talks), say_failure(*talks);
-      return drawn;
-    };
-    if (!models_.rollout) return answers(models_.policy.model, own_share(rows.size(), samples));
+    if (!models_.rollout) return draw(models_.policy.model, workers().size(), workers().rank());
     rollout_model<Device>& group = *models_.rollout;
-    const auto number = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-    std::vector<trajectory> answered = [&] {
-      const rollout_weights<Device> filled(group, settings.weights);
-      return answers(group.model(),
-                     share_of_responses(rows.size(), number(samples), number(group.groups()), number(group.group())));
+    std::vector<trajectory> drawn = [&] {
+      const rollout_weights<Device> filled(group, format);
+      return draw(group.model(), group.groups(), group.group());
     }();
-    const row_range shard = even_share(answered.size(), number(group.size()), number(group.rank()));
-    return part_of(std::move(answered), shard);
+    const row_range shard =
+        even_share(drawn.size(), static_cast<std::size_t>(group.size()), static_cast<std::size_t>(group.rank()));
+    return part_of(std::move(drawn), shard);
   }
+  /// Those of `rows` that `drawn` lists, drawn on until `pauses` end it.
+  std::vector<trajectory> draw_rest(const nn::causal_lm<Device>& model, std::span<const trajectory> rows,
+                                    std::span<const std::size_t> drawn, std::int64_t step,
+                                    rollout::pause_points* pauses) {
+    std::vector<trajectory> mine;
+    std::vector<rollout::request> requests;
+    for (const std::size_t i : drawn) mine.push_back(rows[i]);
+    for (const trajectory& t : mine)
+      requests.push_back({.prompt = std::span(t.tokens).first(static_cast<std::size_t>(t.prompt_length)),
+                          .prompt_number = t.row,
+                          .sample = t.sample,
+                          .key = key_of(in_.settings.seed, stream::rollout, round_of(t.position)),
+                          .written = t.response()});
+    const std::unique_ptr<agent::conversations> talks = open_conversations(in_.train);
+    if (talks) talks->prepare(requests);
+    const std::vector<rollout::response> responses = answer_requests(
+        models_.policy.engine, model, models_.policy.space, requests, in_.train, training_generation(), {},
+        [&](std::size_t done) { show("rollout", done, mine.size(), true); }, talks.get(), pauses);
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      if (const std::span<const std::int32_t> prompt = requests[i].prompt; prompt.data() != mine[i].tokens.data())
+        mine[i].tokens.assign(prompt.begin(), prompt.end());  // an agent's
+      mine[i].prompt_length = static_cast<std::int32_t>(requests[i].prompt.size());
+      append_response(mine[i], responses[i], step);
+    }
+    if (talks) note_conversations(mine, *talks), say_failure(*talks);
+    return mine;
+  }
+  /// Several ranks finish the step when a signal asks to stop, since they would wait for each other.
+  void show(const char* phase, std::size_t done, std::size_t all, bool may_stop) {
+    bar_.phase(phase, done, all);
+    if (may_stop && asked_to_stop() != 0 && ranks_.all().size() == 1) throw sampling_interrupted();
+  }
+  /// The number of the round that the prompt at `position` belongs to.
+  std::int64_t round_of(std::int64_t position) const { return position / in_.plan.prompts_per_round + 1; }
+  std::size_t group_size() const { return static_cast<std::size_t>(in_.settings.samples); }
   /// The conversations of one sampling; null where every response has one turn. Ranks that draw together hear the same
   /// replies.
   std::unique_ptr<agent::conversations> open_conversations(const data::prompt_dataset& prompts) {

@@ -17,6 +17,7 @@
 #include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/config/check_value.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/async_options.hpp"
 #include "rlcore/config/settings/image_options.hpp"
 #include "rlcore/config/settings/model_options.hpp"
 #include "rlcore/core/error.hpp"
@@ -67,8 +68,10 @@ struct policy_settings {
   tool_settings tools;
   rollout_weight_settings rollout_weighting;
   std::vector<rejection_rule> rollout_rejection;
-  bool samples_ahead = false;       ///< rlcore.async_depth=1
-  bool keep_sampling_mask = false;  ///< log-probs are over the tokens that top-k, top-p and min-p left
+  bool samples_ahead = false;  ///< rlcore.async_depth=1
+  async_settings async;
+  bool recorded_old_log_prob = false;  ///< of replayed responses too
+  bool keep_sampling_mask = false;     ///< log-probs are over the tokens that top-k, top-p and min-p left
   std::int64_t val_samples = 1;
   double cache_share = 0.5;  ///< of the memory that is available at the start
   bool share_prompts = true, chunk_prompts = true, recompute_old_log_prob = false;
@@ -295,6 +298,10 @@ RLCORE_INLINE void read_rollout_settings(policy_settings& s, const options& opt)
                          " compares old log-probs of its own with the recorded ones; leave one of them out");
     s.recompute_old_log_prob = true;
   }
+  s.async = read_async_training(opt);
+  if (s.async.enabled) s.recompute_old_log_prob = s.async.decoupled;  // else recorded, of whatever sums
+  s.recorded_old_log_prob =
+      !s.recompute_old_log_prob && (s.async.enabled || opt.get<bool>("algorithm.rollout_correction.bypass_mode"));
   s.samples_ahead = opt.get<std::int64_t>("rlcore.async_depth") > 0;
   const std::string val = rollout + "val_kwargs.";
   s.val_sampling = {static_cast<float>(opt.get<double>(val + "temperature")), opt.get<std::int64_t>(val + "top_k"),

@@ -89,6 +89,32 @@ TEST(openrlhf_ppo_flags, of_machines_are_ranks_or_said_to_have_no_effect) {
                                           Not(HasSubstr("actor_num")))));
 }
 
+// One batch in play beside that of a step: a queue of one.
+TEST(openrlhf_ppo_flags, partial_rollouts_train_asynchronously) {
+  const std::vector<std::string> sizes{"--rollout_batch_size",   "16", "--train_batch_size", "32",
+                                       "--n_samples_per_prompt", "8",  "--async_train"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = sizes;
+    all.insert(all.end(), more.begin(), more.end());
+    return ppo(all);
+  };
+  EXPECT_FALSE(read_async_training(with({})).enabled);
+  const options opt = with({"--partial_rollout"});
+  const async_settings s = read_async_training(opt);
+  EXPECT_TRUE(s.enabled && s.partial_rollout);
+  EXPECT_EQ(s.staleness_threshold, 1);
+  EXPECT_EQ(read_async_training(with({"--partial_rollout", "--async_queue_size", "3"})).staleness_threshold, 3);
+  EXPECT_THAT([&] { with({"--async_queue_size", "3"}); },
+              testing::ThrowsMessage<config_error>(HasSubstr("more with --partial_rollout")));
+  EXPECT_EQ(s.steps_per_copy, 1);
+  EXPECT_EQ(opt.get<std::int64_t>("data.train_batch_size"), 16);
+  EXPECT_EQ(opt.get<std::int64_t>("rlcore.async_depth"), 0);
+  EXPECT_THAT([&] { with({"--partial_rollout", "--rollout_batch_size", "18"}); },
+              testing::ThrowsMessage<config_error>(HasSubstr("is no multiple of the 4 prompts of an update")));
+  EXPECT_THAT([&] { ppo({"--partial_rollout"}); },
+              testing::ThrowsMessage<config_error>(HasSubstr("--partial_rollout needs --async_train")));
+}
+
 /// Checks are written with verl's keys; who gave flags reads flags.
 TEST(openrlhf_ppo_flags, stand_in_messages) {
   const auto refusal = [](std::vector<std::string> more) {

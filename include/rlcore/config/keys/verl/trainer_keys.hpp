@@ -86,6 +86,8 @@ inline constexpr key own_run[] = {
     {"rlcore.async_depth", integer, "0", honoured,
      "1: each step trains on responses of the weights before the last update, drawn while it runs; 0: of its own",
      between(0, 1)},
+    {"rlcore.max_staleness", integer, "null", honoured,
+     "asynchronous training: copies of the weights that a response may live through before it is awaited", at_least(1)},
     {"rlcore.agent_func_path", text, "null", honoured,
      "Python file of an agent with OpenRLHF's interface, which answers each turn and gives the rewards"},
     {"rlcore.turn_rewards", boolean, "False", honoured,

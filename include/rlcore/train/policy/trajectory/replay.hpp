@@ -112,7 +112,8 @@ std::filesystem::path set_aside_rollouts(const std::filesystem::path& folder, st
 
 /// Writes <folder>/<step>.jsonl with verl's keys: input, output, gts, score, step; and what rlcore.replay needs to get
 /// the same bits: row of the data set, sample, prompt_ids, response_ids, log_probs, as recorded while sampling, and
-/// sampled_step, where dynamic sampling kept the response from an earlier step; in runs of several turns: num_turns,
+/// sampled_step, where an earlier step sampled the response; sampled_by, [step, tokens] of each step that drew of it,
+/// where there are several; in runs of several turns: num_turns,
 /// tool_calls, turn_rewards, turn_score and extra_logs where an environment gave them, and mask, the lengths of the
 /// runs of tokens that the policy wrote and did not write in turn, if there are such; log_probs are those of the
 /// policy's tokens; with rlcore.keep_sampling_mask sampling_mask, for each of them the ids that could be drawn,
@@ -287,7 +288,8 @@ RLCORE_INLINE std::unique_ptr<replay> open_replay(const policy_inputs& in, std::
       checkpoint::expand_home(s.replay),
       replay::run{in.train, in.tokenizer, in.eos_ids, s.max_response_length, in.plan.trajectories_per_step, s.samples,
                   in.config.never_sampled(), !s.tools.agent_file.empty(), s.reward.stored, s.replay_wait_s,
-                  s.samples_ahead && s.recompute_old_log_prob, alone, s.keep_sampling_mask});
+                  s.recorded_old_log_prob || (s.recompute_old_log_prob && (s.samples_ahead || s.async.enabled)), alone,
+                  s.keep_sampling_mask, s.recorded_old_log_prob});
   stored->require(first, in.plan.total_steps);
   say("%s\n", replay_text(s, *stored).c_str());
   return stored;
@@ -330,6 +332,7 @@ RLCORE_INLINE void write_rollouts(const std::filesystem::path& folder, std::int6
         {"log_probs", std::move(logp)}};
     if (with_overlong) line["overlong_reward"] = t.length_penalty, line["overlong"] = t.length_penalty < 0;
     if (t.sampled_step != 0 && t.sampled_step != step) line["sampled_step"] = t.sampled_step;
+    for (const step_run& run : t.sampled_by) line["sampled_by"].push_back({run.step, run.count});
     if (t.talk.turns > 0) line["num_turns"] = t.talk.turns, line["tool_calls"] = t.talk.calls;
     if (!t.turn_rewards.empty()) line["turn_rewards"] = t.turn_rewards, line["turn_score"] = t.talk.score;
     if (!t.agent_logs.empty()) line["extra_logs"] = nlohmann::json::parse(t.agent_logs);

@@ -29,9 +29,10 @@ struct stored_run {
   bool other_prompts = false;                    ///< an agent may have changed the prompts
   bool scores = false;                           ///< take the lines' scores
   double wait_s = 0;                             ///< wait so long for <step>.jsonl of each step; 0: all are there
-  bool by_training_step = false;  ///< old log-probs are those of the step that trains, not of the one that sampled
-  bool alone = true;              ///< one rank: a signal ends the waiting
-  bool sampling_mask = false;     ///< every line has to have one
+  bool by_training_step = false;                 ///< old log-probs are not those of the step that sampled
+  bool alone = true;                             ///< one rank: a signal ends the waiting
+  bool sampling_mask = false;                    ///< every line has to have one
+  bool log_probs = false;                        ///< every line has to have them
 };
 
 /// Reads lines.
@@ -196,6 +197,10 @@ RLCORE_INLINE trajectory response_reader::operator()(const data::row& r, const s
   t.tokens.insert(t.tokens.end(), response.begin(), response.end());
   t.sampled_ids = t.ids_hash();
   if (run_.sampling_mask) read_mask(r, where, t);
+  if (run_.log_probs && t.rollout_logp.empty())
+    throw data_error(where +
+                     ": no \"log_probs\" of the engine that sampled, which are the old log-probs of this run; "
+                     "algorithm.rollout_correction.bypass_mode=False computes them");
   const bool ended = std::find(run_.eos_ids.begin(), run_.eos_ids.end(), response.back()) != run_.eos_ids.end();
   t.reason = ended ? rollout::finish::eos : rollout::finish::length;
   return t;

@@ -57,6 +57,8 @@ RLCORE_INLINE void write_surplus(const std::filesystem::path& folder, std::span<
                      {"reward", t.reward},
                      {"sampled_step", t.sampled_step},
                      {"sampled_ids", t.sampled_ids}};
+    if (t.position >= 0) j["position"] = t.position;
+    for (const step_run& run : t.sampled_by) j["sampled_by"].push_back(run.step), j["sampled_by"].push_back(run.count);
     if (!t.sampling_mask.empty())
       j["sampling_mask"] = {{"values", t.sampling_mask.values}, {"offsets", t.sampling_mask.offsets}};
     if (t.verdict.acc) j["acc"] = *t.verdict.acc;
@@ -100,6 +102,13 @@ RLCORE_INLINE std::vector<trajectory> read_surplus(const std::filesystem::path& 
       j.at("reward").get_to(t.reward);
       integer("sampled_step", t.sampled_step);
       if (j.contains("sampled_ids")) integer("sampled_ids", t.sampled_ids);
+      if (j.contains("position")) integer("position", t.position);
+      std::int64_t drawn = 0;  // by all steps of sampled_by
+      if (j.contains("sampled_by")) {
+        const auto runs = text::get_exactly<std::vector<std::int32_t>>(j["sampled_by"]);
+        for (std::size_t i = 1; i < runs.size(); i += 2)
+          t.sampled_by.push_back({runs[i - 1], runs[i]}), drawn += runs[i] > 0 ? runs[i] : INT32_MAX;
+      }
       if (j.contains("sampling_mask")) {
         t.sampling_mask.values = text::get_exactly<std::vector<std::int32_t>>(j["sampling_mask"].at("values"));
         t.sampling_mask.offsets = text::get_exactly<std::vector<std::int32_t>>(j["sampling_mask"].at("offsets"));
@@ -122,8 +131,9 @@ RLCORE_INLINE std::vector<trajectory> read_surplus(const std::filesystem::path& 
         t.talk = {number(0), number(1), number(2), number(3), real(4), real(5), real(6), real(7)};
       }
       const bool fits = t.prompt_length > 0 && std::ssize(t.tokens) > t.prompt_length && context &&
+                        (t.sampled_by.empty() || drawn == t.written_length()) &&
                         std::ssize(t.old_logp) == t.policy_length() && t.mask_fits() &&
-                        reason <= static_cast<std::uint8_t>(rollout::finish::failed) &&
+                        reason <= static_cast<std::uint8_t>(rollout::finish::paused) &&
                         why < verify::reason_names.size();
       if (!fits) throw format_error(path.string() + ": a trajectory whose parts do not fit each other");
       surplus.push_back(std::move(t));

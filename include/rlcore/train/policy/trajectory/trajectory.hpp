@@ -53,6 +53,12 @@ struct conversation {
   double reward = 0, score = 0;           ///< of the environment: sum over its answers, and its last score
 };
 
+/// Tokens of the policy that one step drew.
+struct step_run {
+  std::int64_t step = 0, count = 0;
+  bool operator==(const step_run&) const = default;
+};
+
 /// Prompt and response in one token row. Per-token fields have one entry per response token that
 /// the policy wrote and no correction rejected (rollout_logp: per token that the policy wrote).
 struct trajectory {
@@ -60,10 +66,12 @@ struct trajectory {
   std::vector<rollout::context_run> context;    ///< what the policy did not write; the last token is always its own
   std::vector<rollout::context_run> untrained;  ///< if not empty: context and rejected tokens, which losses leave out
   std::int32_t prompt_length = 0;
-  std::uint32_t row = 0;          ///< row of the data set
-  std::uint32_t sample = 0;       ///< of that row in this step, from 0
-  std::int64_t sampled_step = 0;  ///< in which step it was sampled
-  std::uint64_t sampled_ids = 0;  ///< ids_hash() of what was sampled, by which training checks; 0: not known
+  std::uint32_t row = 0;             ///< row of the data set
+  std::uint32_t sample = 0;          ///< of that row in this step, from 0
+  std::int64_t sampled_step = 0;     ///< in which step it was sampled, or begun
+  std::vector<step_run> sampled_by;  ///< if several steps drew it: how much each, in order
+  std::int64_t position = -1;        ///< with asynchronous training: of its prompt in the order of the data, from 0
+  std::uint64_t sampled_ids = 0;     ///< ids_hash() of what was sampled, by which training checks; 0: not known
   std::vector<float> old_logp, entropy, ref_logp;
   /// If it has rows: for each token that the policy wrote what could be drawn in its place (nn::targets), where
   /// log-probs are over that.
@@ -90,6 +98,8 @@ struct trajectory {
   std::string agent_logs;            ///< JSON of the agent's numbers; empty: none
 
   double score() const noexcept { return verdict.score + length_penalty; }
+  /// Whether asynchronous training has left it for a later step to go on.
+  bool paused() const noexcept { return reason == rollout::finish::paused; }
 
   /// Tokens behind the prompt: what a length limit counts, replies of tools included.
   std::int64_t response_length() const noexcept { return std::ssize(tokens) - prompt_length; }
