@@ -66,6 +66,7 @@
 #include "rlcore/objective/advantage/estimator.hpp"
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/gdpo.hpp"
+#include "rlcore/objective/advantage/gigpo.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/advantage/optimal_token_baseline.hpp"
 #include "rlcore/objective/advantage/pf_ppo.hpp"

@@ -142,14 +142,13 @@ TEST(pauses, a_later_call_continues_a_response_as_if_it_had_drawn_all) {
   }
 }
 
-/// A key of its own addresses the random numbers of a request in the place of the call's.
-TEST(pauses, a_request_of_another_call_keeps_its_key) {
+TEST(pauses, a_request_of_another_call_keeps_its_random_numbers) {
   fixture f;
   const auto p = prompts();
   const auto asked = requests(p);
   const auto whole = generate(f, asked, settings());
   auto keyed = asked;
-  for (rollout::request& r : keyed) r.key = key;
+  for (rollout::request& r : keyed) r.call = key;
   expect_same(whole, rollout::engine<cpu>().generate(f.model, f.space, keyed, settings(), random_key{77}));
 }
 
@@ -189,6 +188,38 @@ TEST(pauses, each_token_has_the_log_prob_of_the_weights_that_drew_it) {
       }
   }
   EXPECT_GT(differ, 100u) << "the weights are others";
+}
+
+TEST(pauses, a_session_goes_on_with_a_paused_job_and_its_fork) {
+  fixture f;
+  session_scenario::notes heard;
+  rollout::session<cpu> s(f.model, f.space, session_scenario::limits());
+  rollout::job j = session_scenario::job_of(words(3, 20), 1);
+  j.stop_ids = {}, j.max_new_tokens = 20, j.keep_open = true;
+  const session_scenario::heard_text whole = session_scenario::alone(f, j);
+  j.pause_after = 6;
+  const rollout::ticket job = s.submit(j);
+  session_scenario::finish_all(s, heard);
+  EXPECT_EQ(heard.of[job].ends, std::vector{rollout::finish::paused});
+  EXPECT_EQ(heard.of[job].tokens.size(), 6u);
+  EXPECT_THROW(s.extend(job, words(4, 2), 5), config_error);
+  const rollout::ticket copy = s.fork(job, j.sample);
+  s.go_on(job, 9);
+  EXPECT_THROW(s.go_on(job, 9), config_error) << "it runs";
+  session_scenario::finish_all(s, heard);
+  s.go_on(job, 0), s.go_on(copy, 0);
+  session_scenario::finish_all(s, heard);
+  EXPECT_EQ(heard.of[job].tokens, whole.tokens);
+  EXPECT_EQ(heard.of[job].logp, whole.logp);
+  EXPECT_EQ(heard.of[job].ends,
+            (std::vector{rollout::finish::paused, rollout::finish::paused, rollout::finish::length}));
+  EXPECT_TRUE(std::ranges::equal(heard.of[copy].tokens, std::span(whole.tokens).subspan(6)));
+  s.extend(job, words(4, 2), 5);
+  session_scenario::finish_all(s, heard);
+  EXPECT_EQ(heard.of[job].ends.back(), rollout::finish::length) << "its next turn does not pause";
+  EXPECT_THROW(s.go_on(job, 1), config_error) << "it has not paused";
+  j.keep_open = false;
+  EXPECT_THROW(s.submit(j), config_error) << "only a job that is kept open can go on";
 }
 
 TEST(pauses, what_cannot_be_continued_is_refused) {

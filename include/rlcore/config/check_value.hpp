@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -14,6 +15,18 @@
 #include "rlcore/core/suggest.hpp"
 
 RLCORE_BEGIN
+namespace train::detail {
+
+/// a * b, both at least 0. Throws config_error, beginning with `name`, where 64 bits do not hold it.
+inline std::int64_t product(std::int64_t a, std::int64_t b, const std::string& name) {
+  if (a > 0 && b > std::numeric_limits<std::int64_t>::max() / a)
+    throw config_error(name + ": " + std::to_string(a) + " x " + std::to_string(b) +
+                       " is more than a number of 64 bits holds");
+  return a * b;
+}
+
+}  // namespace train::detail
+
 namespace train {
 
 /// Splits "a|b|c" into words; `between` is the separator.

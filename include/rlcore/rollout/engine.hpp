@@ -203,7 +203,8 @@ class engine {
     asked.sampling = settings.sampling, asked.rules = rules;
     asked.max_new_tokens = settings.max_new_tokens, asked.stop_ids = settings.eos_ids;
     asked.keep_sampling_mask = settings.keep_sampling_mask;
-    asked.key = r.key.value_or(key), asked.prompt_number = r.prompt_number, asked.sample = r.sample;
+    asked.key = r.key.value_or(r.call.value_or(key)), asked.prompt_number = r.key ? 0 : r.prompt_number;
+    asked.sample = r.sample;
     return asked;
   }
 

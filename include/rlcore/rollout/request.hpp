@@ -65,13 +65,14 @@ struct token_logprob {
 /// One continuation to generate. (prompt_number, sample) address its random numbers: equal addresses give equal text,
 /// independent of the rest of the batch. Adjacent requests with the same prompt share its keys and values. `images`
 /// are the prompt's images in prompt order: the prompt holds one image token (nn::config::image_token_id) per token of
-/// an image's grid. A `key` of its own takes the place of the call's. `written` is the beginning of the response, which
-/// an earlier call drew: it is continued as if this call had drawn it. All spans must outlive the call.
+/// an image's grid. With its own `key`, only `key` and `sample` address the random numbers; `call` takes the place of
+/// the call's key alone. `written` is the beginning of the response, which an earlier call drew: it is continued as if
+/// this call had drawn it. All spans must outlive the call.
 struct request {
   std::span<const std::int32_t> prompt;
   std::uint32_t prompt_number = 0, sample = 0;
   std::span<const nn::image_patches> images = {};
-  std::optional<random_key> key = {};
+  std::optional<random_key> key = {}, call = {};
   std::span<const std::int32_t> written = {};
 };
 

@@ -37,10 +37,11 @@ setting random_setting(std::uint32_t number) {
   };
   setting s;
   s.async = {.enabled = true,
-             .staleness_threshold = static_cast<double>(draw(0, 5)) / 4,
+             .staleness_threshold = static_cast<double>(draw(0, 3) == 0 ? draw(8, 13) : draw(8, 5)) / 4,
              .steps_per_copy = 1 + draw(1, 4),
              .partial_rollout = draw(2, 4) > 0,
              .max_staleness = draw(3, 4)};
+  if (static_cast<double>(s.async.max_staleness) < s.async.staleness_threshold) s.async.max_staleness = 0;  // refused
   batch_plan& p = s.plan;
   p.prompts_per_step = p.prompts_per_round = 1 + draw(4, 6);
   p.samples_per_prompt = 1 + draw(5, 4);

@@ -24,7 +24,7 @@ struct estimator_settings {
   double gamma = 1.0, lambda = 1.0;
   bool normalize_by_std = true;
   double gigpo_step_weight = 1;
-  bool gigpo_normalize_by_std = true;
+  bool gigpo_normalize_by_std = false;
   verl::version version = verl::newest;
 };
 

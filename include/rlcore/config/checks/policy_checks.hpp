@@ -170,9 +170,9 @@ RLCORE_INLINE void check_algorithm(options& opt) {
   if (traits_of_policy_loss(mode).by_response && (openrlhf || traits.by_token))
     throw config_error(losses + "loss_mode=" + mode + " takes one advantage per response, " + chosen +
                        " has one per token; expected an estimator such as grpo or rloo");
-  if (opt.get<std::int64_t>("actor_rollout_ref.rollout.n") == 1 && !traits.by_token)
+  if ((!traits.by_token || estimator == "gigpo") && opt.get<std::int64_t>("actor_rollout_ref.rollout.n") == 1)
     opt.note("actor_rollout_ref.rollout.n=1: a group of one has nothing to be compared with; " +
-             std::string(estimator == "grpo" ? "GRPO" : estimator) + " learns from n=2 on");
+             (estimator == "grpo" ? "GRPO" : estimator) + " learns from n=2 on");
 }
 
 RLCORE_INLINE void check_verl_version(options& opt) {

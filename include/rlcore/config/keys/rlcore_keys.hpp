@@ -29,7 +29,7 @@ inline constexpr help_topic verl_topics[] = {
     {"reward", "newer names of the two before", "reward_manager.name custom_reward_function.path"},
     {"critic", "the value model", "model.path optim.lr cliprange_value grad_clip"},
     {"optim", "optimizer and schedule", "lr weight_decay warmup_steps_ratio lr_scheduler clip_grad betas"},
-    {"rollout", "sampling", "n temperature top_p top_k max_num_seqs"},
+    {"rollout", "sampling; the length of asynchronous runs", "n temperature top_p top_k max_num_seqs"},
     {"async_training", "asynchronous training", "staleness_threshold trigger_parameter_sync_step"},
     {"trainer", "length of the run, saving, logging, devices",
      "total_epochs total_training_steps save_freq test_freq default_local_dir resume_mode project_name "

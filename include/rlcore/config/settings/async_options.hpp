@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "rlcore/config/check_value.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
 
@@ -78,11 +79,12 @@ RLCORE_INLINE async_settings read_async_training(const options& opt) {
 RLCORE_INLINE void apply_bypass_mode(options& opt) {
   const std::string mode = "algorithm.rollout_correction.bypass_mode", again = "rlcore.recompute_old_log_prob";
   if (!opt.is_set(mode)) return;
-  const bool bypass = opt.get<bool>(mode);
-  if (opt.is_set(again) && opt.get<bool>(again) == bypass)
+  const bool bypass = opt.get<bool>(mode),
+             counts = bypass || trains_asynchronously(opt) || opt.get<std::int64_t>("rlcore.async_depth") > 0;
+  if (counts && opt.is_set(again) && opt.get<bool>(again) == bypass)
     throw config_error(mode + "=" + inline_text(opt.at(mode)) + " and " + again + "=" + inline_text(opt.at(again)) +
                        " contradict each other; keep one");
-  if (bypass || trains_asynchronously(opt)) opt.set(again, value(!bypass));
+  if (counts) opt.set(again, value(!bypass));
 }
 
 RLCORE_INLINE void apply_async_training(options& opt) {
@@ -97,7 +99,7 @@ RLCORE_INLINE void apply_async_training(options& opt) {
     return;
   }
   const std::string mini = "actor_rollout_ref.actor.ppo_mini_batch_size", batches = "async_training.require_batches";
-  const std::int64_t step = opt.get<std::int64_t>(batches) * opt.get<std::int64_t>(mini);
+  const std::int64_t step = detail::product(opt.get<std::int64_t>(batches), opt.get<std::int64_t>(mini), batches);
   for (const char* key : {"data.train_batch_size", "data.gen_batch_size"}) {
     if (const auto given = opt.get<std::int64_t>(key); opt.is_set(key) && given > 1 && given != step)
       opt.note(std::string(key) + " has no effect with async_training.*: a step takes " + batches + " x " + mini +
@@ -114,7 +116,10 @@ RLCORE_INLINE void apply_async_training(options& opt) {
     if (opt.is_set("trainer.test_freq"))
       opt.note("trainer.test_freq, in steps, takes the place of rollout.test_freq, in copies of the weights");
     else
-      opt.set("trainer.test_freq", value(*every * opt.get<std::int64_t>("async_training.trigger_parameter_sync_step")));
+      opt.set("trainer.test_freq",
+              value(detail::product(std::max<std::int64_t>(0, *every),
+                                    opt.get<std::int64_t>("async_training.trigger_parameter_sync_step"),
+                                    "rollout.test_freq")));
   }
   for (const char* name : {"rollout_is", "rollout_rs"})
     if (const std::string key = "algorithm.rollout_correction." + std::string(name); opt.find<std::string>(key))

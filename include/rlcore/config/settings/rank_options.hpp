@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/async_options.hpp"
 #include "rlcore/config/settings/gradient_leaves.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/cuda/provider.hpp"
@@ -354,6 +355,7 @@ RLCORE_INLINE void check_device_options(options& opt) {
   if (!can.int8_weights && opt.get<std::string>("rlcore.rollout_weights") == "int8")
     throw config_error("rlcore.rollout_weights=int8 is not " + on_device + "; expected same");
   if (can.batch_invariant || opt.known().find("rlcore.recompute_old_log_prob") == nullptr) return;
+  if (trains_asynchronously(opt)) return;  // what is recorded stays
   if (opt.is_set("rlcore.recompute_old_log_prob") && !opt.get<bool>("rlcore.recompute_old_log_prob"))
     opt.note("rlcore.recompute_old_log_prob=False: True " + on_device + ", where a sum's order depends on the batch");
   opt.set("rlcore.recompute_old_log_prob", value(true));

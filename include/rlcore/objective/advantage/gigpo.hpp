@@ -30,8 +30,8 @@ struct conversation_turns {
 /// A_k = A^E + step_weight A^S_k for each turn k of a conversation (GiGPO, Feng et al. 2025, arXiv 2505.10978,
 /// equations 3 to 8). A^E compares the reward of the whole conversation with those of its group, as GRPO does. A^S_k
 /// compares the discounted return of the turn, R_k = r_k + gamma R_k+1, with those of all turns of the group that begin
-/// in the same state, its own conversation's included; it is 0 where there is no other. Both are (x - mean) /
-/// (deviation + epsilon) with n - 1, or x - mean without normalize_by_std.
+/// in the same state, its own conversation's included; it is 0 where there is no other. Both are x - mean, or with
+/// normalize_by_std (x - mean) / (deviation + epsilon), the deviation with n - 1.
 ///
 /// verl-agent's compute_gigpo_outcome_advantage takes the mean of A^E over turns, so that longer conversations count
 /// more in it; here, as in the paper, each conversation counts once.
@@ -39,7 +39,7 @@ struct gigpo {
   static constexpr bool by_turn = true;  ///< how the policy loop calls it
   double step_weight = 1;
   double gamma = 1;
-  bool normalize_by_std = true;
+  bool normalize_by_std = false;
   double epsilon = 1e-6;
 
   constexpr void check_settings() const {

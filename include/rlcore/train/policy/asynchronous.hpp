@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -33,6 +34,7 @@ namespace train {
 /// beside them, and unfinished ones go on after the next copy.
 class async_schedule {
  public:
+  /// Of the run that `plan` counts.
   async_schedule(const async_settings& settings, const batch_plan& plan)
       : settings_(settings),
         per_step_(plan.prompts_per_step),
@@ -65,7 +67,10 @@ class async_schedule {
   /// Whether step `step` has to finish a group that `sampled_step` began.
   bool must_finish(std::int64_t sampled_step, std::int64_t step) const {
     const auto copy = [&](std::int64_t s) { return (s - 1) / settings_.steps_per_copy; };
-    return settings_.max_staleness > 0 && copy(step) - copy(sampled_step) >= settings_.max_staleness;
+    // What is complete waits for as many copies as there are prompts of further ones in play.
+    const auto waits = static_cast<std::int64_t>(std::ceil(settings_.staleness_threshold)) - 1;
+    const std::int64_t most = settings_.max_staleness - std::max<std::int64_t>(0, waits);
+    return settings_.max_staleness > 0 && copy(step) - copy(sampled_step) >= most;
   }
   /// Whether step `step` may pause its responses: enough of the groups of `open` are complete beside the `ready` ones.
   bool may_pause(std::span<const trajectory> open, std::span<const char> complete, std::int64_t step,

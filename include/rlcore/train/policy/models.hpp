@@ -205,7 +205,7 @@ class policy_models {
     if (s.async.enabled && !needs && (!device.batch_invariant() || s.rollout_weights))
       say("note: old log-probs are those that sampling has recorded, with other numbers than training has; "
           "algorithm.rollout_correction.bypass_mode=False computes them again\n");
-    if (s.async.enabled) return needs;
+    if (s.async.enabled || (s.recorded_old_log_prob && !s.replay.empty())) return needs;
     if (!device.batch_invariant()) {
       needs = true;
       say("note: sums of this device depend on the batch in their last places: old log-probs are computed again\n");

@@ -75,7 +75,7 @@ class policy_run_impl final : public policy_run {
     if (frame_.from()) {
       state_ = load_state(frame_.from().folder, models_.policy, critic_or_null(), settings().seed);
       frame_.say_resumed(state_.step, in_.plan.total_steps, state_.notice);
-      if (stored_ && settings().async.enabled) state_.surplus.clear(), state_.open.clear();  // a replay has its own
+      if (stored_) drop_asynchronous(state_);  // a replay has its own
       check_kept_groups(state_, settings(), frame_.from().folder);
       for (const std::vector<trajectory>* rows : {&state_.surplus, &state_.open})
         check_surplus(*rows, in_.train, frame_.from().folder, !settings().tools.agent_file.empty());
@@ -281,7 +281,7 @@ bool policy_run_impl<Device>::take_groups() {
   sampler_.report_rewards(numbers);
   if (s.samples > 1) seen_.write(numbers);
   if (models_.recompute_old_log_prob || stored_) compare_rollout(batch, numbers);
-  if (stored_ && s.recorded_old_log_prob && !models_.recompute_old_log_prob)
+  if (stored_ && s.recorded_old_log_prob)
     for (trajectory& t : batch) t.old_logp = t.rollout_logp;
   set_rollout_weights(batch, s.rollout_weighting, numbers);
   reject_tokens(batch, s.rollout_rejection, numbers);

@@ -271,7 +271,7 @@ class response_sampler {
       requests.push_back({.prompt = std::span(t.tokens).first(static_cast<std::size_t>(t.prompt_length)),
                           .prompt_number = t.row,
                           .sample = t.sample,
-                          .key = key_of(in_.settings.seed, stream::rollout, round_of(t.position)),
+                          .call = key_of(in_.settings.seed, stream::rollout, round_of(t.position)),
                           .written = t.response()});
     const std::unique_ptr<agent::conversations> talks = open_conversations(in_.train);
     if (talks) talks->prepare(requests);

@@ -299,9 +299,11 @@ RLCORE_INLINE void read_rollout_settings(policy_settings& s, const options& opt)
     s.recompute_old_log_prob = true;
   }
   s.async = read_async_training(opt);
-  if (s.async.enabled) s.recompute_old_log_prob = s.async.decoupled;  // else recorded, of whatever sums
-  s.recorded_old_log_prob =
-      !s.recompute_old_log_prob && (s.async.enabled || opt.get<bool>("algorithm.rollout_correction.bypass_mode"));
+  // Asynchronous runs keep what is recorded, of whatever sums, unless asked; so do replays in bypass mode.
+  const bool bypass = opt.get<bool>("algorithm.rollout_correction.bypass_mode");
+  if (s.async.enabled) s.recompute_old_log_prob = s.async.decoupled;
+  if (bypass && opt.find<std::string>("rlcore.replay")) s.recompute_old_log_prob = false;
+  s.recorded_old_log_prob = !s.recompute_old_log_prob && (s.async.enabled || bypass);
   s.samples_ahead = opt.get<std::int64_t>("rlcore.async_depth") > 0;
   const std::string val = rollout + "val_kwargs.";
   s.val_sampling = {static_cast<float>(opt.get<double>(val + "temperature")), opt.get<std::int64_t>(val + "top_k"),

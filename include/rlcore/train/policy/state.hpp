@@ -80,6 +80,12 @@ inline void divide_surplus(std::vector<trajectory> kept, run_state& state) {
   }
 }
 
+/// Drops what asynchronous training has begun or keeps.
+inline void drop_asynchronous(run_state& state) {
+  for (std::vector<trajectory>* rows : {&state.surplus, &state.open})
+    std::erase_if(*rows, [](const trajectory& t) { return t.position >= 0; });
+}
+
 /// Throws config_error unless the groups that a checkpoint in `folder` holds fit a run with these settings.
 inline void check_kept_groups(const run_state& state, const policy_settings& settings,
                               const std::filesystem::path& folder) {
@@ -93,7 +99,10 @@ inline void check_kept_groups(const run_state& state, const policy_settings& set
       if ((t.position >= 0) != settings.async.enabled)
         refuse(t.position >= 0 ? "holds responses of asynchronous training (async_training.*)"
                                : "holds responses that were not sampled by asynchronous training");
+      if (t.position < 0 && t.paused()) refuse("holds an unfinished response that no run goes on with");
       if (t.position < 0) continue;
+      if (rows == &state.open && i > 0 && t.position < state.open[i - 1].position)
+        refuse("holds unfinished groups that are not in the order of the data");
       const std::int64_t sample = static_cast<std::int64_t>(i) % settings.samples;
       if (t.sample != sample || t.position >= state.prompts || (sample > 0 && t.position != (*rows)[i - 1].position) ||
           (i + 1 == rows->size() && sample + 1 != settings.samples))

@@ -150,11 +150,40 @@ TEST(estimator_words, gigpo_compares_turns_that_begin_in_the_same_state) {
 TEST(estimator_words, gigpo_of_single_turns_is_grpo) {
   std::vector<trajectory> batch = answers(), group = answers();
   estimator_settings s;
-  s.gigpo_step_weight = 0.5;
+  s.gigpo_step_weight = 0.5, s.gigpo_normalize_by_std = true;
   named("gigpo", s)(batch, 3);
   named("grpo", s)(group, 3);
   for (std::size_t i = 0; i < batch.size(); ++i)
     for (const float a : batch[i].token_advantage) EXPECT_NEAR(a, 1.5f * group[i].advantage, 1e-6);
+}
+
+// What a simulated user gives is not part of the score: it counts at the last turn.
+TEST(estimator_words, gigpo_takes_turn_rewards_that_make_up_the_score) {
+  std::vector<trajectory> own = conversations(), other = conversations();
+  for (trajectory& t : other) t.turn_rewards.assign(t.turn_rewards.size(), 7);
+  for (trajectory& t : own) {
+    t.turn_rewards.assign(t.turn_rewards.size(), 0);
+    t.turn_rewards.back() = t.verdict.score;
+  }
+  for (std::vector<trajectory>* batch : {&own, &other}) named("gigpo")(*batch, 3);
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    EXPECT_EQ(own[i].token_advantage, other[i].token_advantage);
+    EXPECT_EQ(own[i].token_return, own[i].token_advantage) << "of a critic, as verl-agent has it";
+  }
+}
+
+// An agent may begin each conversation in another state.
+TEST(estimator_words, gigpo_compares_first_turns_of_equal_prompts) {
+  std::vector<trajectory> same = conversations(), different = conversations();
+  for (std::size_t i = 0; i < different.size(); ++i) different[i].tokens[0] = static_cast<std::int32_t>(20 + i);
+  std::vector<trajectory> episodes = conversations();
+  for (std::vector<trajectory>* batch : {&same, &different}) named("gigpo")(*batch, 3);
+  estimator_settings s;
+  s.normalize_by_std = false;
+  named("grpo", s)(episodes, 3);
+  for (std::size_t i = 0; i < same.size(); ++i)
+    EXPECT_NEAR(different[i].token_advantage[0], episodes[i].advantage, 1e-6);
+  EXPECT_NE(same[0].token_advantage[0], different[0].token_advantage[0]);
 }
 
 // Tokens that a correction rejects have no advantage.

@@ -22,7 +22,7 @@ inline constexpr key algorithm[] = {
      "divide by the group's standard deviation (grpo, grpo_passk); False is Dr.GRPO"},
     {"algorithm.gigpo.step_advantage_w", real, "1.0", honoured,
      "gigpo: weight of the comparison with turns that begin in the same state", finite_from(0)},
-    {"algorithm.gigpo.mode", text, "mean_std_norm", honoured, "gigpo: divide by standard deviations, or not",
+    {"algorithm.gigpo.mode", text, "mean_norm", honoured, "gigpo: divide by standard deviations, or not",
      words("mean_std_norm|mean_norm")},
     {"algorithm.gigpo.enable_similarity", boolean, "False", fixed, "gigpo: states that are alike count as one"},
     {"algorithm.gigpo.similarity_thresh", real, "0.95", accepted, "only with enable_similarity"},

@@ -187,7 +187,7 @@ inline constexpr key newer[] = {
     {"async_training.staleness_threshold", real, "null", honoured,
      "asynchronous training: prompts in play beyond those that the steps until the next copy of the weights take, as a "
      "share of them; with any async_training.* 0.1, otherwise training is synchronous",
-     finite_from(0)},
+     between(0, 1000)},
     {"async_training.trigger_parameter_sync_step", integer, "4", honoured,
      "asynchronous training: steps between two copies of the weights to sampling", at_least(1)},
     {"async_training.require_batches", integer, "1", honoured,

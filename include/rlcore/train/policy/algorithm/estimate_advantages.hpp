@@ -67,8 +67,12 @@ void estimate_by_response(const Estimator& estimator, std::span<trajectory> batc
   for (std::size_t i = 0; i < batch.size(); ++i) batch[i].advantage = advantage[i];
 }
 
-/// Writes trajectory::token_advantage: that of its turn. The reward of a turn is the environment's, or the response's
-/// at the last turn; the state in which it begins is the reply before it, the same for all first turns of a group.
+/// Whether the score of the response is what an environment gave for its turns.
+bool scored_by_turn(const trajectory& t);
+
+/// Writes trajectory::token_advantage, that of its turn, and the same as token_return. The reward of a turn is the
+/// environment's, if these make up the score; the last turn has the rest: the whole reward otherwise, penalties. The
+/// state in which a turn begins is the prompt or the reply before it.
 template <class Estimator>
 void estimate_by_turn(const Estimator& estimator, std::span<trajectory> batch, std::int64_t samples) {
   std::vector<float> reward, turn_rewards, advantages;
@@ -77,12 +81,13 @@ void estimate_by_turn(const Estimator& estimator, std::span<trajectory> batch, s
     const std::size_t n = t.context.size() + 1, first = turn_rewards.size();
     reward.push_back(t.reward), turns.push_back(static_cast<std::int64_t>(n));
     turn_rewards.resize(first + n);
-    if (t.turn_rewards.size() == n)
-      std::ranges::transform(t.turn_rewards, turn_rewards.begin() + static_cast<std::ptrdiff_t>(first),
-                             [](double x) { return static_cast<float>(x); });
-    else
-      turn_rewards.back() = t.reward;
-    states.push_back(0);
+    double before = 0;  // of the reward
+    for (std::size_t k = 0; k + 1 < n && scored_by_turn(t); ++k)
+      before += turn_rewards[first + k] = static_cast<float>(t.turn_rewards[k]);
+    turn_rewards.back() = static_cast<float>(static_cast<double>(t.reward) - before);
+    fingerprint prompt;
+    prompt.add(std::span(t.tokens).first(static_cast<std::size_t>(t.prompt_length)));
+    states.push_back(static_cast<std::int64_t>(prompt.word()));
     for (const rollout::context_run& reply : t.context) {
       fingerprint hash;
       hash.add(t.response().subspan(static_cast<std::size_t>(reply.begin), static_cast<std::size_t>(reply.count)));
@@ -93,7 +98,7 @@ void estimate_by_turn(const Estimator& estimator, std::span<trajectory> batch, s
   estimator(reward, samples, conversation_turns{turns, turn_rewards, states}, advantages);
   std::size_t first = 0;
   for (trajectory& t : batch) {
-    t.token_advantage = of_turns(t, std::span(advantages).subspan(first, t.context.size() + 1));
+    t.token_return = t.token_advantage = of_turns(t, std::span(advantages).subspan(first, t.context.size() + 1));
     first += t.context.size() + 1;
   }
 }
@@ -234,6 +239,12 @@ RLCORE_END
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_TRAIN_PARTS)
 RLCORE_BEGIN
 namespace train {
+
+RLCORE_INLINE bool detail::scored_by_turn(const trajectory& t) {
+  double sum = 0;
+  for (const double x : t.turn_rewards) sum += x;
+  return t.turn_rewards.size() == t.context.size() + 1 && sum == t.verdict.score;
+}
 
 RLCORE_INLINE std::vector<float> detail::of_turns(const trajectory& t, std::span<const float> turns) {
   std::vector<float> of(static_cast<std::size_t>(t.response_length()));
