@@ -20,10 +20,11 @@ using namespace tool_runs_test;
 /// Without tools, and so hot that the lengths of responses differ; long ones get less reward.
 const arguments hot{turns + "enable=False",
                     turns + "tool_config_path=null",
-                    rollout + "temperature=4",
+                    rollout + "temperature=5",
+                    "data.max_response_length=128",
                     "reward_model.reward_manager=dapo",
                     "reward_model.overlong_buffer.enable=True",
-                    "reward_model.overlong_buffer.len=60",
+                    "reward_model.overlong_buffer.len=120",
                     "reward_model.overlong_buffer.penalty_factor=1",
                     "trainer.save_freq=3"};
 const arguments on_policy{"async_training.staleness_threshold=0", "async_training.trigger_parameter_sync_step=1"};

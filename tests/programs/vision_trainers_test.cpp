@@ -118,12 +118,13 @@ TEST_F(vision_trainers, responses_go_on_with_the_next_weights) {
   const arguments stale{"async_training.staleness_threshold=1",
                         "async_training.trigger_parameter_sync_step=1",
                         "async_training.require_batches=2",
-                        "data.max_response_length=40",
-                        "actor_rollout_ref.rollout.temperature=3",
-                        "actor_rollout_ref.actor.ppo_mini_batch_size=2",
+                        "data.max_response_length=150",
+                        "actor_rollout_ref.rollout.n=2",
+                        "actor_rollout_ref.rollout.temperature=4",
+                        "actor_rollout_ref.actor.ppo_mini_batch_size=3",
                         "reward_model.reward_manager=dapo",
                         "reward_model.overlong_buffer.enable=True",
-                        "reward_model.overlong_buffer.len=39",
+                        "reward_model.overlong_buffer.len=149",
                         "reward_model.overlong_buffer.penalty_factor=1",
                         "trainer.logger=file"};
   train("stale", stale);

@@ -113,7 +113,7 @@ inline std::vector<trajectory> take_complete(std::vector<trajectory>& open, std:
 }
 
 /// Windows of ranks that sample rows together: each rank draws as many tokens of each, then all compare which rows are
-/// complete. A window is 16 tokens, and later a quarter of what is drawn.
+/// complete. A window is 32 tokens, and later half of what is drawn.
 class common_windows final : public rollout::pause_points {
  public:
   /// With a flag for each row: may the rest pause?
@@ -132,7 +132,7 @@ class common_windows final : public rollout::pause_points {
       for (const std::uint32_t row : gather_parts(ranks_, std::span<const std::uint32_t>(ended))) complete_[row] = 1;
       if (std::ranges::all_of(complete_, [](char c) { return c != 0; }) || may_pause_(complete_)) return 0;
     }
-    const std::int64_t window = std::max<std::int64_t>(16, drawn_ / 4);
+    const std::int64_t window = std::max<std::int64_t>(32, drawn_ / 2);
     drawn_ += window;
     return window;
   }
