@@ -84,6 +84,12 @@ TEST_F(asynchronous_runs, ranks_layouts_and_resumes_have_one_hash) {
         hot + stale + chunks + arguments{"trainer.n_gpus_per_node=4", rollout + "tensor_model_parallel_size=2"});
   EXPECT_TRUE(five("chunks") == five("stages"));
   EXPECT_TRUE(five("chunks") == five("groups"));
+  const arguments context{"actor_rollout_ref.actor.ulysses_sequence_parallel_size=2"};  // sums of its own
+  train("context", hot + stale + context + arguments{"trainer.n_gpus_per_node=2", "rlcore.zero_stage=0"});
+  train("context_of_four", hot + stale + context + arguments{"trainer.n_gpus_per_node=4"});
+  EXPECT_TRUE(five("context") == five("context_of_four"));
+  train("tensor", hot + stale + chunks + arguments{"trainer.n_gpus_per_node=2", "rlcore.tensor_parallel_size=2"});
+  EXPECT_TRUE(five("chunks") == five("tensor"));
   train("resumed", hot + stale + arguments{"trainer.save_freq=1"});
   for (const int stop : {4, 3, 1}) {
     for (int step = stop + 1; step <= 5; ++step)

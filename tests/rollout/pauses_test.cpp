@@ -17,7 +17,7 @@ namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
-using session_scenario::fixture, session_scenario::words;
+using session_scenario::fixture, session_scenario::requests, session_scenario::words;
 
 constexpr random_key key{5};
 
@@ -44,13 +44,6 @@ class windows final : public rollout::pause_points {
 };
 
 std::vector<std::vector<std::int32_t>> prompts() { return {words(1, 3), words(2, 17), words(3, 40), words(4, 31)}; }
-
-std::vector<rollout::request> requests(const std::vector<std::vector<std::int32_t>>& prompts) {
-  std::vector<rollout::request> all;
-  for (std::uint32_t i = 0; i < prompts.size(); ++i)
-    for (std::uint32_t k = 0; k < 3; ++k) all.push_back({prompts[i], i, k});
-  return all;
-}
 
 rollout::generation settings() { return {.sampling = {.temperature = 0.8f}, .max_new_tokens = 48, .eos_ids = {4, 30}}; }
 rollout::generation with_rules() {
@@ -107,7 +100,7 @@ std::pair<std::vector<std::size_t>, std::vector<rollout::request>> rest(std::spa
 TEST(pauses, no_token_depends_on_the_windows) {
   fixture f;
   const auto p = prompts();
-  const auto asked = requests(p);
+  const auto asked = requests(p, 3);
   for (rollout::generation how : {settings(), with_rules()}) {
     const auto whole = generate(f, asked, how);
     for (const std::int64_t length : {1, 5, 16, 48}) {
@@ -123,7 +116,7 @@ TEST(pauses, no_token_depends_on_the_windows) {
 TEST(pauses, a_later_call_continues_a_response_as_if_it_had_drawn_all) {
   fixture f;
   const auto p = prompts();
-  const auto asked = requests(p);
+  const auto asked = requests(p, 3);
   for (rollout::generation how : {settings(), with_rules()}) {
     how.sampling.top_k = 7, how.keep_sampling_mask = true;
     const auto whole = generate(f, asked, how);
@@ -145,7 +138,7 @@ TEST(pauses, a_later_call_continues_a_response_as_if_it_had_drawn_all) {
 TEST(pauses, a_request_of_another_call_keeps_its_random_numbers) {
   fixture f;
   const auto p = prompts();
-  const auto asked = requests(p);
+  const auto asked = requests(p, 3);
   const auto whole = generate(f, asked, settings());
   auto keyed = asked;
   for (rollout::request& r : keyed) r.call = key;
@@ -156,7 +149,7 @@ TEST(pauses, each_token_has_the_log_prob_of_the_weights_that_drew_it) {
   fixture f, other;
   other.model.initialize(12);
   const auto p = prompts();
-  const auto asked = requests(p);
+  const auto asked = requests(p, 3);
   windows some({9});
   const auto first = generate(f, asked, settings(), &some);
   const auto [rows, more] = rest(asked, first);
@@ -225,7 +218,7 @@ TEST(pauses, a_session_goes_on_with_a_paused_job_and_its_fork) {
 TEST(pauses, what_cannot_be_continued_is_refused) {
   fixture f;
   const auto p = prompts();
-  auto asked = requests(p);
+  auto asked = requests(p, 3);
   const std::vector<std::int32_t> all(48, 7), unknown{7, 5000};
   const auto refusal = [&](std::span<const std::int32_t> written) -> std::string {
     asked[1].written = written;

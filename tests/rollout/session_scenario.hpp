@@ -44,6 +44,15 @@ inline std::vector<std::int32_t> words(std::uint32_t seed, std::uint32_t count) 
   return all;
 }
 
+/// `samples` requests for each prompt.
+inline std::vector<rollout::request> requests(const std::vector<std::vector<std::int32_t>>& prompts,
+                                              std::uint32_t samples) {
+  std::vector<rollout::request> all;
+  for (std::uint32_t i = 0; i < prompts.size(); ++i)
+    for (std::uint32_t k = 0; k < samples; ++k) all.push_back({prompts[i], i, k});
+  return all;
+}
+
 inline rollout::session_limits limits() { return {.max_sequences = 8, .max_batched_tokens = 64}; }
 inline rollout::session_limits with_pages(rollout::session_limits l, std::size_t pages) {
   l.max_cache_bytes = pages * nn::kv_cache<cpu>::page_bytes(cpu(1), tiny());

@@ -21,7 +21,7 @@ namespace RLCORE_TEST_ID {
 namespace {
 
 using namespace rlcore;
-using session_scenario::fixture, session_scenario::words;
+using session_scenario::fixture, session_scenario::requests, session_scenario::words;
 
 constexpr std::int64_t longest = 48;
 
@@ -56,13 +56,6 @@ class replies final : public rollout::turn_source {
   std::vector<std::uint32_t> turns_;
   std::vector<continuation> waiting_;
 };
-
-std::vector<rollout::request> requests(const std::vector<std::vector<std::int32_t>>& prompts, std::uint32_t samples) {
-  std::vector<rollout::request> all;
-  for (std::uint32_t i = 0; i < prompts.size(); ++i)
-    for (std::uint32_t k = 0; k < samples; ++k) all.push_back({prompts[i], i, k});
-  return all;
-}
 
 rollout::generation settings() {
   return {.sampling = {.temperature = 0.8f}, .max_new_tokens = longest, .eos_ids = {4, 9, 30}};

@@ -19,7 +19,6 @@ struct async_settings {
   std::int64_t steps_per_copy = 1;  ///< steps between two copies of the weights to sampling
   bool partial_rollout = true;      ///< unfinished responses go on with the next weights; otherwise they are awaited
   std::int64_t max_staleness = 0;   ///< copies that a response may live through; 0: any number
-  bool decoupled = false;           ///< old log-probs are those of the weights that a step begins with
 
   /// Prompts that may be in play where steps take so many until the next copy.
   std::int64_t in_play(std::int64_t taken) const {
@@ -55,15 +54,11 @@ RLCORE_INLINE async_settings read_async_training(const options& opt) {
   async_settings s;
   s.enabled = trains_asynchronously(opt);
   if (!s.enabled) return s;
-  const std::string correction = "algorithm.rollout_correction.", again = "rlcore.recompute_old_log_prob",
-                    staleness = "rlcore.max_staleness";
+  const std::string staleness = "rlcore.max_staleness";
   s.staleness_threshold = opt.find<double>("async_training.staleness_threshold").value_or(0.1);
   s.steps_per_copy = opt.get<std::int64_t>("async_training.trigger_parameter_sync_step");
   s.partial_rollout = opt.get<bool>("async_training.partial_rollout");
   s.max_staleness = opt.find<std::int64_t>(staleness).value_or(0);
-  const bool is_set = opt.is_set(correction + "bypass_mode"), bypass = opt.get<bool>(correction + "bypass_mode");
-  s.decoupled = (is_set && !bypass) || (opt.is_set(again) && opt.get<bool>(again)) ||
-                opt.find<std::string>(correction + "rollout_is") || opt.find<std::string>(correction + "rollout_rs");
   if (opt.get<std::int64_t>("rlcore.async_depth") > 0)
     throw config_error("rlcore.async_depth=1 and async_training.* are two ways to train asynchronously; keep one");
   if (s.max_staleness > 0 && static_cast<double>(s.max_staleness) < s.staleness_threshold)

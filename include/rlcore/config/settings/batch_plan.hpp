@@ -190,11 +190,9 @@ RLCORE_INLINE void plan_steps(batch_plan& plan, const options& opt) {
   plan.total_steps = fixed ? *fixed
                            : product(plan.steps_per_epoch, opt.get<std::int64_t>("trainer.total_epochs"),
                                      setting_text(opt, "trainer.total_epochs"));
-  if (const char* prompts = "rollout.total_rollout_steps"; trains_asynchronously(opt) && !fixed)
-    plan.total_steps =
-        std::min(plan.total_steps, opt.find<std::int64_t>(prompts).value_or(INT64_MAX) / plan.prompts_per_step);
-  const async_settings async = read_async_training(opt);
-  if (async.enabled) {
+  if (const async_settings async = read_async_training(opt); async.enabled) {
+    const auto prompts = opt.find<std::int64_t>("rollout.total_rollout_steps");
+    if (prompts && !fixed) plan.total_steps = std::min(plan.total_steps, *prompts / plan.prompts_per_step);
     plan.steps_per_copy = async.steps_per_copy;
     plan.prompts_in_play = async.in_play(product(plan.prompts_per_step, async.steps_per_copy,
                                                  setting_text(opt, "async_training.trigger_parameter_sync_step")));

@@ -66,11 +66,11 @@ class response_sampler {
   void begin_groups(std::int64_t first, std::int64_t count, std::vector<trajectory>& rows) const {
     std::vector<std::uint32_t> round;
     for (std::int64_t at = first; at < first + count; ++at) {
-      if (const std::int64_t in_round = at % in_.plan.prompts_per_round; round.empty() || in_round == 0)
-        round = rows_of_round(round_of(at));
+      const std::int64_t in_round = at % in_.plan.prompts_per_round;
+      if (round.empty() || in_round == 0) round = rows_of_round(round_of(at));
       for (std::int64_t i = 0; i < in_.settings.samples; ++i) {
         trajectory& t = rows.emplace_back();
-        t.row = round[static_cast<std::size_t>(at % in_.plan.prompts_per_round)];
+        t.row = round[static_cast<std::size_t>(in_round)];
         t.sample = static_cast<std::uint32_t>(i), t.position = at;
         t.tokens = in_.train[t.row].ids;
         t.prompt_length = static_cast<std::int32_t>(t.tokens.size());

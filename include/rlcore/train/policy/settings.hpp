@@ -276,12 +276,14 @@ RLCORE_INLINE void read_rollout_settings(policy_settings& s, const options& opt)
   s.cache_share = opt.get<double>(rollout + "gpu_memory_utilization");
   s.share_prompts = opt.get<bool>(rollout + "enable_prefix_caching");
   s.chunk_prompts = opt.get<bool>(rollout + "enable_chunked_prefill");
+  s.async = read_async_training(opt);
   s.recompute_old_log_prob = opt.get<bool>("rlcore.recompute_old_log_prob");
   s.free_cache = opt.get<bool>("actor_rollout_ref.rollout.free_cache_engine");
   s.offload_reference = opt.get<bool>("actor_rollout_ref.ref.fsdp_config.param_offload");
   if (opt.get<std::string>("rlcore.rollout_weights") == "int8") {
     s.rollout_weights = weight_format::int8;
-    s.recompute_old_log_prob = true;  // the recorded ones belong to a different model
+    // The recorded ones belong to a different model. Asynchronous runs keep what is recorded unless asked.
+    s.recompute_old_log_prob = s.recompute_old_log_prob || !s.async.enabled;
   }
   s.sampling = {static_cast<float>(opt.get<double>(rollout + "temperature")), opt.get<std::int64_t>(rollout + "top_k"),
                 static_cast<float>(opt.get<double>(rollout + "top_p")),
@@ -298,10 +300,7 @@ RLCORE_INLINE void read_rollout_settings(policy_settings& s, const options& opt)
                          " compares old log-probs of its own with the recorded ones; leave one of them out");
     s.recompute_old_log_prob = true;
   }
-  s.async = read_async_training(opt);
-  // Asynchronous runs keep what is recorded, of whatever sums, unless asked; so do replays in bypass mode.
   const bool bypass = opt.get<bool>("algorithm.rollout_correction.bypass_mode");
-  if (s.async.enabled) s.recompute_old_log_prob = s.async.decoupled;
   if (bypass && opt.find<std::string>("rlcore.replay")) s.recompute_old_log_prob = false;
   s.recorded_old_log_prob = !s.recompute_old_log_prob && (s.async.enabled || bypass);
   s.samples_ahead = opt.get<std::int64_t>("rlcore.async_depth") > 0;

@@ -81,18 +81,19 @@ void estimate_by_turn(const Estimator& estimator, std::span<trajectory> batch, s
     const std::size_t n = t.context.size() + 1, first = turn_rewards.size();
     reward.push_back(t.reward), turns.push_back(static_cast<std::int64_t>(n));
     turn_rewards.resize(first + n);
-    double before = 0;  // of the reward
-    for (std::size_t k = 0; k + 1 < n && scored_by_turn(t); ++k)
-      before += turn_rewards[first + k] = static_cast<float>(t.turn_rewards[k]);
+    const std::size_t own = scored_by_turn(t) ? n - 1 : 0;  // turns with a reward of their own, but for the last
+    double before = 0;                                      // of the reward
+    for (std::size_t k = 0; k < own; ++k) before += turn_rewards[first + k] = static_cast<float>(t.turn_rewards[k]);
     turn_rewards.back() = static_cast<float>(static_cast<double>(t.reward) - before);
-    fingerprint prompt;
-    prompt.add(std::span(t.tokens).first(static_cast<std::size_t>(t.prompt_length)));
-    states.push_back(static_cast<std::int64_t>(prompt.word()));
-    for (const rollout::context_run& reply : t.context) {
+    const auto begin_after = [&](std::size_t begin, std::size_t count) {
       fingerprint hash;
-      hash.add(t.response().subspan(static_cast<std::size_t>(reply.begin), static_cast<std::size_t>(reply.count)));
+      hash.add(std::span<const std::int32_t>(t.tokens).subspan(begin, count));
       states.push_back(static_cast<std::int64_t>(hash.word()));
-    }
+    };
+    const auto prompt = static_cast<std::size_t>(t.prompt_length);
+    begin_after(0, prompt);
+    for (const rollout::context_run& reply : t.context)
+      begin_after(prompt + static_cast<std::size_t>(reply.begin), static_cast<std::size_t>(reply.count));
   }
   advantages.resize(turn_rewards.size());
   estimator(reward, samples, conversation_turns{turns, turn_rewards, states}, advantages);
