@@ -64,7 +64,7 @@ TEST(options, quickstart_runs_unchanged) {
   EXPECT_EQ(opt.find<std::int64_t>("trainer.total_training_steps"), std::nullopt);
   EXPECT_EQ(opt.get<std::string>("trainer.device"), "npu");
   EXPECT_TRUE(opt.get<bool>("rlcore.recompute_old_log_prob"));
-  EXPECT_TRUE(has_note(opt, "actor_rollout_ref.rollout.tensor_model_parallel_size=2"));
+  EXPECT_FALSE(has_note(opt, "actor_rollout_ref.rollout.tensor_model_parallel_size=2"));
   EXPECT_EQ(opt.get<double>("actor_rollout_ref.rollout.gpu_memory_utilization"), 0.6);
   EXPECT_FALSE(has_note(opt, "log_prob_micro_batch_size_per_gpu has no effect"));
   EXPECT_TRUE(has_note(opt, "algorithm.kl_ctrl.kl_coef has no effect"));

@@ -1,4 +1,5 @@
-// Several NPUs: each rank, thread or process, has one of its machine, and gradients go through the host's memory.
+// Several NPUs: each rank, thread or process, has one of its machine; what they exchange goes through the host's
+// memory.
 #include "first_steps.hpp"
 #include "grpo_trainer.hpp"
 #include "support/mpirun.hpp"
@@ -36,6 +37,39 @@ TEST_F(npu_ranks, on_the_emulator_have_the_bits_of_one) {
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.out.find("2 ranks (mpi) on NPUs 0 to 1: 2 data"), std::string::npos) << r.out;
   expect_same_run("one", "mpi");
+}
+
+/// Tensor parallel ranks, stages of a pipeline, and groups that sample together. Products of halves round otherwise
+/// than whole ones, so runs with as many tensor parallel ranks have the same bits.
+TEST_F(npu_ranks, of_every_axis_have_the_bits_of_one) {
+  const arguments chunks{"rlcore.row_chunks=2", "trainer.total_training_steps=2"}, four{"trainer.n_gpus_per_node=4"},
+      eight{"trainer.n_gpus_per_node=8"}, tensor{"rlcore.tensor_parallel_size=2"},
+      stages{"rlcore.pipeline_parallel_size=2", "rlcore.zero_stage=1"},
+      pairs{"actor_rollout_ref.rollout.tensor_model_parallel_size=2"};
+  const auto start = [&](const std::string& name, const arguments& layout, const std::string& says) {
+    const auto r = train(name, emulated + chunks + layout);
+    EXPECT_NE(r.out.find(says), std::string::npos) << r.out;
+    EXPECT_FALSE(weights(root(name), 2).empty());
+  };
+  const auto same = [&](const std::string& a, const std::string& b) {
+    EXPECT_TRUE(weights(root(a), 2) == weights(root(b), 2)) << a << " and " << b << ": other weights";
+  };
+  start("one", {}, "device npu");
+  start("groups", four + pairs, "rollout 2 groups of 2 ranks");
+  same("one", "groups");
+  start("stages", two + stages, "2 pipeline");
+  same("one", "stages");
+  start("tensor", two + tensor, "2 tensor x 1 data");
+  start("sharded", four + tensor, "2 tensor x 2 data, ZeRO stage 3");
+  same("tensor", "sharded");
+  start("all", eight + stages + tensor, "2 pipeline x 2 tensor x 2 data");
+  same("tensor", "all");
+  const auto first = [&](const std::string& name) { return nlohmann::json::parse(rows(root(name)).front()); };
+  for (const char* metric : {"actor/entropy", "critic/score/mean", "response_length/mean"})
+    EXPECT_EQ(first("one").at(metric), first("tensor").at(metric)) << metric;
+  const double ratio =
+      first("one").at("actor/grad_norm").get<double>() / first("tensor").at("actor/grad_norm").get<double>();
+  EXPECT_NEAR(ratio, 1, 0.01);
 }
 
 TEST(npu_ranks_of_sft, on_the_emulator_have_the_bits_of_one) {

@@ -1,5 +1,5 @@
-// The published DAPO script of Qwen3-30B-A3B, made small, with every axis of its layout and of ours above one: the bits
-// of one rank, or with sequences shared those of any other layout that shares them.
+// The published DAPO scripts, made small, with every axis of their layouts and of ours above one: the bits of one rank,
+// or with sequences shared those of any other layout that shares them. On the CPU and on emulated NPUs.
 #include <fstream>
 
 #include "grpo_trainer.hpp"
@@ -23,10 +23,13 @@ class published_layouts : public testing::Test {
   }
   fs::path root(const std::string& name) const { return place / name; }
 
-  program::result run(const std::string& name, int ranks, const arguments& layout) const {
+  program::result run(const std::string& name, int ranks, const arguments& layout,
+                      const std::string& script = "qwen3_30b_fsdp") const {
     const auto lines = nlohmann::json::parse(std::ifstream(RLCORE_REFERENCE_DIR "/trainer_dapo_command_lines.json"));
+    const bool newer = lines.at(script).dump().find("overlong_buffer_cfg") != std::string::npos;
+    const std::string overlong = newer ? "reward.reward_kwargs.overlong_buffer_cfg" : "reward_model.overlong_buffer";
     const program::result r =
-        program::run("dapo_trainer", lines.at("qwen3_30b_fsdp").get<arguments>() +
+        program::run("dapo_trainer", lines.at(script).get<arguments>() +
                                          arguments{"data.train_files=" + files.train.string(),
                                                    "data.val_files=" + files.val.string(),
                                                    "actor_rollout_ref.model.path=" + files.model.string(),
@@ -38,7 +41,7 @@ class published_layouts : public testing::Test {
                                                    actor_keys + "ppo_mini_batch_size=1",
                                                    actor_keys + "optim.lr=1e-3",
                                                    actor_keys + "optim.lr_warmup_steps=0",
-                                                   "reward_model.overlong_buffer.len=2",
+                                                   overlong + ".len=2",
                                                    "trainer.total_training_steps=2",
                                                    "trainer.device=cpu",
                                                    "trainer.save_freq=2",
@@ -91,6 +94,47 @@ TEST_F(published_layouts, qwen3_30b_with_sequences_shared_by_more_ranks_than_key
     EXPECT_EQ(shared.at(metric), one.at(metric)) << metric;
   const auto norm = [](const nlohmann::json& row) { return row.at("actor/grad_norm").get<double>(); };
   EXPECT_NEAR(norm(shared) / norm(one), 1, 1e-5);
+}
+
+/// The scripts for NPUs on as many emulated ones as they ask for, or 32, with their heads and their own layouts,
+/// against the ranks of one sequence that sample alone.
+TEST_F(published_layouts, run_on_emulated_npus) {
+  struct script {
+    const char* name;
+    int ranks, sharing, sampling;
+    std::int64_t heads, kv_heads, experts;
+    const char* layout;
+  };
+  for (const script& s : {script{"qwen3_8b_base_npu", 8, 2, 2, 32, 8, 0, "2 context x 4 data, ZeRO stage 3"},
+                          script{"qwen2.5_7b_npu", 16, 4, 1, 28, 4, 0, "4 context x 4 data, ZeRO stage 3"},
+                          script{"qwen3_14b_base_npu", 32, 2, 2, 40, 8, 0, "2 context x 16 data, ZeRO stage 3"},
+                          script{"qwen3_32b_fsdp2", 32, 4, 4, 64, 8, 0, "4 context x 8 data, ZeRO stage 3"},
+                          script{"qwen3_30b_fsdp", 32, 16, 4, 32, 4, 8, "16 context x 2 data, ZeRO stage 3"},
+                          script{"qwen3_30b_base_npu", 32, 16, 2, 32, 4, 8, "16 context x 2 data, ZeRO stage 3"}}) {
+    SCOPED_TRACE(s.name);
+    tiny_model::save_weights(files.model, 11, [&](rlcore::nn::config& c) {
+      const bool qwen3 = std::string(s.name).starts_with("qwen3");
+      c.model = s.experts > 0 ? rlcore::nn::family::qwen3_moe
+                : qwen3       ? rlcore::nn::family::qwen3
+                              : rlcore::nn::family::qwen2;
+      c.attention_bias = !qwen3;
+      c.num_attention_heads = s.heads, c.num_key_value_heads = s.kv_heads;
+      if (s.experts == 0) return;
+      c.num_experts = s.experts, c.num_experts_per_tok = 2, c.moe_intermediate_size = 24, c.norm_topk_prob = true;
+    });
+    const arguments npus{"trainer.device=npu_emulator", "trainer.total_training_steps=1", "trainer.save_freq=1"};
+    const std::string all = s.name + std::string("_all"), few = s.name + std::string("_few");
+    const program::result r = run(all, s.ranks, npus, s.name);
+    EXPECT_NE(r.out.find(s.layout), std::string::npos) << r.out;
+    const std::string groups = "rollout " + std::to_string(s.ranks / s.sampling) + " groups of ";
+    EXPECT_EQ(r.out.find(groups + std::to_string(s.sampling) + " ranks") != std::string::npos, s.sampling > 1) << r.out;
+    run(few, s.sharing,
+        npus + arguments{rollout_keys + "tensor_model_parallel_size=1", actor_keys + "fsdp_config.fsdp_size=-1"},
+        s.name);
+    EXPECT_GT(first_step(all).at("actor/grad_norm").get<double>(), 0);
+    EXPECT_FALSE(weights(root(all), 1).empty());
+    EXPECT_TRUE(weights(root(all), 1) == weights(root(few), 1)) << "other weights";
+  }
 }
 
 }  // namespace

@@ -62,13 +62,18 @@ rlcore::nn::config config_for(const rlcore::text::tokenizer& tokenizer) {
 }
 
 void save_weights(const fs::path& folder, std::uint64_t seed, std::int64_t experts) {
-  const auto tokenizer = rlcore::text::tokenizer::load(folder);
-  rlcore::nn::config c = config_for(tokenizer);
-  if (experts > 0) {
+  save_weights(folder, seed, [&](rlcore::nn::config& c) {
+    if (experts == 0) return;
     c.model = rlcore::nn::family::qwen3_moe, c.attention_bias = false;
     c.num_experts = experts, c.num_experts_per_tok = 2, c.moe_intermediate_size = 24, c.norm_topk_prob = true;
     c.output_router_logits = true, c.router_aux_loss_coef = 0.1;
-  }
+  });
+}
+
+void save_weights(const fs::path& folder, std::uint64_t seed, const std::function<void(rlcore::nn::config&)>& change) {
+  const auto tokenizer = rlcore::text::tokenizer::load(folder);
+  rlcore::nn::config c = config_for(tokenizer);
+  change(c);
   rlcore::cpu device(1);
   rlcore::nn::causal_lm<rlcore::cpu> model(device, c);
   model.initialize(seed);

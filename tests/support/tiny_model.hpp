@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "rlcore/data/jsonl.hpp"
@@ -42,6 +43,9 @@ rlcore::nn::config config_for(const rlcore::text::tokenizer& tokenizer);
 /// the answers and of the end are longer: every other token is one of them, so that rewards differ from the first step
 /// on. With `experts` it is a Qwen3-MoE.
 void save_weights(const fs::path& folder, std::uint64_t seed, std::int64_t experts = 0);
+
+/// The same of the configuration that `change` leaves.
+void save_weights(const fs::path& folder, std::uint64_t seed, const std::function<void(rlcore::nn::config&)>& change);
 
 files make(const fs::path& root, std::uint64_t seed = 11);
 

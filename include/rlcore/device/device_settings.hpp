@@ -29,7 +29,6 @@ struct device_abilities {
   bool int8_weights = false;
   bool batch_invariant = false;    ///< keeps the log-probs that sampling records
   bool partial_attention = false;  ///< context parallelism as a ring
-  bool log_prob_merge = false;     ///< tensor parallelism, rlcore.row_chunks
 };
 
 /// Every kind of device, in the order of device_kind.
@@ -41,8 +40,7 @@ inline constexpr device_abilities device_kinds[] = {
      .instruction_sets = true,
      .int8_weights = true,
      .batch_invariant = true,
-     .partial_attention = true,
-     .log_prob_merge = true},
+     .partial_attention = true},
     {.kind = device_kind::npu,
      .name = "npu",
      .unit = "NPU",
@@ -63,8 +61,7 @@ inline constexpr device_abilities device_kinds[] = {
      .own_keys = {"rlcore.cuda."},
      .int8_weights = true,
      .batch_invariant = true,
-     .partial_attention = true,
-     .log_prob_merge = true},
+     .partial_attention = true},
     {.kind = device_kind::cuda_emulator,
      .name = "cuda_emulator",
      .unit = "GPU",
@@ -72,8 +69,7 @@ inline constexpr device_abilities device_kinds[] = {
      .own_keys = {"rlcore.cuda.device", "rlcore.cuda.sync_each_operation", "rlcore.cuda_emulator."},
      .int8_weights = true,
      .batch_invariant = true,
-     .partial_attention = true,
-     .log_prob_merge = true},
+     .partial_attention = true},
 };
 
 /// Settings for open_device().

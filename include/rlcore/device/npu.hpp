@@ -172,8 +172,8 @@ class npu {
     ascend::kernels::finish(c_, floats_of(const_cast<log_prob_state*>(o.states)), o.rows, o.logp, o.entropy,
                             o.statistics);
   }
-  void run(const op::log_prob_merge&) {
-    throw device_error("rlcore: npu: tensor parallelism and rlcore.row_chunks need device cpu");
+  void run(const op::log_prob_merge& o) {
+    ascend::kernels::merge(c_, floats_of(o.a), floats_of(const_cast<log_prob_state*>(o.b)), o.rows);
   }
   void run(const op::log_prob_backward& o) {
     ascend::kernels::log_prob_backward(c_, o.logits, o.rows, o.width, o.first, o.targets, o.temperature, o.dlogp,

@@ -127,7 +127,6 @@ TEST(rank_options, groups_that_sample) {
     EXPECT_THAT(policy(line).notes(), testing::Contains(HasSubstr(note)));
   };
   has_note({four}, four + ": no effect on one rank");
-  has_note({four, "trainer.n_gpus_per_node=4", "trainer.device=npu"}, four + ": no effect on the NPU");
   EXPECT_THAT(policy({four, "trainer.n_gpus_per_node=4"}).notes(),
               testing::Not(testing::Contains(HasSubstr("tensor_model_parallel_size"))));
   const std::string micro = "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=4", idle = "has no effect";
@@ -179,7 +178,6 @@ TEST(rank_options, stages_of_a_pipeline) {
   refused({"+" + transformer + "context_parallel_size=2"}, 4, "context_parallel_size=2: expected " + megatron);
   refused({"+" + transformer + "num_layers_in_first_pipeline_stage=few"}, 4, "expected a number of layers");
   refused({"rlcore.zero_stage=2"}, 4, "expected ZeRO stage 0 or 1, not 2");
-  refused({"trainer.device=npu_emulator"}, 4, "pipeline_model_parallel_size=2: expected 1 on NPUs");
   refused({"actor_rollout_ref.ref.megatron." + stages + "1"}, 4, "another layout than the actor's");
   EXPECT_THAT(policy({actor + "strategy=megatron", megatron + "virtual_pipeline_model_parallel_size=2"}).notes(),
               testing::Contains(HasSubstr("no effect with " + megatron + stages + "1")));
@@ -253,11 +251,12 @@ TEST(rank_options, of_npus) {
   };
   refused({npu, "rlcore.context_parallel_size=2", "rlcore.context_kind=ring"}, 2,
           "ring: not on the NPU; expected gath");
-  refused({npu, actor + "strategy=megatron", megatron + "tensor_model_parallel_size=2"}, 2,
-          "tensor_model_parallel_size=2: expected 1 on NPUs");
-  refused({npu, "rlcore.row_chunks=8"}, 1, "rlcore.row_chunks=8: not on the NPU");
-  EXPECT_THAT(refusal([&] { of(ppo({npu, "--ds_tensor_parallel_size", "2"}), 2); }),
-              HasSubstr("--ds_tensor_parallel_size 2"));
+  EXPECT_EQ(of(policy({npu, actor + "strategy=megatron", megatron + "tensor_model_parallel_size=2",
+                       megatron + "pipeline_model_parallel_size=2"}),
+               4)
+                .tensor,
+            2);
+  EXPECT_EQ(rollout_ranks(policy({npu, "actor_rollout_ref.rollout.tensor_model_parallel_size=4"}), 8).value().ranks, 4);
   EXPECT_THAT(refusal([] { of(ppo({"--ring_attn_size", "2"}), 3); }),
               testing::StartsWith("--ring_attn_size 2 does not"));
 }

@@ -146,6 +146,63 @@ TEST(npu_log_prob, tiles_of_columns) {
   }
 }
 
+/// The vocabulary in `parts` parts, as tensor parallel ranks have it: each knows where the targets are from its begin.
+template <class D>
+results merged(D& d, const problem& p, extent_t parts) {
+  const extent_t width = p.v / parts;
+  std::vector<decltype(room<log_prob_state>(d, p.t))> states;
+  for (extent_t part = 0; part < parts; ++part) {
+    floats columns;
+    indices targets;
+    for (extent_t r = 0; r < p.t; ++r) {
+      const auto row = p.logits.begin() + r * p.v + part * width;
+      columns.insert(columns.end(), row, row + width);
+      targets.push_back(p.targets[static_cast<std::size_t>(r)] - static_cast<std::int32_t>(part * width));
+    }
+    states.push_back(room<log_prob_state>(d, p.t));
+    auto logits = put(d, columns);
+    auto ids = put(d, targets);
+    d.run(rlcore::op::log_prob_accumulate{.states = states.back(),
+                                          .logits = logits,
+                                          .rows = p.t,
+                                          .width = width,
+                                          .first = 0,
+                                          .targets = ids,
+                                          .temperature = p.temperature});
+  }
+  for (std::size_t step = 1; step < states.size(); step *= 2)
+    for (std::size_t i = 0; i + step < states.size(); i += 2 * step)
+      d.run(rlcore::op::log_prob_merge{.a = states[i], .b = states[i + step], .rows = p.t});
+  auto logp = room<float>(d, p.t), entropy = room<float>(d, p.t), statistics = room<float>(d, 2 * p.t);
+  d.run(rlcore::op::log_prob_finish{.states = states[0],
+                                    .rows = p.t,
+                                    .temperature = p.temperature,
+                                    .logp = logp,
+                                    .entropy = entropy,
+                                    .statistics = statistics});
+  return {logp.back(), entropy.back(), statistics.back(), {}};
+}
+
+TEST(npu_log_prob, parts_of_the_vocabulary) {
+  emulated_npu on;
+  cpu host(1);
+  problem p(8, 4 * 250, 0.7f);
+  for (extent_t j = 0; j < p.v; ++j) {
+    p.logits[static_cast<std::size_t>(3 * p.v + j)] = j < 510 ? -infinity : 1;  // parts without a token
+    if (j != 800) p.logits[static_cast<std::size_t>(4 * p.v + j)] = -infinity;  // one token
+    p.logits[static_cast<std::size_t>(5 * p.v + j)] = j / 250 == 2 ? 200 : -3;  // nothing is left of the others
+  }
+  p.targets[3] = 999, p.targets[4] = 800, p.targets[5] = 600;
+  for (std::size_t r = 6; r < 8; ++r) p.targets[r] = r == 6 ? 249 : 250;  // on both sides of a border
+  const results wanted = whole(host, p);
+  for (const extent_t parts : {1, 2, 4}) {
+    SCOPED_TRACE(parts);
+    const results got = merged(*on, p, parts);
+    expect_near(got.logp, wanted.logp, 1e-6, 4e-6, "logp");
+    expect_near(got.entropy, wanted.entropy, 2e-6, 4e-6, "entropy");
+  }
+}
+
 TEST(npu_log_prob, only_what_is_asked_for) {
   emulated_npu on;
   npu& d = *on;

@@ -123,7 +123,7 @@ inline constexpr key server_accepted[] = {
     {"disable-log-requests", boolean, "False", accepted, "requests are not logged"},
     {"disable-log-stats", boolean, "False", accepted, "see rlcore-log-interval"},
     {"disable-frontend-multiprocessing", boolean, "False", accepted, "there is one process"},
-    {"enable-expert-parallel", boolean, "False", accepted, "one process holds all experts"},
+    {"enable-expert-parallel", boolean, "False", accepted, "ranks (--rlcore-ranks) always divide the experts"},
     {"swap-space", real, "4", accepted, "nothing is swapped"},
     {"max-cpu-loras", integer, "null", accepted, "adapters beyond max-loras are read again from their folders",
      at_least(1)},
@@ -159,9 +159,6 @@ value human_integer(const char* flag, const value& written);
 
 /// Normalizes a command line to registry flags: dashes for underscores, long names for short ones.
 std::vector<std::string> vllm_arguments(std::vector<std::string> words);
-
-/// Throws config_error if an NPU is asked to share a model between ranks, or to use their summation order.
-void check_server_ranks(const options& opt);
 
 /// vLLM's flags, and the keys of the device.
 registry openai_server_registry();
@@ -207,17 +204,6 @@ RLCORE_INLINE std::vector<std::string> vllm_arguments(std::vector<std::string> w
   return words;
 }
 
-RLCORE_INLINE void check_server_ranks(const options& opt) {
-  const std::int64_t ranks = opt.get<std::int64_t>("rlcore-ranks");
-  const device_abilities& device = asked_device(opt);
-  const std::string unit(device.unit);
-  if (ranks > 1 && !device.log_prob_merge)
-    throw config_error("--rlcore-ranks " + std::to_string(ranks) + ": expected 1 on " + unit +
-                       "s, which have no tensor parallelism");
-  if (opt.get<std::int64_t>("rlcore.row_chunks") > 0 && !device.log_prob_merge)
-    throw config_error("rlcore.row_chunks: not on the " + unit + "; expected 0");
-}
-
 RLCORE_INLINE registry openai_server_registry() {
   static constexpr flag human[] = {
       {"max-model-len", "max-model-len", 1, "", [](const value& v) { return human_integer("--max-model-len", v); }},
@@ -248,7 +234,6 @@ RLCORE_INLINE registry openai_server_registry() {
     check_device_options(opt);
     if (opt.is_set("trainer.n_gpus_per_node") || opt.is_set("trainer.nnodes"))
       throw config_error("trainer.n_gpus_per_node: openai_server is one process; --rlcore-ranks sets its ranks");
-    check_server_ranks(opt);
     if (opt.get<bool>("enable-auto-tool-choice") != opt.find<std::string>("tool-call-parser").has_value())
       throw config_error("--enable-auto-tool-choice and --tool-call-parser go together; expected both or none");
     if (!opt.list("lora-modules").empty() && !opt.get<bool>("enable-lora"))

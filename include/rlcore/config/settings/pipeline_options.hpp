@@ -66,8 +66,6 @@ RLCORE_INLINE parallel::pipeline_division read_pipeline(const options& opt, cons
   parallel::pipeline_division d;
   if (k.pipeline.ranks == 1) return d;
   const std::string text = k.pipeline.text();
-  const device_abilities& device = asked_device(opt);
-  if (!device.log_prob_merge) throw config_error(text + ": expected 1 on " + std::string(device.unit) + "s");
   if (zero > 1)
     throw config_error(text + ": expected ZeRO stage 0 or 1, not " + std::to_string(zero) +
                        "; rlcore.zero_stage=1 shares the optimizer state");

@@ -247,8 +247,6 @@ RLCORE_INLINE int thread_ranks(const options& opt, int started) {
 
 RLCORE_INLINE parallel::parallel_settings read_parallel(const options& opt, int ranks) {
   const detail::strategy_keys k = detail::read_strategy(opt);
-  const device_abilities& device = asked_device(opt);
-  const std::string unit(device.unit);
   parallel::parallel_settings s;
   s.zero = detail::zero_of(opt, k);
   s.reduction =
@@ -256,16 +254,10 @@ RLCORE_INLINE parallel::parallel_settings read_parallel(const options& opt, int 
   s.leaves = static_cast<int>(gradient_leaves(opt));
   s.tp_reduce_chunks = static_cast<int>(opt.get<std::int64_t>("rlcore.row_chunks"));
   if (opt.known().find("trainer.balance_batch") != nullptr) s.balance = opt.get<bool>("trainer.balance_batch");
-  if (s.tp_reduce_chunks > 0 && !device.log_prob_merge)
-    throw config_error("rlcore.row_chunks=" + std::to_string(s.tp_reduce_chunks) + ": not on the " + unit +
-                       "; expected 0");
   detail::check_context_override(opt, k);
   if (ranks == 1) return s;
 
   detail::check_other_models(opt, k);
-  if (k.tensor.ranks > 1 && !device.log_prob_merge)
-    throw config_error(k.tensor.text() + ": expected 1 on " + unit +
-                       "s; strategy=fsdp (rlcore.zero_stage=3) shares the weights");
   s.pipeline = detail::read_pipeline(opt, k, s.zero);
   const std::int64_t product = k.tensor.ranks * k.context.ranks * k.pipeline.ranks;
   if (ranks % product != 0) {

@@ -8,7 +8,6 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/device/device_settings.hpp"
 
 RLCORE_BEGIN
 namespace train {
@@ -29,7 +28,7 @@ inline std::optional<asked_size> asked_rollout(const options& opt) {
 /// sets it; empty if they sample with the weights as laid out in training, which stages of a pipeline cannot.
 inline std::optional<detail::asked_size> rollout_ranks(const options& opt, int ranks) {
   const auto asked = detail::asked_rollout(opt);
-  if (ranks == 1 || !asked_device(opt).log_prob_merge) return std::nullopt;
+  if (ranks == 1) return std::nullopt;
   const detail::strategy_keys k = detail::read_strategy(opt);
   if (k.pipeline.ranks > 1) return asked ? asked : k.tensor;  // no stage samples with its layers alone
   return !asked || asked->ranks == k.tensor.ranks ? std::nullopt : asked;
@@ -41,15 +40,12 @@ inline void check_rollout_ranks(const options& opt, int ranks) {
     throw config_error(asked->text() + " does not divide the " + std::to_string(ranks) + " ranks");
 }
 
-/// Adds notes about the key where one rank or the device ignores it.
+/// Adds notes about the key where one rank ignores it.
 inline void note_rollout_ranks(options& opt, int ranks) {
   const auto asked = detail::asked_rollout(opt);
   if (!asked || asked->ranks == 1) return;
   if (ranks <= 1)
     opt.note(asked->text() + ": no effect on one rank; trainer.n_gpus_per_node=N or mpirun -np N starts more");
-  else if (const device_abilities& device = asked_device(opt); !device.log_prob_merge)
-    opt.note(asked->text() + ": no effect on the " + std::string(device.unit) +
-             ", where each rank samples with whole weights");
 }
 
 /// Adds a note where log-probs are over other tokens than draws, and where rlcore.keep_sampling_mask has no effect.

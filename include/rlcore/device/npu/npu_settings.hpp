@@ -69,7 +69,7 @@ inline void validate(const settings& s) {
   if (s.soc.empty()) bad("soc is empty");
   if (s.cores < 1) bad("cores must be at least 1");
   if (s.cann_version < 80100) bad("cann_version must be at least 80100 (8.1.RC1)");
-  if (s.devices < 1 || s.devices > 64) bad("devices must be 1 to 64");
+  if (s.devices < 1 || s.devices > 1024) bad("devices must be 1 to 1024");
   if (s.memory_bytes < (std::size_t{1} << 16)) bad("memory_bytes must be at least 65536");
   if (s.exp_ulp < 0 || s.threads < 0 || s.delay_microseconds < 0) bad("exp_ulp, threads, delay must not be negative");
 }

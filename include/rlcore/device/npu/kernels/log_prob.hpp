@@ -53,6 +53,9 @@ struct state_columns {
 void accumulate(context& c, float* states, const float* logits, extent_t t, extent_t w, extent_t first,
                 const std::int32_t* targets, float temperature, bool whole);
 
+/// a = the states of both, for t rows; a target outside of a state's columns has z = 0 there.
+void merge(context& c, float* a, const float* b, extent_t t);
+
 /// logp = z_target - top - ln S, H = ln S - weighted / S, statistics = {top, ln S}.
 void finish(context& c, const float* states, extent_t t, float* logp, float* entropy, float* statistics);
 
@@ -113,10 +116,8 @@ RLCORE_INLINE void accumulate(context& c, float* states, const float* logits, ex
     } else {
       const tile_targets where(c, targets + begin, n, first, w);
       c.run(c.op().aclnnGather, z, std::int64_t{1}, where.place(), target);
-      if (first == 0)
-        c.copy(state.target, target);
-      else
-        c.where(where.inside(), target, state.target, state.target);
+      if (first == 0) c.fill(by, 0);
+      c.where(where.inside(), target, first == 0 ? by : state.target, state.target);
     }
     if (first > 0) c.run(c.op().aclnnMaximum, top, state.top, top);
     c.sub(z, top, z);
@@ -137,6 +138,29 @@ RLCORE_INLINE void accumulate(context& c, float* states, const float* logits, ex
     }
     c.copy(c.view(states + 6 * begin, {n, 3}, {6, 1}), c.view(room.data(), {n, 3}, {1, n}));
   });
+}
+
+RLCORE_INLINE void merge(context& c, float* a, const float* b, extent_t t) {
+  if (t == 0) return;
+  const state_columns one(c, a, t), other(c, b, t);
+  const auto room = c.take<float>(6 * t);
+  const auto part = [&](extent_t k) { return c.view(room.data() + k * t, {t, 1}); };
+  const auto top = part(0), total = part(1), weighted = part(2), by = part(3), factor = part(4), target = part(5);
+  c.run(c.op().aclnnMaximum, one.top, other.top, top);
+  for (const state_columns* s : {&one, &other}) {  // rescales the sums to the larger top
+    c.sub(s->top, top, by);
+    c.exp(by, factor);
+    c.at_least(by, least_log_prob, by);
+    c.mul(by, s->total, by);
+    c.add(by, s->weighted, by);
+    c.mul(by, factor, s == &one ? weighted : by);
+    c.mul(s->total, factor, s == &one ? total : factor);
+  }
+  c.add(weighted, by, weighted);
+  c.add(total, factor, total);
+  c.add(one.target, other.target, target);
+  c.copy(c.view(a, {t, 3}, {6, 1}), c.view(room.data(), {t, 3}, {1, t}));
+  c.copy(one.target, target);
 }
 
 RLCORE_INLINE void finish(context& c, const float* states, extent_t t, float* logp, float* entropy, float* statistics) {
