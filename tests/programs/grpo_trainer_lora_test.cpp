@@ -69,5 +69,34 @@ TEST_F(trainer_lora, trains_saves_merges_and_goes_on) {
   refused(from, "was saved by a run with LoRA", "without");
 }
 
+/// On any layout with tensor parallel ranks: one adapter, as PEFT reads it, and checkpoints that go on on another.
+TEST_F(trainer_lora, of_tensor_parallel_ranks_has_the_bits_of_one) {
+  const arguments what = lora + arguments{"rlcore.row_chunks=2"}, two{"trainer.n_gpus_per_node=2"},
+                  four{"trainer.n_gpus_per_node=4"}, tensor{"rlcore.tensor_parallel_size=2"},
+                  half{"trainer.total_training_steps=2"};
+  train("one", what);
+  const auto adapter = [&](const std::string& name) {
+    return scratch::read(actor(root(name), 4) / "lora_adapter" / "adapter_model.safetensors");
+  };
+  const auto same = [&](const std::string& name) {
+    EXPECT_FALSE(adapter("one").empty());
+    EXPECT_TRUE(adapter("one") == adapter(name)) << name << ": another adapter";
+    EXPECT_TRUE(weights(root("one"), 4) == weights(root(name), 4)) << name << ": other weights";
+  };
+  train("pair", what + two + tensor);
+  same("pair");
+  train("four", what + four + tensor + arguments{"rlcore.zero_stage=1"});
+  same("four");
+  train("groups", what + four + tensor +
+                      arguments{"actor_rollout_ref.rollout.tensor_model_parallel_size=4", "rlcore.row_chunks=4"});
+  EXPECT_FALSE(adapter("groups").empty());
+  train("moved", what + half);
+  train("moved", what + four + tensor);
+  same("moved");
+  train("back", what + four + tensor + half);
+  train("back", what);
+  same("back");
+}
+
 }  // namespace
 }  // namespace RLCORE_TEST_ID

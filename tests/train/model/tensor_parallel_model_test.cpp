@@ -45,7 +45,7 @@ struct result {
 /// Three steps over rows of unequal lengths, with a norm that is clipped. Goes on from `resume` and saves to `save`
 /// what there is after the second step, unless they are empty.
 result train(nn::family family, int ranks, parallel::parallel_settings how, const std::filesystem::path& save = {},
-             const std::filesystem::path& resume = {}, std::int32_t pad = -1) {
+             const std::filesystem::path& resume = {}, std::int32_t pad = -1, bool adapters = false) {
   how.tp_reduce_chunks = 4;
   result r;
   std::mutex writing;
@@ -58,12 +58,14 @@ result train(nn::family family, int ranks, parallel::parallel_settings how, cons
     train::training_settings s;
     s.adamw.weight_decay = 0.1;
     if (ranks > 1) s.long_pass_tokens = 1;  // weights packed unit by unit, to the same bits
+    if (adapters) s.lora = nn::lora_settings{4, 8};
     nn::config c = small_model(family);
     c.pad_token_id = pad;
     train::trainable_model<cpu> t(device, c, s, &world);
     if (resume.empty()) {
       const auto whole = t.gather_full_params();
       t.model.initialize(11);
+      if (adapters) t.attach_adapters({});
     } else {
       train::restore_checkpoint(t, resume);
     }
@@ -136,6 +138,25 @@ TEST_P(tensor_parallel_model, steps_have_the_bits_of_one_rank) {
   parallel::parallel_settings s = mesh(2, 2, true);
   s.expert = 2;
   expect("data 2 x tensor 2, expert 2 over data", 4, s);
+}
+
+/// Adapters of every linear, experts included: their A of split inputs and their B of split outputs are split, the
+/// others are on all tensor parallel ranks.
+TEST_P(tensor_parallel_model, steps_of_adapters_have_the_bits_of_one_rank) {
+  const auto adapted = [&](int ranks, const parallel::parallel_settings& s) {
+    return train(GetParam(), ranks, s, {}, {}, -1, true);
+  };
+  const result alone = adapted(1, {});
+  EXPECT_GT(alone.norms[2], 0.01);
+  EXPECT_FALSE(alone.weights == train(GetParam(), 1, {}).weights);
+  for (const int tensor : {2, 4})
+    for (const int zero : {0, 1, 3})
+      for (const bool sequence : {false, true}) {
+        SCOPED_TRACE(testing::Message() << "tensor " << tensor << ", zero " << zero << ", sequence " << sequence);
+        parallel::parallel_settings s;
+        s.tensor = tensor, s.zero = zero, s.sequence_parallel = sequence;
+        expect_same(adapted(zero == 0 ? tensor : 4, s), alone);
+      }
 }
 
 // One rank's gradient is transformers': tests/nn/model/padding_test.cpp.

@@ -64,29 +64,7 @@ struct linear {
   void forward(const pass<Device>& p, float* y, const float* x, extent_t rows) const {
     const bool adds_bias = bias != no_parameter && !(row_parallel && p.tensor && p.tensor->rank() > 0);
     const float* b = adds_bias ? p.weights + bias : nullptr;
-    if (!row_parallel || chunks == 1)
-      return p.device.run(op::linear_forward{.y = y,
-                                             .x = x,
-                                             .packed = p.packed.at(number),
-                                             .format = p.packed.format,
-                                             .bias = b,
-                                             .rows = rows,
-                                             .outputs = outputs,
-                                             .inputs = inputs});
-    const extent_t width = inputs / chunks;
-    const std::size_t bytes = packed_chunk_bytes(p.device, p.packed.format, outputs, width);
-    sum_of_chunks(p, y, rows * outputs, 0, chunks, [&](extent_t c, float* out) {
-      const typename workspace<Device>::scope scope(p.space);
-      const float* part = columns_of(p, x, inputs, c * width, width, rows);
-      p.device.run(op::linear_forward{.y = out,
-                                      .x = part,
-                                      .packed = p.packed.at(number) + static_cast<std::size_t>(c) * bytes,
-                                      .format = p.packed.format,
-                                      .bias = c == 0 ? b : nullptr,
-                                      .rows = rows,
-                                      .outputs = outputs,
-                                      .inputs = width});
-    });
+    multiply(p, y, x, {p.packed.at(number), p.packed.format, outputs}, b, rows);
   }
   /// Adds to the gradients of the parameters (with p.first, overwrites the weight's) or of their adapters; writes dx
   /// unless it is null.
@@ -105,15 +83,10 @@ struct linear {
     }
     if (p.adapter && p.adapter->linears[number].rank > 0) {
       const adapted_linear& l = p.adapter->linears[number];
-      p.device.run(op::linear_forward{.y = p.adapter->u,
-                                      .x = x,
-                                      .packed = l.a,
-                                      .format = p.device.compute_format(),
-                                      .rows = rows,
-                                      .outputs = l.rank,
-                                      .inputs = inputs});
-      p.device.run(op::linear_backward_input{
-          .dx = p.adapter->du, .dy = dy, .weight = l.b, .rows = rows, .outputs = outputs, .inputs = l.rank});
+      multiply(p, p.adapter->u, x, {l.a, p.device.compute_format(), l.rank}, nullptr, rows);
+      if (row_parallel) sum_over_ranks(p, p.adapter->u, rows * l.rank);
+      multiply_slopes(p, p.adapter->du, dy, l.b, l.rank, nullptr, rows);
+      if (splits_outputs()) sum_over_ranks(p, p.adapter->du, rows * l.rank);
       p.device.run(op::linear_backward_weight{.dweight = l.db,
                                               .dy = dy,
                                               .x = p.adapter->u,
@@ -129,22 +102,50 @@ struct linear {
                                               .inputs = inputs,
                                               .accumulate = true});
     }
-    if (dx) backward_input(p, dx, dy, rows);
+    if (dx) multiply_slopes(p, dx, dy, p.weights + weight, inputs, chunks == 1 ? p.packed.find(number) : nullptr, rows);
   }
 
  private:
+  /// Does tensor parallelism split the outputs?
+  bool splits_outputs() const { return !row_parallel && sections[0] > 0; }
+
+  struct packed_matrix {
+    const std::byte* data;
+    weight_format format;
+    extent_t outputs;
+  };
+  /// y [rows, w.outputs] = x W^T + b of x [rows, inputs]; the packed W has as many chunks as the inputs.
   template <class Device>
-  void backward_input(const pass<Device>& p, float* dx, const float* dy, extent_t rows) const {
+  void multiply(const pass<Device>& p, float* y, const float* x, const packed_matrix& w, const float* b,
+                extent_t rows) const {
+    const extent_t parts = row_parallel ? chunks : 1, width = inputs / parts;
+    const std::size_t bytes = parts == 1 ? 0 : packed_chunk_bytes(p.device, w.format, w.outputs, width);
+    sum_of_chunks(p, y, rows * w.outputs, 0, parts, [&](extent_t c, float* out) {
+      const typename workspace<Device>::scope scope(p.space);
+      p.device.run(op::linear_forward{.y = out,
+                                      .x = columns_of(p, x, inputs, c * width, width, rows),
+                                      .packed = w.data + static_cast<std::size_t>(c) * bytes,
+                                      .format = w.format,
+                                      .bias = c == 0 ? b : nullptr,
+                                      .rows = rows,
+                                      .outputs = w.outputs,
+                                      .inputs = width});
+    });
+  }
+  /// dx [rows, n] = dy W of dy [rows, outputs] and W [outputs, n]; `packed`, if not null, is W in p.packed.format.
+  template <class Device>
+  void multiply_slopes(const pass<Device>& p, float* dx, const float* dy, const float* w, extent_t n,
+                       const std::byte* packed, extent_t rows) const {
     if (row_parallel || chunks == 1)
       return p.device.run(op::linear_backward_input{.dx = dx,
                                                     .dy = dy,
-                                                    .weight = p.weights + weight,
-                                                    .packed = chunks == 1 ? p.packed.find(number) : nullptr,
+                                                    .weight = w,
+                                                    .packed = packed,
                                                     .format = p.packed.format,
                                                     .rows = rows,
                                                     .outputs = outputs,
-                                                    .inputs = inputs});
-    sum_of_chunks(p, dx, rows * inputs, 0, chunks, [&](extent_t c, float* out) {
+                                                    .inputs = n});
+    sum_of_chunks(p, dx, rows * n, 0, chunks, [&](extent_t c, float* out) {
       const typename workspace<Device>::scope scope(p.space);
       extent_t first = 0;
       for (const extent_t section : sections) {
@@ -152,10 +153,10 @@ struct linear {
         if (width == 0) continue;
         p.device.run(op::linear_backward_input{.dx = out,
                                                .dy = columns_of(p, dy, outputs, at, width, rows),
-                                               .weight = p.weights + weight + static_cast<std::size_t>(at * inputs),
+                                               .weight = w + static_cast<std::size_t>(at * n),
                                                .rows = rows,
                                                .outputs = width,
-                                               .inputs = inputs,
+                                               .inputs = n,
                                                .accumulate = first > 0});
         first += section;
       }

@@ -35,18 +35,18 @@ class lora {
   struct group {
     std::size_t number = 0, begin = 0, end = 0, a = 0, wide = 0, packed = 0;
     std::size_t weight = 0;  ///< of the linear in the model's weights
-    extent_t outputs = 0, inputs = 0, rank = 0;
+    extent_t outputs = 0, inputs = 0, rank = 0, chunks = 1;
+
+    /// All A [rank, inputs], packed in the chunks that the linear's sums have.
+    matrix stacked_a() const noexcept { return {a, rank, inputs, chunks}; }
   };
 
-  /// Throws as check_lora(), for a module that the model does not have, and for a partitioned model. With "all-linear"
+  /// Throws as check_lora(), and for a module that the model does not have. With "all-linear"
   /// a vision tower has adapters too, except for its convolution. A is Kaiming uniform with a = sqrt(5), that is
-  /// uniform in +-1 / sqrt(inputs); value i of parameter k depends only on (seed, k, i). B is 0. Call attach() next.
+  /// uniform in +-1 / sqrt(inputs); value i of parameter k depends only on (seed, k, i). B is 0. A tensor parallel rank
+  /// has the columns of A, or the rows of B, that belong to its part of a weight. Call attach() next.
   lora(const causal_lm<Device>& model, lora_settings settings)
       : device_(&model.device()), settings_(std::move(settings)), modules_(check_lora(settings_)) {
-    if (model.part().tensor_size > 1)
-      throw config_error(
-          "LoRA and tensor parallelism do not go together: train all weights, or leave the tensor "
-          "parallel size at 1");
     lay_out(model);
     values_ = buffer<float, Device>(*device_, size_);
     base_ = buffer<float, Device>(*device_, base_size_);
@@ -54,7 +54,7 @@ class lora {
     std::size_t bytes = 0;
     for (group& g : groups_) {
       g.packed = bytes;
-      bytes += (device_->packed_bytes(f, g.rank, g.inputs) + 63) / 64 * 64;
+      bytes += packed_bytes_of(*device_, f, g.stacked_a());
     }
     packed_ = buffer<std::byte, Device>(*device_, bytes);
     wide_b_ = buffer<float, Device>(*device_, wide_size_);
@@ -85,7 +85,7 @@ class lora {
   std::size_t wide_size() const noexcept { return wide_size_; }
   /// The block-diagonal B [outputs, rank] of a group in device memory, as the backward reads it.
   const float* wide_b(const group& g) const noexcept { return wide_b_.data() + g.wide; }
-  /// The A [rank, inputs] of a group, packed in the device's compute format.
+  /// group::stacked_a(), packed in the device's compute format.
   const std::byte* packed_a(const group& g) const noexcept { return packed_.data() + g.packed; }
   /// The offset of projection i's block in the group's matrix [outputs, rank].
   std::size_t wide_offset(const group& g, std::size_t i) const noexcept {
@@ -109,12 +109,15 @@ class lora {
       const parameter& p = parameters_[k];
       if (p.offset >= score_) continue;
       host.assign(p.size, 0.0f);
-      const double bound = 1 / std::sqrt(static_cast<double>(p.shape[1]));
-      for (std::size_t i = 0; p.name.ends_with("lora_A.weight") && i < p.size; ++i)
-        host[i] = static_cast<float>(
-            bound * (2 * key.uniform(static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32),
-                                     static_cast<std::uint32_t>(k)) -
-                     1));
+      const double bound = 1 / std::sqrt(static_cast<double>(p.whole_shape()[1]));
+      if (p.name.ends_with("lora_A.weight"))
+        p.for_runs([&](std::size_t at, std::uint64_t i, std::size_t count) {
+          for (; count > 0; --count, ++at, ++i)
+            host[at] = static_cast<float>(
+                bound * (2 * key.uniform(static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32),
+                                         static_cast<std::uint32_t>(k)) -
+                         1));
+        });
       device_->upload(values_.data() + p.offset, host.data(), p.size * sizeof(float));
     }
   }
@@ -171,10 +174,12 @@ class lora {
   }
 
  private:
-  void add(const std::string& name, std::vector<std::int64_t> shape) {
-    std::size_t n = 1;
-    for (const std::int64_t e : shape) n *= static_cast<std::size_t>(e);
-    parameters_.push_back({name, std::move(shape), size_, n});
+  /// `whole` and `start` as of parameter.
+  void add(const std::string& name, std::vector<std::int64_t> shape, std::vector<std::int64_t> whole = {},
+           std::vector<std::int64_t> start = {}) {
+    const std::size_t n = parallel::elements_of(shape);
+    if (whole == shape) whole.clear(), start.clear();
+    parameters_.push_back({name, std::move(shape), size_, n, std::move(whole), std::move(start)});
     size_ += n;
   }
 
@@ -197,15 +202,18 @@ class lora {
               l.weight,
               l.outputs,
               l.inputs,
-              static_cast<extent_t>(r) * std::ssize(parts)};
+              static_cast<extent_t>(r) * std::ssize(parts),
+              l.row_parallel ? l.chunks : 1};
+      const auto start = [](const parameter& p, std::size_t d) { return p.split() ? p.start[d] : 0; };
       for (const parameter* p : parts) {
         projections_.push_back({p->offset, base_size_, size_, 0, static_cast<extent_t>(p->shape[0]), l.inputs});
-        add(module_of(*p) + ".lora_A.weight", {r, p->shape[1]});
+        add(module_of(*p) + ".lora_A.weight", {r, p->shape[1]}, {r, p->whole_shape()[1]}, {0, start(*p, 1)});
         base_size_ += p->size;
       }
       for (std::size_t i = 0; i < parts.size(); ++i) {
+        const parameter& p = *parts[i];
         projections_[g.begin + i].b = size_;
-        add(module_of(*parts[i]) + ".lora_B.weight", {parts[i]->shape[0], r});
+        add(module_of(p) + ".lora_B.weight", {p.shape[0], r}, {p.whole_shape()[0], r}, {start(p, 0), 0});
       }
       wide_size_ += static_cast<std::size_t>(g.outputs * g.rank);
       groups_.push_back(g);
@@ -273,11 +281,8 @@ class lora {
   void prepare_backward() {
     if (wide_size_ > 0) wide_b_.fill_zero();
     for (const group& g : groups_) {
-      device_->run(op::pack_weight{.packed = packed_.data() + g.packed,
-                                   .format = device_->compute_format(),
-                                   .weight = values_.data() + g.a,
-                                   .outputs = g.rank,
-                                   .inputs = g.inputs});
+      pack_matrix(*device_, packed_.data() + g.packed, device_->compute_format(), g.stacked_a(),
+                  std::as_const(values_).data(), columns_);
       for (std::size_t i = g.begin; i < g.end; ++i) {
         const projection& p = projections_[i];
         device_->run(op::copy_rows{.y = wide_b_.data() + g.wide + wide_offset(g, i),
@@ -297,7 +302,7 @@ class lora {
   std::vector<projection> projections_;
   std::vector<group> groups_;
   std::size_t size_ = 0, base_size_ = 0, wide_size_ = 0, score_ = 0, score_weight_ = 0, score_base_ = 0;
-  buffer<float, Device> values_, base_, wide_b_, scratch_;
+  buffer<float, Device> values_, base_, wide_b_, scratch_, columns_;
   buffer<std::byte, Device> packed_, packed_scratch_;
 };
 
