@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "data/scratch.hpp"
 #include "device/cpu/sets.hpp"
 #include "optim/golden.hpp"
 
@@ -117,6 +121,53 @@ TEST_P(adamw, restored_state_continues_with_the_same_bits) {
   for (int k = 0; k < 3; ++k) c.step(resumed, gradient, 1e-3);
   EXPECT_EQ(whole, resumed);
   EXPECT_THROW(c.step(resumed, std::vector<float>(99), 1e-3), std::invalid_argument);
+}
+
+/// Moments of more than a part of what is staged, in memory and in a file: no bit differs.
+TEST_P(adamw, offloaded_moments_change_no_bit) {
+  cpu device(1, GetParam());
+  const scratch::folder place;
+  const std::size_t n = (std::size_t{1} << 22) + 1000;
+  const auto gradient = rlcore_test::normal(n, 1), start = rlcore_test::normal(n, 2);
+  const auto after = [&](const optim::moment_place& where) {
+    std::vector<float> weights = start, m(n), v(n);
+    optim::adamw<cpu> o(device, n, {.weight_decay = 0.1, .moments = where});
+    EXPECT_EQ(o.m().offloaded(), where.host);
+    o.exempt(3, 5000);
+    o.freeze(100, 200);
+    for (int k = 0; k < 2; ++k) o.step(weights, gradient, 1e-2);
+    o.m().download(m), o.v().download(v);
+    optim::adamw<cpu> resumed(device, n, {.weight_decay = 0.1, .moments = where});
+    resumed.m().upload(m), resumed.v().upload(v);
+    resumed.set_steps(o.steps());
+    resumed.step(weights, gradient, 1e-2);
+    resumed.reset();
+    resumed.m().download(std::span(m).first(10), n - 10);
+    EXPECT_EQ(m[9], 0);
+    return std::tuple(weights, v);
+  };
+  const auto expected = after({});
+  EXPECT_TRUE(after({.host = true}) == expected);
+  EXPECT_TRUE(after({.host = true, .folder = place.path().string()}) == expected);
+  EXPECT_TRUE(std::filesystem::is_empty(place.path())) << "the file has a name";
+}
+
+TEST(offloaded_moments, of_a_folder_that_cannot_hold_them_are_refused_with_its_name) {
+  cpu device(1);
+  const scratch::folder place;
+  const auto refusal = [&](std::size_t size, const std::string& folder) {
+    try {
+      const optim::adamw<cpu> o(device, size, {.moments = {.host = true, .folder = folder}});
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+    return std::string("taken");
+  };
+  const std::string none = (place / "none").string(), here = place.path().string();
+  EXPECT_EQ(refusal(1000, none), "cannot keep 4000 bytes in " + none + ": No such file or directory");
+  const std::size_t most = std::size_t{1} << 61;  // more than a file can have
+  EXPECT_EQ(refusal(most, here).find("cannot keep 9223372036854775808 bytes in " + here + ": "), 0u);
+  EXPECT_TRUE(std::filesystem::is_empty(place.path()));
 }
 
 INSTANTIATE_TEST_SUITE_P(sets, adamw, testing::ValuesIn(rlcore_test::instruction_sets()),

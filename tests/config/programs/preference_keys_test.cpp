@@ -1,6 +1,7 @@
 // The flags of OpenRLHF's preference trainers: names and defaults (tests/reference/openrlhf_flags.py), and their rules.
 #include "rlcore/config/programs/preference_keys.hpp"
 #include "rlcore/config/check_value.hpp"
+#include "rlcore/train/preference/settings.hpp"
 
 #include <gtest/gtest.h>
 
@@ -157,6 +158,15 @@ TEST(preference_keys, rules_that_span_flags) {
     EXPECT_EQ(form.get<std::string>("input_template"), "");
     ASSERT_EQ(form.notes().size(), 1u);
     EXPECT_NE(form.notes()[0].find("has no {}"), std::string::npos);
+  }
+}
+
+TEST(preference_keys, adam_offload_moves_the_moments) {
+  for (const char* trainer : {"dpo", "kto", "rm", "prm"}) {
+    EXPECT_TRUE(
+        read_openrlhf_training(parse(trainer, {"--adam_offload", "trainer.device=npu_emulator"})).adamw.moments.host)
+        << trainer;
+    EXPECT_FALSE(read_openrlhf_training(parse(trainer, {"--adam_offload"})).adamw.moments.host) << trainer;
   }
 }
 

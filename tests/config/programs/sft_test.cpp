@@ -50,6 +50,12 @@ TEST(sft_registry, knows_every_key_of_verl_and_its_default) {
   }
 }
 
+TEST(sft_registry, cpu_offload_moves_the_moments) {
+  const std::string device = "trainer.device=npu_emulator";
+  EXPECT_TRUE(read_sft_settings(parse({device, "model.fsdp_config.cpu_offload=True"})).training.adamw.moments.host);
+  EXPECT_FALSE(read_sft_settings(parse({device})).training.adamw.moments.host);
+}
+
 TEST(sft_registry, verl_settings) {
   const sft_run_settings s = read_sft_settings(
       parse({"data.multiturn.enable=True", "optim.lr_scheduler=wsd", "optim.lr_warmup_steps_ratio=0.25",

@@ -3,6 +3,7 @@
 
 #include "device/npu/counted_calls.hpp"
 #include "device/npu/emulated_npu.hpp"
+#include "rlcore/optim/adamw.hpp"
 
 namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
@@ -122,6 +123,26 @@ TEST(npu_optimizer, adamw) {
       expect_near(got[2], wanted[2], fused ? 1e-4 : 1e-6, 1e-12, "v");
     }
   }
+}
+
+/// Offloaded moments: the same bits, and between steps no byte of the NPU.
+TEST(npu_optimizer, offloaded_moments_are_not_on_the_npu) {
+  emulated_npu on;
+  const std::size_t n = 200000;
+  const auto run = [&](bool host) {
+    const auto in_use = [&] { return on->queue().memory().statistics().in_use; };
+    auto w = put(*on, normal(static_cast<extent_t>(n), 1)), g = put(*on, normal(static_cast<extent_t>(n), 2, 0.1));
+    const std::size_t before = in_use();
+    rlcore::optim::adamw<npu> o(*on, n, {.moments = {.host = host}});
+    const rlcore::optim::adamw_piece whole{0, n, 0};
+    for (int k = 0; k < 3; ++k) o.step(std::span(&whole, 1), w, g, 1e-2);
+    EXPECT_EQ(in_use() - before >= 2 * n * sizeof(float), !host);
+    EXPECT_LT(in_use() - before, host ? 4096 : 3 * n * sizeof(float));
+    floats v(n);
+    o.v().download(v);
+    return std::pair(w.back(), v);
+  };
+  EXPECT_TRUE(run(true) == run(false));
 }
 
 }  // namespace

@@ -34,15 +34,18 @@ struct measured {
   double gradients = 0;  ///< most bytes during the step beyond those before it, in weights
   double kept = 0;       ///< of them after release_gradients()
   double all = 0;        ///< most bytes during the step, in weights
+  double between = 0;    ///< bytes between steps, in weights
 };
 
 /// One optimizer step on 16 rows in 8 leaves, in passes of so many rows, which are said to have so many tokens.
-measured step(bool tied, std::int64_t rows_of_pass, std::int64_t tokens = 8) {
+measured step(bool tied, std::int64_t rows_of_pass, std::int64_t tokens = 8, bool offloads = false) {
   counted_device counted;
   parallel::any_communicator_of<parallel::alone> self{parallel::alone{}};
   parallel::parallel_settings sums;
   sums.leaves = 8;
-  trainable_model t(counted.device, settings(tied), {}, any_strategy(self, sums));
+  train::training_settings training;
+  training.adamw.moments.host = offloads;
+  trainable_model t(counted.device, settings(tied), training, any_strategy(self, sums));
   t.model.initialize(3);
   const auto pass = [&](std::span<const std::uint32_t> rows) {
     ragged<std::int32_t> sequences;
@@ -75,6 +78,7 @@ measured step(bool tied, std::int64_t rows_of_pass, std::int64_t tokens = 8) {
   m.gradients = static_cast<double>(counted.memory.most - before) / weights;
   m.all = static_cast<double>(counted.memory.most) / weights;
   t.release_gradients();
+  m.between = static_cast<double>(counted.memory.live) / weights;
   m.kept = static_cast<double>(counted.memory.live - before) / weights;
   m.weights = train::to_host(t.model.device(), t.model.weights());
   return m;
@@ -101,6 +105,13 @@ TEST(gradient_memory, of_long_passes_has_no_packed_copy_of_the_model) {
     EXPECT_EQ(few.weights, many.weights) << tied;
     EXPECT_LT(many.all, few.all - 0.7) << tied;
   }
+}
+
+/// Two floats a weight. (All of so few are staged at once in a step.)
+TEST(gradient_memory, of_offloaded_moments_is_on_the_host) {
+  const measured here = step(false, 2), offloaded = step(false, 2, 8, true);
+  EXPECT_EQ(here.weights, offloaded.weights);
+  EXPECT_NEAR(here.between - offloaded.between, 2, 0.001);
 }
 
 }  // namespace

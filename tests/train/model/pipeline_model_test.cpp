@@ -64,12 +64,6 @@ struct result {
   std::vector<float> logp, reported;
 };
 
-std::vector<float> to_host(cpu& device, const buffer<float, cpu>& values) {
-  std::vector<float> host(values.size());
-  device.download(host.data(), values.data(), host.size() * sizeof(float));
-  return host;
-}
-
 /// Copies the values of a rank's part of a tensor to their place; ranks that have the same must have the same bits.
 void put(std::vector<float>& to, const parallel::shard_piece& piece, const float* values) {
   to.resize(parallel::elements_of(piece.shape), std::numeric_limits<float>::quiet_NaN());
@@ -163,7 +157,8 @@ result train(int ranks, const parallel_settings& how, const task& what = {}) {
       parallel::sum_over_ranks(world, sum);
       if (all.rank() == 0) r.reported.push_back(sum);
     }
-    const std::vector<float> m = to_host(device, t.optimizer().m()), v = to_host(device, t.optimizer().v());
+    const std::vector<float> m = train::to_host(device, t.optimizer().m()),
+                             v = train::to_host(device, t.optimizer().v());
     const std::lock_guard<std::mutex> lock(writing);
     std::set<std::string> names;
     for (const nn::parameter& p : t.passing().parameters()) {
@@ -340,7 +335,7 @@ TEST(pipeline_model, stages_read_their_part_of_a_folder) {
     nn::causal_lm<cpu> whole(device, c);
     whole.initialize(5);
     const auto save = [&](const char* name, const std::string& further) {
-      std::vector<float> values = to_host(device, whole.weights());
+      std::vector<float> values = train::to_host(device, whole.weights());
       std::vector<nn::parameter> parameters(whole.parameters().begin(), whole.parameters().end());
       if (!further.empty()) {
         parameters.push_back({further, {1}, values.size(), 1});

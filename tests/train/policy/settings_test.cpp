@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/scratch.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/train/policy/critic.hpp"
 
@@ -32,6 +33,40 @@ TEST(policy_settings, freeze_vision_tower_is_the_actors_and_the_critics_own) {
     const options frozen = options::parse(openrlhf, grpo_trainer_registry());
     EXPECT_TRUE(actor(frozen) && !frozen.get<bool>("critic.model.freeze_vision_tower")) << flag;
   }
+}
+
+/// verl's keys with their strategy, newer names, its Megatron override, and OpenRLHF's flag reach the optimizers.
+TEST(policy_settings, moments_are_offloaded_by_every_key) {
+  const scratch::folder place;
+  const std::string device = "trainer.device=npu_emulator", folder = "rlcore.offload_folder=" + place.path().string(),
+                    actor = "actor_rollout_ref.actor.", megatron = actor + "strategy=megatron",
+                    fsdp = actor + "fsdp_config.optimizer_offload=True";
+  const auto of_actor = [](const options& opt) { return read_settings(opt).adamw.moments; };
+  batch_plan plan;
+  plan.prompts_per_step = plan.samples_per_prompt = 4;
+  const auto of_critic = [&](const options& opt) { return read_critic_settings(opt, plan, true)->adamw.moments; };
+  EXPECT_FALSE(of_actor(parse({device})).host);
+  EXPECT_FALSE(of_actor(parse({fsdp})).host) << "on the CPU";
+  EXPECT_EQ(of_actor(parse({fsdp, folder})).folder, place.path().string());
+  EXPECT_TRUE(of_actor(parse({fsdp, folder})).host);
+  EXPECT_TRUE(of_actor(parse({device, fsdp})).host && of_actor(parse({device, fsdp})).folder.empty());
+  EXPECT_FALSE(of_actor(parse({device, fsdp, megatron})).host);
+  EXPECT_TRUE(of_actor(parse({device, megatron, actor + "megatron.optimizer_offload=True"})).host);
+  EXPECT_FALSE(of_actor(parse({device, actor + "megatron.optimizer_offload=True"})).host);
+  EXPECT_TRUE(
+      of_actor(parse({device, megatron, "+" + actor + "optim.override_optimizer_config.optimizer_cpu_offload=True"}))
+          .host);
+  EXPECT_FALSE(of_critic(parse({device, fsdp})).host);
+  for (const char* key : {"critic.model.fsdp_config.optimizer_offload=True", "critic.fsdp.optimizer_offload=True"}) {
+    EXPECT_TRUE(of_critic(parse({device, key})).host) << key;
+    EXPECT_FALSE(of_actor(parse({device, key})).host) << key;
+  }
+  EXPECT_TRUE(of_critic(parse({device, megatron, "critic.megatron.optimizer_offload=True"})).host);
+  const options openrlhf =
+      options::parse(std::vector<std::string>{"--pretrain", "m", "--apply_chat_template", "--prompt_data", "a.jsonl",
+                                              "--n_samples_per_prompt", "4", "--adam_offload", device},
+                     grpo_trainer_registry());
+  EXPECT_TRUE(of_actor(openrlhf).host && of_critic(openrlhf).host);
 }
 
 }  // namespace

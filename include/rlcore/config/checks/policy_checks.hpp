@@ -17,7 +17,7 @@
 #include "rlcore/config/settings/async_options.hpp"
 #include "rlcore/config/settings/image_options.hpp"
 #include "rlcore/config/settings/model_options.hpp"
-#include "rlcore/config/settings/rank_options.hpp"
+#include "rlcore/config/settings/offload_options.hpp"
 #include "rlcore/config/settings/rollout_ranks.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
@@ -350,7 +350,7 @@ RLCORE_INLINE void check_resumption(options& opt) {
 }
 
 RLCORE_INLINE void check_devices(options& opt) {
-  check_device_options(opt);
+  check_device_options(opt), check_offload_options(opt);
   note_rollout_ranks(opt, ranks_of(opt));
   const std::int64_t world = asked_ranks(opt);
   if (world == 0) return;

@@ -7,6 +7,7 @@
 #include "rlcore/config/check_value.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/image_options.hpp"
+#include "rlcore/config/settings/offload_options.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"
 
@@ -57,6 +58,7 @@ RLCORE_INLINE std::pair<double, double> adam_betas(const options& opt) {
 
 RLCORE_INLINE void check_preference_options(options& opt) {
   check_device_options(opt);
+  check_offload_options(opt);
   check_image_options(opt);
   for (const char* name : {"pretrain", "dataset"})
     if (opt.find<std::string>(name).value_or("").empty())

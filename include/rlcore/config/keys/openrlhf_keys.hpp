@@ -72,7 +72,8 @@ inline constexpr key openrlhf_device[] = {
      "what ranks share: 0 nothing, 1 optimizer state, 2 and gradients, 3 and weights", between(0, 3)},
     {"zpg", integer, "1", accepted, "second copies of shards within a machine", at_least(1)},
     {"ds_tensor_parallel_size", integer, "1", honoured, "ranks that share each matrix", at_least(1)},
-    {"adam_offload", boolean, "False", accepted, "optimizer state in host memory, where it is"},
+    {"adam_offload", boolean, "False", honoured,
+     "AdamW's moments in host memory (rlcore.offload_folder: in a file); changes no bit"},
     {"grad_accum_dtype", text, "null", accepted, "gradients are float32"},
     {"overlap_comm", boolean, "False", accepted, "gathers begin early where the engine can, always"},
     {"gradient_checkpointing_use_reentrant", boolean, "False", accepted, "how activations are computed again"},
@@ -95,6 +96,8 @@ inline constexpr key openrlhf_own[] = {
      words("bf16|fp16|fp32|q8_0")},
     {"rlcore.logits_memory_mb", integer, "256", honoured, "memory for logits, in MiB; no result depends on it",
      at_least(1)},
+    {"rlcore.offload_folder", text, "null", honoured,
+     "folder of a file for the moments that adam_offload moves; null: in memory, on the CPU where they are"},
 };
 
 inline constexpr flag openrlhf_flags[] = {
@@ -259,7 +262,7 @@ inline constexpr key openrlhf_machine[] = {
     {"zero_stage", integer, "2", honoured,
      "what ranks share: 0 nothing, 1 optimizer state, 2 and gradients, 3 and weights", between(0, 3)},
     {"zpg", integer, "1", accepted, "DeepSpeed"},
-    {"adam_offload", boolean, "False", accepted, "DeepSpeed"},
+    {"adam_offload", boolean, "False", honoured, "AdamW's moments in host memory (rlcore.offload_folder: in a file)"},
     {"overlap_comm", boolean, "False", accepted, "DeepSpeed"},
     {"grad_accum_dtype", text, "null", accepted, "DeepSpeed"},
     {"actor_init_on_gpu", boolean, "False", accepted, "DeepSpeed"},

@@ -182,6 +182,8 @@ RLCORE_INLINE void map_openrlhf_batches(openrlhf_mapping& map) {
   map.copy("critic.forward_micro_batch_size_per_gpu", "micro_rollout_batch_size");
   map.copy("actor_rollout_ref.model.enable_gradient_checkpointing", "gradient_checkpointing");
   map.copy("critic.model.enable_gradient_checkpointing", "gradient_checkpointing");
+  map.copy("actor_rollout_ref.actor.fsdp_config.optimizer_offload", "adam_offload");
+  map.copy("critic.model.fsdp_config.optimizer_offload", "adam_offload");
 }
 
 RLCORE_INLINE void map_openrlhf_objective(openrlhf_mapping& map) {

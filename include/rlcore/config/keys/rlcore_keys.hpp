@@ -83,7 +83,7 @@ inline constexpr help_topic plan_topics[] = {
     {"machine", "the model and the devices", "", "model devices cluster"},
     {"layout", "what the devices share; what is not given is searched", "",
      "data tensor context expert zero rollout_tensor stages shard_ranks how_context sequence_parallel "
-     "reshard_after_forward reduction values experts gradients num_layers_in_first_pipeline_stage "
+     "reshard_after_forward optimizer_offload reduction values experts gradients num_layers_in_first_pipeline_stage "
      "num_layers_in_last_pipeline_stage account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split"},
     {"workload", "one step of training", "",
      "prompts responses prompt_length response_length sampling lora_rank micro_tokens recompute reference updates "

@@ -51,13 +51,14 @@ RLCORE_INLINE registry plan_registry() {
       {"how_context", text, "gather_kv", honoured, "kind of context parallelism", words("gather_kv|ring|ulysses")},
       {"sequence_parallel", boolean, "True", honoured, "with tensor: activations between products are split too"},
       {"reshard_after_forward", boolean, "True", honoured, "zero 3: False keeps gathered weights for the backward"},
+      {"optimizer_offload", boolean, "False", honoured, "AdamW's moments are in the memory of the host"},
       {"reduction", text, "tree", honoured, "order of sums over ranks", words("fast|ranked|tree|exact")},
       {"values", text, "fp32", honoured,
        "gathered weights, activations, keys and values: fp32 as this library has them; bf16: what that would save",
        words("fp32|bf16")},
       {"experts", text, "whole", honoured,
-       "weights of experts while sampling: whole on every rank, as this library's trainers have them; or divided, then "
-       "with zero 3 too",
+       "weights of experts: whole with zero 3, as this library's trainers have them (groups that sample divide them); "
+       "or divided among the ranks of `expert` everywhere",
        words("whole|divided")},
       {"gradients", text, "fp32", honoured, "on the wire", words("fp32|bf16")},
       {"prompts", integer, "128", honoured, "prompts of a step", at_least(1)},

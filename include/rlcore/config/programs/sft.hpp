@@ -15,6 +15,7 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/registry.hpp"
 #include "rlcore/config/settings/image_options.hpp"
+#include "rlcore/config/settings/offload_options.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
@@ -45,6 +46,7 @@ namespace train {
 
 RLCORE_INLINE void check_sft_options(options& opt) {
   check_device_options(opt);
+  check_offload_options(opt);
   check_image_options(opt);
   detail::check_loggers(opt);
   detail::check_resumption(opt);

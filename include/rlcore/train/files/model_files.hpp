@@ -92,6 +92,19 @@ std::span<const float> on_host(Device& device, const buffer<float, Device>& valu
   return {parallel::host_view(device, values.data(), values.size(), copy), values.size()};
 }
 
+/// The values of a moment, likewise.
+template <class Device>
+std::vector<float> to_host(Device&, const optim::moment<Device>& values) {
+  std::vector<float> host(values.size());
+  values.download(host);
+  return host;
+}
+template <class Device>
+std::span<const float> on_host(Device& device, const optim::moment<Device>& values, std::vector<float>& copy) {
+  if (values.offloaded()) return {values.data(), values.size()};
+  return {parallel::host_view(device, values.data(), values.size(), copy), values.size()};
+}
+
 /// The names of the tensors of all stages of a model.
 template <class Device>
 std::set<std::string> names_of_whole(const nn::causal_lm<Device>& model) {

@@ -41,7 +41,8 @@ inline constexpr std::string_view free_settings[] = {
     "*micro_batch_size*", "*micro_train_batch_size", "*micro_rollout_batch_size", "*use_dynamic_bsz",
     "*max_token_len_per_gpu", "*gradient_checkpointing*", "*gpu_memory_utilization", "*max_num_seqs",
     "*max_num_batched_tokens", "*enable_chunked_prefill", "*enable_prefix_caching", "*update_weights_bucket_megabytes",
-    "rlcore.logits_memory_mb", "rlcore.image_cache_mb", "rlcore.max_decode_batch",
+    "rlcore.logits_memory_mb", "rlcore.image_cache_mb", "rlcore.max_decode_batch", "adam_offload",
+    "rlcore.offload_folder",
     // run length, evaluation, logging and saving
     "trainer.total_epochs", "trainer.total_training_steps", "rollout.total_rollout_steps", "rollout.test_freq",
     "max_epochs", "num_episodes", "*val_*", "trainer.test_freq", "*eval_*", "trainer.logger", "rlcore.logger",

@@ -200,14 +200,17 @@ void save_by_one(const std::filesystem::path& folder, const trained_state<Device
 /// Writes the runs of all ranks to <folder>/shards: the weights of a run, at weights(run), as `kind`, and the moments.
 template <class Device, class Weights>
 void save_runs(parallel::any_communicator& ranks, const std::filesystem::path& folder, const std::string& kind,
-               std::span<const owned_run> runs, Device& device, Weights&& weights, const float* m, const float* v) {
+               std::span<const owned_run> runs, Device& device, Weights&& weights,
+               const optim::adamw<Device>& optimizer) {
   std::vector<checkpoint::shard_piece> pieces;
   for (const owned_run& r : runs) pieces.push_back(r.piece);
   checkpoint::write_shards(ranks, folder / checkpoint::shard_folder_name, pieces, {kind, "exp_avg", "exp_avg_sq"},
                            [&](std::size_t k, std::size_t piece, std::size_t first, std::span<float> values) {
                              const owned_run& run = runs[piece];
-                             const float* from = k == 0 ? weights(run) : (k == 1 ? m : v) + run.moments;
-                             device.download(values.data(), from + first, values.size_bytes());
+                             if (k > 0)
+                               (k == 1 ? optimizer.m() : optimizer.v()).download(values, run.moments + first);
+                             else
+                               device.download(values.data(), weights(run) + first, values.size_bytes());
                            });
 }
 
@@ -255,8 +258,7 @@ template <class Device, class PlaceOf>
 void save_by_ranks(parallel::any_communicator& ranks, const std::filesystem::path& folder,
                    const trained_state<Device>& state, std::span<const owned_run> runs, PlaceOf&& place_of) {
   const nn::causal_lm<Device>& model = state.model;
-  save_runs(ranks, folder, state.adapter ? "adapter" : "weights", runs, model.device(), place_of,
-            state.optimizer.m().data(), state.optimizer.v().data());
+  save_runs(ranks, folder, state.adapter ? "adapter" : "weights", runs, model.device(), place_of, state.optimizer);
   if (ranks.rank() == 0) {
     save_config(folder / "huggingface", model, state.from);
     if (state.adapter)

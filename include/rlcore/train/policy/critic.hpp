@@ -13,6 +13,7 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/config/settings/model_options.hpp"
+#include "rlcore/config/settings/offload_options.hpp"
 #include "rlcore/device/arrays.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/device/losses/step_loss.hpp"
@@ -252,6 +253,7 @@ RLCORE_INLINE std::optional<critic_settings> read_critic_settings(const options&
   s.recompute_activations = opt.get<bool>("critic.model.enable_gradient_checkpointing");
   s.lr = opt.get<double>("critic.optim.lr");
   s.adamw = read_adamw(opt, "critic.optim.");
+  s.adamw.moments = read_critic_moment_place(opt);
   s.schedule = read_schedule(opt, "critic.optim.");
   s.decay_norms_and_biases = opt.get<bool>("rlcore.decay_norms_and_biases");
   s.grad_clip = opt.get<double>("critic.grad_clip");

@@ -20,6 +20,7 @@
 #include "rlcore/config/settings/async_options.hpp"
 #include "rlcore/config/settings/image_options.hpp"
 #include "rlcore/config/settings/model_options.hpp"
+#include "rlcore/config/settings/offload_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/schedule.hpp"
@@ -332,6 +333,7 @@ RLCORE_INLINE void read_optimizer_settings(policy_settings& s, const options& op
   s.schedule = read_schedule(opt, actor + "optim.");
   s.lr_per_update = opt.get<bool>("rlcore.lr_per_update");
   s.adamw = read_adamw(opt, actor + "optim.");
+  s.adamw.moments = read_moment_place(opt);
   s.decay_norms_and_biases = opt.get<bool>("rlcore.decay_norms_and_biases");
   s.grad_clip = opt.get<double>(actor + "grad_clip");
   s.epochs_per_step = opt.get<std::int64_t>(actor + "ppo_epochs");

@@ -7,6 +7,7 @@
 
 #include "rlcore/config/checks/preference_checks.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/offload_options.hpp"
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/run/open_log.hpp"
@@ -74,7 +75,11 @@ RLCORE_INLINE supervised_settings read_openrlhf_run(const options& opt) {
 RLCORE_INLINE training_settings read_openrlhf_training(const options& opt) {
   training_settings s;
   const auto [beta1, beta2] = adam_betas(opt);
-  s.adamw = {.beta1 = beta1, .beta2 = beta2, .eps = 1e-8, .weight_decay = opt.get<double>("l2")};
+  s.adamw = {.beta1 = beta1,
+             .beta2 = beta2,
+             .eps = 1e-8,
+             .weight_decay = opt.get<double>("l2"),
+             .moments = read_moment_place(opt)};
   s.decay_norms_and_biases = false;
   s.save_whole = true;
   s.logits_bytes = static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20;

@@ -15,6 +15,7 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/sft.hpp"
 #include "rlcore/config/settings/model_options.hpp"
+#include "rlcore/config/settings/offload_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/blend.hpp"
 #include "rlcore/data/file.hpp"
@@ -205,6 +206,7 @@ RLCORE_INLINE sft_run_settings read_sft_settings(const options& opt) {
   rows.max_rows = count("data.train_max_samples"), s.max_eval_rows = count("data.val_max_samples");
 
   s.training.adamw.weight_decay = opt.get<double>("optim.weight_decay");
+  s.training.adamw.moments = read_moment_place(opt);
   read_betas(opt, "optim.betas", s.training.adamw);
   s.training.logits_bytes = static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20;
   s.training.recompute = opt.get<bool>("model.enable_gradient_checkpointing");

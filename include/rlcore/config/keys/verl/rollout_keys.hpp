@@ -197,7 +197,7 @@ inline constexpr key critic[] = {
     {"critic.model.lora_alpha", real, "16", honoured, "LoRA: adapters are scaled by alpha / rank"},
     {"critic.model.target_modules", texts, "all-linear", honoured, "LoRA: adapted projections"},
     {"critic.model.fsdp_config.param_offload", boolean, "False", accepted, "move weights to the host between phases"},
-    {"critic.model.fsdp_config.optimizer_offload", boolean, "False", accepted, "move optimizer state to the host"},
+    {"critic.model.fsdp_config.optimizer_offload", boolean, "False", honoured, "FSDP: as the actor's"},
     {"critic.model.fsdp_config.offload_policy", boolean, "False", accepted, "FSDP2: offload"},
     {"critic.model.fsdp_config.reshard_after_forward", boolean, "True", accepted, "FSDP: as the actor"},
     {"critic.model.fsdp_config.wrap_policy.min_num_params", integer, "0", accepted, "FSDP: smallest shard unit"},
