@@ -57,6 +57,9 @@ TEST(planning_models, count_what_the_library_allocates) {
       EXPECT_EQ(shape_of(c).parameters(), static_cast<std::int64_t>(model.size()));
       const nn::lora<cpu> adapters(model, {.rank = 3});
       EXPECT_EQ(3 * shape_of(c).adapter_parameters(3), static_cast<std::int64_t>(adapters.size()));
+      const nn::causal_lm<cpu> half(device, c, {.tensor_rank = 1, .tensor_size = 2});
+      EXPECT_EQ(3 * shape_of(c).adapter_parameters(3, 2),
+                static_cast<std::int64_t>(nn::lora<cpu>(half, {.rank = 3}).size()));
     }
 }
 
@@ -142,6 +145,32 @@ TEST(planning_traffic, bytes_are_those_of_the_formulas) {
                 inside * (4 * (M * (2 * k + 1) - ends * k) + 8 * std::ceil(M / 1024)) + 2 * 0.5 * M * 4 / f(l.shards()),
                 1);
   }
+}
+
+/// AdamW's moments, 8 bytes a weight of the rank's share, but for two parts of 16 MiB; they cross the host's link.
+TEST(planning_memory, offloaded_moments_are_not_on_the_device) {
+  const model_shape& m = *find_known_model("Qwen2.5-7B");
+  const cluster c = find_cluster("910B");
+  const workload w;
+  for (const int zero : {0, 1, 2, 3}) {
+    layout l, offloaded;
+    l.data = 16, l.zero = zero;
+    offloaded = l, offloaded.optimizer_offload = true;
+    const double owned = static_cast<double>(m.parameters()) / (zero == 0 ? 1 : 16);
+    const memory_need here = memory_of(m, l, w, c), there = memory_of(m, offloaded, w, c);
+    EXPECT_NEAR(here.state - there.state, 8 * owned - (32 << 20), 1) << zero;
+    EXPECT_NEAR(times_of(m, offloaded, w, c, there).optimizer - times_of(m, l, w, c, here).optimizer, 16 * owned / 25e9,
+                1e-6)
+        << zero;
+  }
+  workload adapters;
+  adapters.lora_rank = 16;
+  layout l;
+  l.data = 16, l.zero = 0;
+  const double here = memory_of(m, l, adapters, c).state;
+  l.optimizer_offload = true;
+  EXPECT_NEAR(here - memory_of(m, l, adapters, c).state,
+              8.0 * static_cast<double>(m.layers * m.adapter_parameters(16)) - (32 << 20), 1);
 }
 
 TEST(planning_traffic, bytes_of_attention_are_those_of_the_formulas) {

@@ -74,7 +74,7 @@ TEST_F(rollout_ranks, do_what_else_samples) {
   }
 }
 
-/// Each rank of a pair has all experts while it samples, and its own or shards of all while it trains.
+/// The ranks of a pair divide the experts while they sample; while it trains, each has its own or shards of all.
 TEST_F(rollout_ranks, of_a_mixture_of_experts) {
   tiny_model::save_weights(files.model, 11, 5);
   const arguments what = chunks + arguments{"trainer.total_training_steps=2"},

@@ -150,6 +150,19 @@ TEST_F(sampling_ahead, has_the_same_bits_whatever_the_latencies_and_after_a_resu
   same("ahead_python");
 }
 
+/// A GPU's kernels have the CPU's bits; NPUs those of another run, with other latencies.
+TEST_F(sampling_ahead, runs_on_emulated_devices) {
+  const arguments two{"trainer.save_freq=2", "trainer.total_training_steps=2"}, on{"trainer.device=cuda_emulator"},
+      npu{"trainer.device=npu_emulator"}, late{rollout + "agent.num_workers=1"};
+  train("ahead_cpu", ahead + two);
+  train("ahead_cuda", ahead + two + on);
+  ASSERT_FALSE(weights("ahead_cpu", 2).empty());
+  EXPECT_TRUE(weights("ahead_cpu", 2) == weights("ahead_cuda", 2));
+  train("ahead_npu", ahead + two + npu);
+  train("ahead_npu_late", ahead + two + npu + late);
+  EXPECT_TRUE(weights("ahead_npu", 2) == weights("ahead_npu_late", 2));
+}
+
 TEST_F(sampling_ahead, is_refused_where_it_cannot_be) {
   refused(ahead + arguments{"algorithm.filter_groups.enable=True", "algorithm.filter_groups.metric=acc"},
           "rlcore.async_depth=1");

@@ -27,6 +27,8 @@ nn::config small_model(nn::family family, std::int64_t tp_reduce_chunks) {
   c.tie_word_embeddings = c.attention_bias = family == nn::family::qwen2;
   c.initializer_range = 0.3;
   c.tp_reduce_chunks = tp_reduce_chunks;
+  if (family == nn::family::qwen3_moe)  // which two and four ranks divide; eight have all
+    c.num_experts = 6, c.num_experts_per_tok = 2, c.moe_intermediate_size = 24;
   return c;
 }
 
@@ -109,8 +111,8 @@ std::vector<generated> generate_on_ranks(const nn::config& c, int ranks, const r
       ranks,
       [&](parallel::thread_rank& self) {
         nn::tensor_group_of<parallel::thread_rank> group(self);
-        all[static_cast<std::size_t>(self.rank())] = generate_as(
-            c, nn::partition{.tensor_rank = self.rank(), .tensor_size = ranks, .repeats_key_heads = true}, &group, how);
+        all[static_cast<std::size_t>(self.rank())] =
+            generate_as(c, nn::sampling_part(c, self.rank(), ranks), &group, how);
       },
       std::chrono::seconds(20));
   return all;
@@ -172,7 +174,8 @@ TEST(tensor_parallel_images, reads_images_on_every_rank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(families, tensor_parallel_rollout, testing::Values(nn::family::qwen2, nn::family::qwen3));
+INSTANTIATE_TEST_SUITE_P(families, tensor_parallel_rollout,
+                         testing::Values(nn::family::qwen2, nn::family::qwen3, nn::family::qwen3_moe));
 
 }  // namespace
 }  // namespace RLCORE_TEST_ID

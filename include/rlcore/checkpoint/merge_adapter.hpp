@@ -94,8 +94,8 @@ void write_merged(std::span<const tensor_info> tensors, const tensor_folder& bas
 }  // namespace detail
 
 /// Fills `weights`, a rank's part of a model or the whole, with "base + scale B A": to the bit those of the model that
-/// merge_adapter() writes as F32. Throws format_error unless the base has exactly `parameters`, and the adapter changes
-/// only some of them.
+/// merge_adapter() writes as F32; ranks that divide experts leave each other's out. Throws format_error unless the base
+/// has exactly `parameters` beside such experts, and for an adapter of a tied head.
 void load_merged(const tensor_folder& base, const adapter_weights& adapter, std::span<const nn::parameter> parameters,
                  std::span<float> weights);
 
@@ -243,16 +243,15 @@ RLCORE_INLINE void load_merged(const tensor_folder& base, const adapter_weights&
   if (!adapter.whole().empty())
     throw format_error("the adapter is that of a score model: it has '" + *adapter.whole().begin() + "'");
   load_weights(base, parameters, weights, [](const std::string&) { return false; });
-  std::size_t changed = 0;
+  const std::string output(output_name);
+  if (adapter.adapts(output) && std::ranges::find(parameters, output, &nn::parameter::name) == parameters.end())
+    throw format_error("the adapter changes '" + output + "', which is the model's embedding");
   for (const nn::parameter& p : parameters) {
     if (!adapter.adapts(p.name)) continue;
     const auto values = weights.subspan(p.offset, p.size);
     adapter.add(piece_of(p), values);
     check_finite(adapter.path(), p.name, values);
-    ++changed;
   }
-  if (changed != adapter.size())
-    throw format_error("the adapter changes '" + std::string(output_name) + "', which is the model's embedding");
 }
 
 RLCORE_INLINE std::size_t merge_adapter(const std::filesystem::path& base_folder,

@@ -98,8 +98,9 @@ struct cluster {
   double node_latency = 5e-6;
   double network_bandwidth = 0;  ///< bytes per second and direction of a device between nodes
   double network_latency = 10e-6;
-  double usable_share = 0.9;  ///< fraction of `memory`; the runtime needs the rest
-  double overlap = 0.8;       ///< share of the traffic of weights and gradients that computation can hide
+  double host_bandwidth = 25e9;  ///< bytes per second and direction between a device and its host
+  double usable_share = 0.9;     ///< fraction of `memory`; the runtime needs the rest
+  double overlap = 0.8;          ///< share of the traffic of weights and gradients that computation can hide
   std::vector<measured_rank> measured;
 
   /// Bandwidth of a device inside a group of `ranks` of its node.
@@ -137,6 +138,7 @@ inline constexpr cluster_number cluster_numbers[] = {
     {"node_latency_us", &cluster::node_latency, 1e-6},
     {"network_gb_per_s", &cluster::network_bandwidth, 1e9},
     {"network_latency_us", &cluster::network_latency, 1e-6},
+    {"host_gb_per_s", &cluster::host_bandwidth, 1e9},
     {"usable_share", &cluster::usable_share, 1},
     {"overlap", &cluster::overlap, 1},
 };

@@ -54,6 +54,7 @@ struct layout {
   reduction_kind sums = reduction_kind::tree;
   bool sequence_parallel = false;     ///< activations between the products of a layer are split over the tensor group
   bool reshard_after_forward = true;  ///< zero 3: a layer's weights are gathered again for its backward
+  bool optimizer_offload = false;     ///< AdamW's moments are in the memory of the host
   bool wire_bf16 = false;             ///< gradients travel in bf16
   bool compute_type = false;          ///< gathered, kept or sent values have the compute type; this library uses floats
   bool expert_shards = false;    ///< weights of experts lie on one rank of a group with zero 3 and while sampling too;
@@ -75,6 +76,15 @@ struct layout {
   /// The number of parts that the weights of experts are divided into, in training and while sampling.
   std::int64_t expert_parts() const noexcept { return expert_shards || zero < 3 ? expert : 1; }
   std::int64_t sampled_expert_parts() const noexcept { return expert_shards ? expert : 1; }
+  /// True if ranks sample with the weights as they have them in training.
+  bool samples_in_place() const noexcept {
+    return zero < 3 && rollout_tensor == tensor && !collects_experts() && stages() == 1;
+  }
+  /// The parts of the `experts` while ranks sample: other groups than training's divide them (nn::sampling_part).
+  std::int64_t rollout_expert_parts(std::int64_t experts) const noexcept {
+    if (expert_shards) return expert;
+    return samples_in_place() || experts < rollout_tensor ? 1 : rollout_tensor;
+  }
   /// True if non-training passes need experts of remote ranks.
   bool collects_experts() const noexcept { return sampled_expert_parts() < expert_parts(); }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/optim/adamw.hpp"
 #include "rlcore/planning/cluster.hpp"
 #include "rlcore/planning/layout.hpp"
 #include "rlcore/planning/model_shape.hpp"
@@ -62,6 +63,11 @@ memory_need memory_of(const model_shape& m, const layout& l, const workload& w, 
 memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
                       const pipeline_part& part);
 
+/// Bytes of the moments of `owned` values in the device's memory: offloaded, those of a part at a time.
+inline double bytes_of_moments(const layout& l, double owned) {
+  return 8 * (l.optimizer_offload ? std::min(owned, static_cast<double>(optim::most_staged)) : owned);
+}
+
 /// Whether training packs weights layer by layer (train::packs_units).
 inline bool packs_units(const model_shape& m, const layout& l, const batches& b) {
   return l.zero < 3 && l.expert_parts() == 1 && l.stages() == 1 &&
@@ -97,12 +103,13 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   need.stage = part.stage;
   if (host) need.program = program_bytes;
   if (lora) {  // the weights, and as a copy those that adapters are merged into
-    const double adapters = f(m.layers) * f(m.adapter_parameters(w.lora_rank)) / f(l.tensor);
-    need.state = 4 * (l.zero == 3 ? shard : whole) + 4 * f(m.layers) * f(m.adapted_parameters()) / f(l.tensor) +
-                 16 * adapters / (l.zero >= 1 ? dense : 1);
+    const double adapters = f(m.layers * m.adapter_parameters(w.lora_rank, l.tensor));
+    const double owned = adapters / (l.zero >= 1 ? dense : 1);
+    need.state = 4 * (l.zero == 3 ? shard : whole) + 4 * f(m.layers * m.adapted_parameters(l.tensor)) + 8 * owned +
+                 bytes_of_moments(l, owned);
   } else {
-    need.state =
-        4 * (l.zero == 3 ? shard : whole) + 4 * (l.zero >= 2 ? shard : whole) + 8 * (l.zero >= 1 ? shard : whole);
+    need.state = 4 * (l.zero == 3 ? shard : whole) + 4 * (l.zero >= 2 ? shard : whole) +
+                 bytes_of_moments(l, l.zero >= 1 ? shard : whole);
   }
   need.state += 4 * local.copy;
   if (w.reference != reference_form::none && !lora)  // that of LoRA is the model without its adapters
@@ -167,10 +174,10 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
     need.rollout_weights = l.zero < 3 ? packed * whole : need.weights;
     return need;
   }
-  const local_sizes rollout(m, l.rollout_tensor, l.sampled_expert_parts());
+  const local_sizes rollout(m, l.rollout_tensor, l.rollout_expert_parts(m.experts));
   // The state already counts whole weights, but not their packed copy. Elsewhere a copy is packed alone, but for the
   // embedding's rows, and the floats of one unit are in host memory while it is filled.
-  const bool in_place = l.zero < 3 && l.rollout_tensor == l.tensor && !l.collects_experts() && !in_stages;
+  const bool in_place = l.samples_in_place();
   need.rollout_weights = packed * rollout.total();
   if (!in_place && packed < value) {
     const double rows = f(m.embedding_parameters()) / f(l.rollout_tensor);

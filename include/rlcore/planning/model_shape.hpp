@@ -52,14 +52,17 @@ struct model_shape {
   std::int64_t dense_layer_parameters() const noexcept {
     return layer_parameters() - (experts == 0 ? 0 : experts * expert_parameters());
   }
-  /// The matrices of a layer that get adapters.
-  std::int64_t adapted_parameters() const noexcept {
-    return 2 * hidden_size * (query_width() + kv_width()) + std::max<std::int64_t>(experts, 1) * expert_parameters();
+  /// The matrices of a layer that get adapters, or what one of `tensor` ranks has of them; experts are whole.
+  std::int64_t adapted_parameters(std::int64_t tensor = 1) const noexcept {
+    return 2 * hidden_size * (query_width() + kv_width()) / tensor +
+           (experts > 0 ? experts * expert_parameters() : expert_parameters() / tensor);
   }
-  /// A layer's adapters of rank r: r (inputs + outputs) for each matrix.
-  std::int64_t adapter_parameters(std::int64_t r) const noexcept {
-    return r * (4 * hidden_size + 2 * query_width() + 2 * kv_width() +
-                std::max<std::int64_t>(experts, 1) * 3 * (hidden_size + intermediate_size));
+  /// A layer's adapters of rank r, or what one of `tensor` ranks has of them: r (inputs + outputs) for each matrix, of
+  /// which the dimension that is split is that of the rank.
+  std::int64_t adapter_parameters(std::int64_t r, std::int64_t tensor = 1) const noexcept {
+    const std::int64_t middle = experts > 0 ? intermediate_size : intermediate_size / tensor;
+    return r * (4 * hidden_size + (2 * query_width() + 2 * kv_width()) / tensor +
+                std::max<std::int64_t>(experts, 1) * 3 * (hidden_size + middle));
   }
   std::int64_t embedding_parameters() const noexcept { return vocab_size * hidden_size; }
   /// The final norm and, if it is a matrix of its own, the head.

@@ -165,6 +165,7 @@ RLCORE_INLINE wishes read_requests(const options& o) {
   x.others.sums = parallel::named<reduction_kind>(parallel::reduction_names, o.get<std::string>("reduction"));
   x.others.sequence_parallel = o.get<bool>("sequence_parallel");
   x.others.reshard_after_forward = o.get<bool>("reshard_after_forward");
+  x.others.optimizer_offload = o.get<bool>("optimizer_offload");
   x.others.expert_shards = o.get<std::string>("experts") == "divided";
   x.others.compute_type = o.get<std::string>("values") == "bf16";
   x.others.wire_bf16 = o.get<std::string>("gradients") == "bf16";

@@ -110,9 +110,12 @@ RLCORE_INLINE std::vector<layout> open_layouts(const model_shape& m, const workl
           l.tensor = tensor, l.context = context, l.expert = expert;
           l.data = wanted.data.value_or(std::max<std::int64_t>(1, devices / others));
           list rollouts = !wanted.rollout_tensor        ? list{tensor}
-                          : *wanted.rollout_tensor == 0 ? sizes({}, node)
+                          : *wanted.rollout_tensor == 0 ? sizes({}, m.experts > 0 ? 32 : node)  // which divide experts
                                                         : list{*wanted.rollout_tensor};
-          if (rollouts.size() > 1) std::erase_if(rollouts, [&](std::int64_t n) { return m.kv_heads % n != 0; });
+          if (rollouts.size() > 1)
+            std::erase_if(rollouts, [&](std::int64_t n) {
+              return m.heads % n != 0 || (m.kv_heads % n != 0 && n % m.kv_heads != 0);
+            });
           const list zeros = wanted.zero ? list{*wanted.zero} : l.stages() > 1 ? list{0, 1} : list{0, 1, 2, 3};
           for (const std::int64_t rollout : rollouts)
             for (const std::int64_t zero : zeros) {

@@ -51,6 +51,11 @@ inline double optimizer_time(const cluster& c, double owned, double used, double
   return (32 * owned + (4 + c.value_bytes) * used + 12 * added) / (c.memory_bandwidth * c.decode_share);
 }
 
+/// Seconds that the moments of `owned` offloaded parameters take to the device and back.
+inline double offload_time(const cluster& c, const layout& l, double owned) {
+  return l.optimizer_offload ? 16 * owned / c.host_bandwidth : 0;
+}
+
 /// 1F1B of many passes: the time, the mean share in which a stage waits, and the stage with the most work.
 struct pipeline_seconds {
   double time = 0, idle = 0;
@@ -178,10 +183,11 @@ namespace train::planning::detail {
 RLCORE_INLINE double decode_pass(const model_shape& m, const layout& l, const cluster& c, double n, double past) {
   const auto f = [](std::int64_t x) { return static_cast<double>(x); };
   const double packed = c.value_bytes, value = l.value_bytes(c), split = f(l.rollout_tensor);
-  double experts = 0;                                 // experts in use: all of them with enough sequences
-  const double copies = f(l.sampled_expert_parts());  // number of ranks whose sequences an expert serves
+  double experts = 0;                                       // experts in use: all of them with enough sequences
+  const double copies = l.expert_shards ? f(l.expert) : 1;  // number of groups whose sequences an expert serves
+  const std::int64_t parts = l.rollout_expert_parts(m.experts);
   if (m.experts > 0)
-    experts = f(m.layers) * f(m.expert_parameters()) * f(m.experts) / copies *
+    experts = f(m.layers) * f(m.expert_parameters()) * f(m.experts) / f(parts) *
               (1 - std::pow(1 - f(m.experts_per_token) / f(m.experts), n * copies));
   const double dense = static_cast<double>(m.parameters() - m.expert_parameters_of_all() - m.tower_parameters()) -
                        (m.tied ? 0.0 : static_cast<double>(m.embedding_parameters()));
@@ -191,7 +197,10 @@ RLCORE_INLINE double decode_pass(const model_shape& m, const layout& l, const cl
       n * (2 * m.product_weights() + 2 * m.head_weights() + 4 * f(m.layers * m.query_width()) * past) / split;
   double exchange =
       2 * f(m.layers) * seconds(c, collective::all_reduce, {l.rollout_tensor, 1}, n * f(m.hidden_size) * value);
-  if (l.sampled_expert_parts() > 1)
+  if (m.experts > 0 && parts > 1 && !l.expert_shards)
+    exchange += f(m.layers) * seconds(c, collective::all_gather, {l.rollout_tensor, 1},
+                                      n * f(m.experts_per_token * m.hidden_size) * value);
+  if (l.expert_shards && l.expert > 1)
     exchange += 2 * f(m.layers) *
                 seconds(c, collective::all_to_all, {l.expert, l.rollout_tensor},
                         n * f(m.experts_per_token * m.hidden_size) * value);
@@ -261,7 +270,8 @@ RLCORE_INLINE void pipeline_times_of(const model_shape& m, const layout& l, cons
     const local_sizes local(m, l.tensor, l.expert_parts(), part);
     const double owned =
         l.zero == 0 ? local.total() : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shard_ranks());
-    work.optimizer = optimizer_time(c, owned, local.total(), local.total() * f(b.leaves - 1), l.devices());
+    work.optimizer = optimizer_time(c, owned, local.total(), local.total() * f(b.leaves - 1), l.devices()) +
+                     offload_time(c, l, owned);
     sum_transfers(c, sent.of_sums(), work.sums, work.sums);
     work.exposed += work.sums;
     longest_sums = std::max(longest_sums, work.sums + work.optimizer);
@@ -316,14 +326,15 @@ RLCORE_INLINE void pass_times_of(const model_shape& m, const layout& l, const wo
 
   t.update_compute =
       f(w.updates * w.epochs) * passes * (pass.forward + pass.backward + (w.recompute ? pass.layers_forward : 0));
-  const double adapters = f(m.layers * m.adapter_parameters(w.lora_rank)) / f(l.tensor);
+  const double adapters = f(m.layers * m.adapter_parameters(w.lora_rank, l.tensor));
   const double owned = w.lora_rank > 0 ? adapters / (l.zero == 0 ? 1 : f(l.shards()))
                        : l.zero == 0 ? local.total()
                                      : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shard_ranks());
   const bool each_pass = l.zero == 3 || packs_units(m, l, b);
   const double packed = local.total() * (each_pass ? f(b.micro) * (w.recompute ? 2 : 1) : 1),
                added = l.zero >= 2 ? 0 : (w.lora_rank > 0 ? adapters : local.total()) * f(b.leaves - 1);
-  t.optimizer = f(w.updates * w.epochs) * optimizer_time(c, owned, packed, added, l.devices());
+  t.optimizer =
+      f(w.updates * w.epochs) * (optimizer_time(c, owned, packed, added, l.devices()) + offload_time(c, l, owned));
   sum_transfers(c, sent.update(), t.update_hidden, t.update_exposed);
   t.update = beside(c, t.update_compute, t.update_hidden, t.update_exposed) + t.optimizer;
 }

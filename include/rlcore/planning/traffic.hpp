@@ -229,21 +229,20 @@ RLCORE_INLINE std::vector<transfer> traffic::scoring(bool whole) const {
 
 RLCORE_INLINE std::vector<transfer> traffic::weight_sync() const {
   std::vector<transfer> out;
-  if (l_.stages() > 1) {  // each value comes straight from a rank that has it
-    const double all = local_sizes(m_, l_.rollout_tensor, l_.expert_parts()).total() * weight_bytes();
-    if (l_.rollout_tensor == l_.tensor)
+  if (l_.stages() > 1 || l_.collects_experts()) {  // each value comes straight from a rank that has it
+    const double all = local_sizes(m_, l_.rollout_tensor, l_.rollout_expert_parts(m_.experts)).total() * weight_bytes();
+    if (l_.stages() > 1 && l_.rollout_tensor == l_.tensor && m_.experts == 0)
       add(out, {"weights of all stages", collective::all_gather, stage_group(), all, 1, false});
     else
       add(out, {"weights for sampling", collective::all_to_all, {l_.devices(), 1}, all, 1, false});
   } else if (l_.zero == 3 || (l_.tensor > 1 && l_.rollout_tensor != l_.tensor)) {
     gather_all(out, "weights for sampling");
   }
-  if (l_.collects_experts()) collect_experts(out, l_.stages() > 1 ? f(m_.layers) / f(local_.layers) : 1, false);
   return out;
 }
 
 RLCORE_INLINE void traffic::gather_all(std::vector<transfer>& out, const std::string& name) const {
-  const local_sizes wanted(m_, l_.rollout_tensor, l_.expert_parts());  // see collect_experts() for the rest
+  const local_sizes wanted(m_, l_.rollout_tensor, l_.rollout_expert_parts(m_.experts));
   add(out, {name, collective::all_gather, dense_group(), wanted.dense() * weight_bytes(), 1, false});
   add(out,
       {name + " (experts)", collective::all_gather, expert_group(), wanted.all_experts() * weight_bytes(), 1, false});
@@ -281,7 +280,7 @@ RLCORE_INLINE void traffic::weights_and_gradients(std::vector<transfer>& out, do
   // Gathered once for the forward and once for the backward, unless kept.
   if (l_.zero == 3) gather_units(out, times * f(b_.micro), l_.reshard_after_forward ? 2 : 1);
   if (w_.lora_rank > 0) {
-    const double adapters = f(m_.layers * m_.adapter_parameters(w_.lora_rank)) / f(l_.tensor);
+    const double adapters = f(m_.layers * m_.adapter_parameters(w_.lora_rank, l_.tensor));
     add(out, {"gradients of adapters", sum, dense_group(), adapters * leaf, times, false});
     add(out, {"adapters", collective::all_gather, dense_group(), adapters * 4, times, false});
     return;
@@ -313,6 +312,15 @@ RLCORE_INLINE void traffic::passes(std::vector<transfer>& out, const std::string
             ((backward ? part_.has_head() : part_.has_embedding()) ? passes : 0) +
                 (backward && l_.sequence_parallel ? 3 : 2) * calls,
             false});
+  if (backward && w_.lora_rank > 0) {  // low-rank products of q, k, v, o, and without experts of gate, up, down
+    const double products = m_.experts > 0 ? 4 : 7;
+    add(out, {"tensor, adapters",
+              collective::all_reduce,
+              {l_.tensor, 1},
+              tokens * products * f(w_.lora_rank) * value,
+              calls,
+              false});
+  }
   const rank_group context{l_.context, l_.tensor};
   const double whole = tokens * f(l_.context);
   if (l_.how_context == context_kind::gather_kv) {

@@ -276,7 +276,7 @@ RLCORE_INLINE nn::config read_ranked_config(const options& opt, const std::files
   const nn::config config = nn::checked_sizes(std::move(read));
   const auto problem = [&](int n) -> std::string {
     try {
-      nn::check_partition(config, {.tensor_size = n, .repeats_key_heads = true});
+      nn::check_partition(config, nn::sampling_part(config, 0, n));
     } catch (const config_error& e) {
       return e.what();
     }

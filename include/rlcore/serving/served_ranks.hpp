@@ -7,7 +7,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,10 +47,6 @@ class served_ranks {
   Device& device(int rank) const { return *devices_[static_cast<std::size_t>(rank)]; }
   /// The workspace of a rank, shared by all models of the server.
   nn::workspace<Device>& space(int rank) const { return *spaces_[static_cast<std::size_t>(rank)]; }
-  /// The partition of a rank.
-  nn::partition place(int rank) const {
-    return {.tensor_rank = rank, .tensor_size = size(), .repeats_key_heads = true};
-  }
   /// A rank's handle of the tensor group; null with one rank.
   nn::tensor_group* tensor(int rank) const { return groups_[static_cast<std::size_t>(rank)].get(); }
 
@@ -77,8 +75,8 @@ class ranked_model {
   ranked_model(served_ranks<Device>& ranks, const nn::config& settings) : ranks_(ranks) {
     parts_.resize(static_cast<std::size_t>(ranks.size()));
     ranks.run([&](int rank) {
-      auto made = std::make_unique<nn::causal_lm<Device>>(ranks.device(rank), settings, ranks.place(rank),
-                                                          nn::weights_in::packed);
+      auto made = std::make_unique<nn::causal_lm<Device>>(
+          ranks.device(rank), settings, nn::sampling_part(settings, rank, ranks.size()), nn::weights_in::packed);
       made->set_tensor_group(ranks.tensor(rank));
       parts_[static_cast<std::size_t>(rank)] = std::move(made);
     });
@@ -108,7 +106,10 @@ class ranked_model {
   /// The number of the model's parameters; copies on several ranks count once.
   std::size_t parameters() const {
     std::size_t all = 0;
-    for (const nn::parameter& p : part(0).parameters()) all += parallel::elements_of(p.whole_shape());
+    std::set<std::string_view> counted;
+    for (const auto& part : parts_)
+      for (const nn::parameter& p : part->parameters())
+        if (counted.insert(p.name).second) all += parallel::elements_of(p.whole_shape());
     return all;
   }
   /// Bytes of the largest rank.

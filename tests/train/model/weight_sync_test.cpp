@@ -51,8 +51,7 @@ void on_ranks(const setting& s, const nn::config& c, compute type, F&& f) {
     parallel::world world(all, how);
     cpu device(1, {}, type);
     train::trainable_model<cpu> t(device, c, {}, &world);
-    f(all, device, t,
-      nn::partition{.tensor_rank = all.rank() % s.rollout, .tensor_size = s.rollout, .repeats_key_heads = true});
+    f(all, device, t, nn::sampling_part(c, all.rank() % s.rollout, s.rollout));
   });
 }
 /// Its weights are those that the seed gives.

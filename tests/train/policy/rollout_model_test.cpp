@@ -48,7 +48,7 @@ nn::config model_config(nn::family family = nn::family::qwen2) {
   c.vocab_size = 301, c.hidden_size = 32, c.intermediate_size = 48, c.num_hidden_layers = 2;
   c.num_attention_heads = 8, c.num_key_value_heads = 4, c.head_dim = 8, c.max_position_embeddings = 64;
   c.attention_bias = family == nn::family::qwen2;
-  c.num_experts = 4, c.num_experts_per_tok = 2, c.moe_intermediate_size = 16;  // of qwen3_moe alone
+  c.num_experts = 5, c.num_experts_per_tok = 2, c.moe_intermediate_size = 16;  // of qwen3_moe alone
   c.initializer_range = 0.3;
   c.tp_reduce_chunks = 4;
   return c;
@@ -144,13 +144,16 @@ TEST(rollout_model, has_the_answers_of_one_rank_from_every_layout) {
 /// Each rank's part of the model comes and goes; nothing else does.
 TEST(rollout_model, takes_its_part_of_the_weights_and_gives_it_back) {
   cpu host(1);
-  const nn::causal_lm<cpu> serial(host, model_config());
-  for (const setting& s : settings) {
+  std::vector<setting> all(std::begin(settings), std::end(settings));
+  all.insert(all.end(), std::begin(experts), std::end(experts));
+  for (const setting& s : all) {
     if (s.zero != 3) continue;
+    const nn::config config = model_config(s.family);
+    const nn::causal_lm<cpu> serial(host, config);
     on_ranks(s, [&](counting_cpu& device, auto& policy, auto& rollout) {
-      const nn::causal_lm<cpu> part(host, model_config(), rollout.model().part());
-      if (s.size > 1) {
-        EXPECT_LT(part.size(), serial.size() / static_cast<std::size_t>(s.size) + 2000);  // norms are everywhere
+      const nn::causal_lm<cpu> part(host, config, rollout.model().part());
+      if (s.size > 1) {  // norms are everywhere, and five experts are three and two
+        EXPECT_LT(part.size(), serial.size() / static_cast<std::size_t>(s.size) + 4000);
       }
       const std::size_t before = device.most = device.held;
       {

@@ -54,7 +54,7 @@ struct block {
 
   /// y [own rows, hidden] from x; y may not alias x. `place` as in attention. With sequence parallelism the ranks
   /// gather and scatter the rows between norms and linear layers (tensor_pass.hpp). Every rank of a tensor parallel
-  /// group has all experts.
+  /// group computes all experts, or gathers what others computed (partition::experts_by_tensor).
   template <class Device, class Place>
   void forward(const pass<Device>& p, const block_activations& a, float* y, const float* x, Place&& place) const {
     const extent_t t = own_rows(p), h = hidden();

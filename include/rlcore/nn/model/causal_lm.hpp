@@ -288,7 +288,7 @@ class causal_lm {
         b.experts.chosen = wide(c.num_experts_per_tok), b.experts.renormalise = c.norm_topk_prob;
         b.experts.layer = sparse;
         if (has_unit_) ++sparse;
-        b.experts.first_expert = own_experts.begin;
+        b.experts.first_expert = own_experts.begin, b.experts.by_tensor = partition_.experts_by_tensor;
         numbers.push_back(next_number_);
         if (!divided()) lay_out_experts(b.experts, layer, own_experts, next_number_);
         next_number_ = numbers.back() + 3 * static_cast<std::size_t>(c.num_experts);

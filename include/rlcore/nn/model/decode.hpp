@@ -130,7 +130,7 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
   pass<Device> p{device, space, model.weights().data(), model.packed(format.value_or(device.compute_format())), nullptr,
                  t,      where};
   p.tensor = model.tensor();
-  if (model.part().expert_size > 1) p.expert = space.experts;
+  if (model.part().expert_size > 1 && !model.part().experts_by_tensor) p.expert = space.experts;
   float *x = space.template take<float>(t * h), *y = space.template take<float>(t * h);
   embed(model, p, x, space.ids, tokens);
   show_images(model, p, chunks, x);

@@ -53,7 +53,7 @@ struct normed_rows {
     const auto h = static_cast<extent_t>(model.settings().hidden_size);
     float *x = space.template take<float>(batch.tokens * h), *y = space.template take<float>(batch.tokens * h);
     pass.tensor = model.tensor();
-    if (model.part().expert_size > 1) pass.expert = space.experts;
+    if (model.part().expert_size > 1 && !model.part().experts_by_tensor) pass.expert = space.experts;
     const bool has_head = !link_ || link_->last();
     const auto between = [&](float* h_rows) { return stage_rows{h_rows, batch.tokens, h, sequences.tokens}; };
     if (link_ && !link_->first())

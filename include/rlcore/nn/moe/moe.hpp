@@ -13,6 +13,7 @@
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/moe/expert_group.hpp"
 #include "rlcore/nn/moe/routing.hpp"
+#include "rlcore/nn/parallel/tensor_pass.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -150,13 +151,14 @@ struct expert_visit {
 /// y = sum over the chosen experts e of a row, by ascending e, of weight_e mlp_e(x); see routing for the choice. Each
 /// expert's product runs over its rows, sorted: a row's output, and the order in which rows add to an expert's
 /// gradient, do not depend on other rows of the pass. Under expert parallelism each rank computes its own experts
-/// (expert_visit).
+/// (expert_visit); so do tensor ranks that divide them (partition::experts_by_tensor), and gather the results.
 struct moe {
   linear router;
   std::vector<mlp> each;                 ///< experts from first_expert: all, or those of this rank
   extent_t first_expert = 0, layer = 0;  ///< layer: index among layers with experts
   extent_t chosen = 0;
   bool renormalise = false;
+  bool by_tensor = false;  ///< partition::experts_by_tensor
 
   explicit operator bool() const noexcept { return !each.empty(); }
   extent_t experts() const { return router.outputs; }
@@ -182,7 +184,7 @@ struct moe {
   /// experts are missing without an expert group.
   template <class Device>
   void forward(const pass<Device>& p, const moe_activations& a, float* y, const float* x) const {
-    if (!p.expert && std::ssize(each) != experts())
+    if (!p.expert && !by_tensor && std::ssize(each) != experts())
       throw std::logic_error("rlcore: a model with a part of the experts runs without workspace::experts");
     Device& device = p.device;
     const extent_t t = p.tokens, h = hidden(), w = width();
@@ -200,13 +202,17 @@ struct moe {
     if (p.expert) {
       visit(p, r).forward(a.rows);
     } else {
+      const extent_t begin = r.begin[static_cast<std::size_t>(first_expert)],
+                     end = r.begin[static_cast<std::size_t>(first_expert) + each.size()];
       for_experts(r, [&](const mlp& m, extent_t first, extent_t count) {
         m.gate_up.forward(p, a.gate_up + first * 2 * w, a.rows + first * h, count);
       });
-      device.run(op::swiglu_forward{.y = a.activated, .gate_up = a.gate_up, .rows = n, .width = w});
+      device.run(op::swiglu_forward{
+          .y = a.activated + begin * w, .gate_up = a.gate_up + begin * 2 * w, .rows = end - begin, .width = w});
       for_experts(r, [&](const mlp& m, extent_t first, extent_t count) {
         m.down.forward(p, a.rows + first * h, a.activated + first * w, count);
       });
+      if (by_tensor) gather_slots(p, r, a.rows);
     }
     device.run(op::scale_rows{.y = a.rows, .x = a.rows, .factor = a.factors, .rows = n, .width = h});
     device.fill_zero(y, static_cast<std::size_t>(t * h) * sizeof(float));
@@ -216,6 +222,7 @@ struct moe {
   /// dx from dy; dx may alias x. Overwrites the activations.
   template <class Device>
   void backward(const pass<Device>& p, const moe_activations& a, float* dx, const float* dy, const float* x) const {
+    if (by_tensor) throw std::logic_error("rlcore: a part of a model that only samples has no backward");
     Device& device = p.device;
     const extent_t t = p.tokens, h = hidden(), n = t * chosen;
     routing& r = *a.routes;
@@ -284,8 +291,28 @@ struct moe {
   /// Calls f(expert, first slot, slots) for experts with slots.
   template <class F>
   void for_experts(const routing& r, F&& f) const {
+    const extent_t* const begin = r.begin.data() + first_expert;
     for (std::size_t e = 0; e < each.size(); ++e)
-      if (const extent_t n = r.begin[e + 1] - r.begin[e]; n > 0) f(each[e], r.begin[e], n);
+      if (const extent_t n = begin[e + 1] - begin[e]; n > 0) f(each[e], begin[e], n);
+  }
+  /// All-gathers rows [slots, hidden], of which every tensor rank has those of its experts; slots are sorted by expert.
+  template <class Device>
+  void gather_slots(const pass<Device>& p, const routing& r, float* rows) const {
+    tensor_group& group = *p.tensor;
+    const auto h = static_cast<std::size_t>(hidden());
+    const auto elements_before = [&](std::int64_t expert) {
+      return static_cast<std::size_t>(r.begin[static_cast<std::size_t>(expert)]) * h;
+    };
+    group.elements.clear();
+    for (int k = 0; k < group.size(); ++k) {
+      const slice theirs = part_of(experts(), k, group.size());
+      group.elements.push_back(elements_before(theirs.end) - elements_before(theirs.begin));
+    }
+    group.staged.resize(group.elements[static_cast<std::size_t>(group.rank())]);
+    group.received.resize(static_cast<std::size_t>(r.slots()) * h);
+    p.device.download(group.staged.data(), rows + elements_before(first_expert), group.staged.size() * sizeof(float));
+    group.gather(std::span<const float>(group.staged), group.elements, std::span<float>(group.received));
+    p.device.upload(rows, group.received.data(), group.received.size() * sizeof(float));
   }
   /// f(number of an expert, slots before it in these rows, first slot of the forward, slots) for every expert.
   template <class F>

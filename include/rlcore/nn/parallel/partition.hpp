@@ -34,8 +34,15 @@ struct partition {
   /// For models that only score and sample: with more tensor ranks than key heads, tensor_size / key heads neighbouring
   /// ranks have the same key head, and each some of its query heads (as vLLM and Megatron do).
   bool repeats_key_heads = false;
+  /// For models that only score and sample: the ranks that divide the experts are the tensor ranks, which have the same
+  /// tokens. Without it each tensor rank has all experts of its expert rank.
+  bool experts_by_tensor = false;
   stage_part stage = {};
 };
+
+/// The part of tensor rank `rank` of `size` for models that only score and sample: tensor ranks divide the experts, if
+/// each can have one.
+partition sampling_part(const config& c, int rank, int size);
 
 /// Elements [begin, end) of a dimension.
 struct slice {
@@ -95,6 +102,13 @@ RLCORE_INLINE void choose_tokens(const slice& part, std::span<const std::int32_t
     }
 }
 
+RLCORE_INLINE partition sampling_part(const config& c, int rank, int size) {
+  partition p{.tensor_rank = rank, .tensor_size = size, .repeats_key_heads = true};
+  if (size > 1 && c.has_experts() && c.num_experts >= size)
+    p.expert_rank = rank, p.expert_size = size, p.experts_by_tensor = true;
+  return p;
+}
+
 RLCORE_INLINE void check_group(const partition& p, int rank, int size) {
   if (rank != p.tensor_rank || size != p.tensor_size)
     throw std::invalid_argument("rlcore: set_tensor_group: rank " + std::to_string(rank) + " of " +
@@ -110,6 +124,8 @@ RLCORE_INLINE void check_partition(const config& c, const partition& p) {
   if (p.expert_size < 1 || p.expert_rank < 0 || p.expert_rank >= p.expert_size)
     throw config_error("expert parallel: rank " + std::to_string(p.expert_rank) + " of " +
                        std::to_string(p.expert_size));
+  if (p.experts_by_tensor && (p.expert_rank != p.tensor_rank || p.expert_size != p.tensor_size))
+    throw config_error("expert parallel: experts that tensor ranks divide need equal ranks and sizes");
   const std::string size = std::to_string(p.tensor_size);
   if (p.tensor_size < 1 || p.tensor_rank < 0 || p.tensor_rank >= p.tensor_size)
     fail("rank " + std::to_string(p.tensor_rank) + " of " + size);

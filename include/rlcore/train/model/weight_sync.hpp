@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string_view>
@@ -58,7 +60,7 @@ class weight_sync {
     parallel::any_communicator& ranks = from.world()->all();
     const parallel::piece_layout before = parallel::gather_pieces(ranks, have),
                                  after = parallel::gather_pieces(ranks, want);
-    deal(before, after, parts_of(to), static_cast<std::size_t>(ranks.rank()));
+    deal(ranks, before, after, parts_of(to));
   }
 
   /// The numbers of elements that a run() receives from and sends to other ranks. A tied embedding whose rows are
@@ -192,19 +194,26 @@ class weight_sync {
     return parts;
   }
 
-  /// steps_ = the transfers of each part.
-  void deal(const parallel::piece_layout& before, const parallel::piece_layout& after,
-            std::vector<std::vector<std::size_t>> parts, std::size_t rank) {
-    const std::size_t n = parts.size(), ranks = after.size();
-    std::vector<parallel::piece_layout> have(n, parallel::piece_layout(ranks)), want = have;
-    std::vector<std::vector<std::size_t>> held(n);
-    std::unordered_map<std::string_view, std::vector<std::size_t>> parts_with;
+  /// steps_ = the transfers of each part. Ranks have as many parts, but perhaps other experts in them.
+  void deal(parallel::any_communicator& ranks, const parallel::piece_layout& before,
+            const parallel::piece_layout& after, std::vector<std::vector<std::size_t>> parts) {
+    const std::size_t n = parts.size(), size = after.size(), rank = static_cast<std::size_t>(ranks.rank());
+    for (const std::size_t each : gather_parts(ranks, std::span<const std::size_t>(&n, 1)))
+      if (each != n) throw std::invalid_argument("rlcore: weight_sync: the ranks have different models");
+    std::vector<std::uint64_t> wanted;  // rank, part, number of the piece; of all ranks, in order
     for (std::size_t k = 0; k < n; ++k)
-      for (const std::size_t i : parts[k]) {
-        parts_with[after[rank][i].tensor].push_back(k);
-        for (std::size_t r = 0; r < ranks; ++r) want[k][r].push_back(after[r][i]);
-      }
-    for (std::size_t r = 0; r < ranks; ++r)
+      for (const std::size_t i : parts[k]) wanted.insert(wanted.end(), {rank, k, i});
+    wanted = gather_parts(ranks, std::span<const std::uint64_t>(wanted));
+    std::vector<parallel::piece_layout> have(n, parallel::piece_layout(size)), want = have;
+    std::unordered_map<std::string_view, std::set<std::size_t>> parts_with;
+    for (std::size_t at = 0; at < wanted.size(); at += 3) {
+      const std::size_t r = wanted[at], k = wanted[at + 1];
+      const parallel::shard_piece& piece = after[r][wanted[at + 2]];
+      want[k][r].push_back(piece);
+      parts_with[piece.tensor].insert(k);
+    }
+    std::vector<std::vector<std::size_t>> held(n);
+    for (std::size_t r = 0; r < size; ++r)
       for (std::size_t i = 0; i < before[r].size(); ++i) {
         const auto found = parts_with.find(before[r][i].tensor);
         if (found == parts_with.end()) continue;

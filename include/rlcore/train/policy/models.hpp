@@ -57,7 +57,7 @@ class rollout_model {
         ranks_(policy.world()->all().split(group_, policy.world()->all().rank() % size)),
         tensor_(*ranks_),
         model_(policy.model.device(), policy.model.settings(),
-               {.tensor_rank = ranks_->rank(), .tensor_size = size, .repeats_key_heads = true}, nn::weights_in::packed),
+               nn::sampling_part(policy.model.settings(), ranks_->rank(), size), nn::weights_in::packed),
         weight_sync_(policy, model_) {
     model_.set_tensor_group(&tensor_);
     model_.free_weights();
@@ -132,14 +132,13 @@ std::size_t rollout_cache_bytes(const Device& device, const policy_settings& s, 
 template <class Device>
 void open_rollout(std::optional<rollout_model<Device>>& to, actor<Device>& policy, const detail::asked_size& asked,
                   std::int64_t bucket_megabytes) {
-  nn::partition part;
-  part.tensor_size = static_cast<int>(asked.ranks), part.repeats_key_heads = true;
+  const int size = static_cast<int>(asked.ranks);
   try {
-    nn::check_partition(policy.model.settings(), part);
+    nn::check_partition(policy.model.settings(), nn::sampling_part(policy.model.settings(), 0, size));
   } catch (const config_error& e) {
     throw config_error(asked.text() + ": " + e.what());
   }
-  to.emplace(policy, part.tensor_size, (static_cast<std::size_t>(bucket_megabytes) << 20) / sizeof(float));
+  to.emplace(policy, size, (static_cast<std::size_t>(bucket_megabytes) << 20) / sizeof(float));
 }
 
 /// The config of the critic in `folder`; it has to take every sequence of the actor. Throws config_error.
@@ -298,8 +297,6 @@ policy_models<Device>::policy_models(Device& device, const options& opt, const p
   if (ahead) {
     if (s.dynamic_sampling.enabled)
       throw config_error("rlcore.async_depth=1: dynamic sampling (algorithm.filter_groups) samples in each step");
-    if (device.name() != "cpu")
-      throw config_error("rlcore.async_depth=1: sampling ahead of training runs on the CPU, so far");
     if (ranks.world().tensor().size() > 1 && ranks.world().settings().tp_reduce_chunks == 0)
       throw config_error(
           "rlcore.async_depth=1: tensor parallel training adds up in another order than sampling with whole "
