@@ -171,6 +171,25 @@ TEST(planning_memory, offloaded_moments_are_not_on_the_device) {
   l.optimizer_offload = true;
   EXPECT_NEAR(here - memory_of(m, l, adapters, c).state,
               8.0 * static_cast<double>(m.layers * m.adapter_parameters(16)) - (32 << 20), 1);
+  // A host has them as before, without a folder.
+  layout kept = l;
+  kept.optimizer_offload = false;
+  const cluster host = find_cluster("cpu");
+  EXPECT_EQ(memory_of(m, l, w, host).state, memory_of(m, kept, w, host).state);
+}
+
+/// What trainers refuse, or do as with another stage.
+TEST(planning_memory, layouts_of_adapters) {
+  const model_shape &dense = *find_known_model("Qwen2.5-7B"), &mixture = *find_known_model("Qwen3-30B-A3B");
+  workload w;
+  w.lora_rank = 16;
+  layout l;
+  l.data = 8, l.zero = 3;
+  EXPECT_EQ(check_layout(l, dense, w, 8).find("zero=3: the base of adapters"), 0u);
+  l.zero = 2;
+  EXPECT_EQ(check_layout(l, dense, w, 8), "");
+  l.expert = 8;
+  EXPECT_EQ(check_layout(l, mixture, w, 8).find("expert: adapters"), 0u);
 }
 
 TEST(planning_traffic, bytes_of_attention_are_those_of_the_formulas) {

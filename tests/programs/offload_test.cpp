@@ -43,7 +43,8 @@ TEST_F(offload_runs, say_what_has_no_effect) {
   };
   note({"rlcore.offload_folder=" + place.path().string()},
        "note: rlcore.offload_folder has no effect without " + offload);
-  note({"actor_rollout_ref.actor.megatron.optimizer_offload=True"}, "actor_rollout_ref.actor.megatron");
+  note({"actor_rollout_ref.actor.megatron.optimizer_offload=True"},
+       "actor_rollout_ref.actor.megatron.optimizer_offload: no effect with the actor's strategy=fsdp");
   refused({"rlcore.offload_folder=" + root("nowhere").string()}, "nowhere: no such folder");
 }
 

@@ -14,8 +14,8 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/optim/host_floats.hpp"
 #include "rlcore/tensor/buffer.hpp"
-#include "rlcore/tensor/host_floats.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN

@@ -58,7 +58,7 @@ struct layout {
   bool wire_bf16 = false;             ///< gradients travel in bf16
   bool compute_type = false;          ///< gathered, kept or sent values have the compute type; this library uses floats
   bool expert_shards = false;    ///< weights of experts lie on one rank of a group with zero 3 and while sampling too;
-                                 ///< this library's trainers then hold shards of all; all to sample
+                                 ///< this library's trainers then hold shards of all
   bool leaf_of_micro = false;    ///< one leaf per micro-batch: gradients never whole, more traffic
   std::int64_t shard_ranks = 0;  ///< ranks that state is sharded over, replicated beyond (HSDP); 0: over all
 
@@ -73,7 +73,7 @@ struct layout {
   std::int64_t shards() const noexcept { return shard_ranks == 0 ? summed() : shard_ranks; }
   std::int64_t replicas() const noexcept { return summed() / shards(); }
   std::int64_t expert_shard_ranks() const noexcept { return expert_parts() > 1 ? summed() / expert : shards(); }
-  /// The number of parts that the weights of experts are divided into, in training and while sampling.
+  /// The number of parts that the weights of experts are divided into, in training and in passes that only score.
   std::int64_t expert_parts() const noexcept { return expert_shards || zero < 3 ? expert : 1; }
   std::int64_t sampled_expert_parts() const noexcept { return expert_shards ? expert : 1; }
   /// True if ranks sample with the weights as they have them in training.
@@ -240,6 +240,13 @@ RLCORE_INLINE std::string check_layout(const layout& l, const model_shape& m, co
             : "shard_ranks=" + number(l.shard_ranks) + " is not a multiple of context " + number(l.context),
         l.shard_ranks != 0 && l.expert_parts() > 1 ? std::string("shard_ranks together with expert is not planned")
                                                    : std::string(),
+        w.lora_rank > 0 && l.expert > 1
+            ? std::string("expert: adapters (LoRA) cannot be trained while ranks divide experts")
+            : std::string(),
+        w.lora_rank > 0 && l.zero == 3
+            ? std::string("zero=3: the base of adapters (LoRA) is whole on every rank; zero=2 "
+                          "is the same")
+            : std::string(),
         detail::check_stages(l, m, w)})
     if (!why.empty()) return why;
   if (l.devices() != devices)

@@ -63,9 +63,11 @@ memory_need memory_of(const model_shape& m, const layout& l, const workload& w, 
 memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
                       const pipeline_part& part);
 
-/// Bytes of the moments of `owned` values in the device's memory: offloaded, those of a part at a time.
-inline double bytes_of_moments(const layout& l, double owned) {
-  return 8 * (l.optimizer_offload ? std::min(owned, static_cast<double>(optim::most_staged)) : owned);
+/// Bytes of the moments of `owned` values in the device's memory: offloaded, those of a part at a time. On a host they
+/// stay.
+inline double bytes_of_moments(const layout& l, const cluster& c, double owned) {
+  return 8 *
+         (l.optimizer_offload && c.value_bytes != 4 ? std::min(owned, static_cast<double>(optim::most_staged)) : owned);
 }
 
 /// Whether training packs weights layer by layer (train::packs_units).
@@ -106,10 +108,10 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
     const double adapters = f(m.layers * m.adapter_parameters(w.lora_rank, l.tensor));
     const double owned = adapters / (l.zero >= 1 ? dense : 1);
     need.state = 4 * (l.zero == 3 ? shard : whole) + 4 * f(m.layers * m.adapted_parameters(l.tensor)) + 8 * owned +
-                 bytes_of_moments(l, owned);
+                 bytes_of_moments(l, c, owned);
   } else {
     need.state = 4 * (l.zero == 3 ? shard : whole) + 4 * (l.zero >= 2 ? shard : whole) +
-                 bytes_of_moments(l, l.zero >= 1 ? shard : whole);
+                 bytes_of_moments(l, c, l.zero >= 1 ? shard : whole);
   }
   need.state += 4 * local.copy;
   if (w.reference != reference_form::none && !lora)  // that of LoRA is the model without its adapters

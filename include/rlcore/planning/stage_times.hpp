@@ -53,7 +53,7 @@ inline double optimizer_time(const cluster& c, double owned, double used, double
 
 /// Seconds that the moments of `owned` offloaded parameters take to the device and back.
 inline double offload_time(const cluster& c, const layout& l, double owned) {
-  return l.optimizer_offload ? 16 * owned / c.host_bandwidth : 0;
+  return l.optimizer_offload && c.value_bytes != 4 ? 16 * owned / c.host_bandwidth : 0;
 }
 
 /// 1F1B of many passes: the time, the mean share in which a stage waits, and the stage with the most work.

@@ -312,14 +312,13 @@ RLCORE_INLINE void traffic::passes(std::vector<transfer>& out, const std::string
             ((backward ? part_.has_head() : part_.has_embedding()) ? passes : 0) +
                 (backward && l_.sequence_parallel ? 3 : 2) * calls,
             false});
-  if (backward && w_.lora_rank > 0) {  // low-rank products of q, k, v, o, and without experts of gate, up, down
-    const double products = m_.experts > 0 ? 4 : 7;
-    add(out, {"tensor, adapters",
-              collective::all_reduce,
-              {l_.tensor, 1},
-              tokens * products * f(w_.lora_rank) * value,
-              calls,
-              false});
+  if (backward && w_.lora_rank > 0) {  // low-rank products of o, q k v, and without experts of down, gate up
+    const double rows = tokens * f(w_.lora_rank) * value, linears = m_.experts > 0 ? 1 : 2;
+    const auto products = [&](const char* name, double each) {
+      add(out, {name, collective::all_reduce, {l_.tensor, 1}, each * rows, linears * calls, false});
+    };
+    products("tensor, U of adapters", 1);
+    products("tensor, dU of adapters", m_.experts > 0 ? 3 : 2.5);
   }
   const rank_group context{l_.context, l_.tensor};
   const double whole = tokens * f(l_.context);

@@ -1,6 +1,8 @@
 // Offloading: which optimizers keep their moments in host memory, or in a file.
 #pragma once
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <initializer_list>
 #include <string>
@@ -17,10 +19,10 @@ namespace train {
 
 namespace detail {
 
-/// The keys that offload an optimizer, as typed, and the first that the program has. Those of FSDP and Megatron have an
-/// effect with their strategy alone.
+/// The keys that offload an optimizer, as typed, and the one to use. Those of FSDP and Megatron have an effect with the
+/// actor's strategy alone.
 struct asked_offloads {
-  std::vector<std::string> taken, ignored;
+  std::vector<std::string> taken, ignored, unread;
   std::string key;
 
   /// `optimizer`: the prefix of override_optimizer_config, whose optimizer_cpu_offload is Megatron's.
@@ -28,15 +30,17 @@ struct asked_offloads {
     const bool megatron = read_strategy(opt).strategy == "megatron";
     for (const std::string_view name : names) {
       if (opt.known().find(name) == nullptr) continue;
-      if (key.empty()) key = opt.known().typed_name(std::string(name));
-      if (!opt.get<bool>(std::string(name))) continue;
       const bool right = name.find(".megatron.") != name.npos ? megatron : !megatron || name.find("fsdp") == name.npos;
+      if (key.empty() && right) key = opt.known().typed_name(std::string(name));
+      if (!opt.get<bool>(std::string(name))) continue;
       (right ? taken : ignored).push_back(opt.known().typed_name(std::string(name)));
     }
     const std::string map = optimizer + "override_optimizer_config";
     if (opt.known().find(map) == nullptr) return;
     for (const member& m : *opt.at(map).as<value::map>())
-      if (const auto* on = m.item.as<bool>(); m.name == "optimizer_cpu_offload" && on != nullptr && *on)
+      if (m.name != "optimizer_cpu_offload")
+        unread.push_back(map + "." + m.name + "=" + inline_text(m.item));
+      else if (const auto* on = m.item.as<bool>(); on != nullptr && *on)
         (megatron ? taken : ignored).push_back(map + "." + m.name);
   }
 };
@@ -78,11 +82,14 @@ inline void check_offload_options(options& opt) {
     for (const std::string& name : asked.taken)
       if (names.find(name) == names.npos) names += (names.empty() ? "" : ", ") + name;  // one flag may be both
     for (const std::string& name : asked.ignored)
-      opt.note(name + ": no effect with strategy=" + detail::read_strategy(opt).strategy);
+      opt.note(name + ": no effect with the actor's strategy=" + detail::read_strategy(opt).strategy);
+    for (const std::string& setting : asked.unread) opt.note("accepted, without effect on this device: " + setting);
   }
   const auto folder = opt.find<std::string>("rlcore.offload_folder");
   if (folder && !std::filesystem::is_directory(*folder))
     throw config_error("rlcore.offload_folder=" + *folder + ": no such folder");
+  if (folder && ::access(folder->c_str(), W_OK | X_OK) != 0)
+    throw config_error("rlcore.offload_folder=" + *folder + ": this user may not write there");
   if (folder && names.empty()) opt.note("rlcore.offload_folder has no effect without " + all.front().key);
   if (!folder && !names.empty() && asked_device(opt).kind == device_kind::cpu)
     opt.note(names +

@@ -30,7 +30,9 @@
 #include "rlcore/data/file.hpp"
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/host_window.hpp"
+#include "rlcore/parallel/strategy/any_strategy.hpp"
 #include "rlcore/text/model_file.hpp"
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/train/model/owned_runs.hpp"
@@ -39,24 +41,54 @@ RLCORE_BEGIN
 
 namespace train {
 
-/// Fingerprint of all weights in order, except the head of a score model.
+namespace detail {
+
+/// All values of a matrix that the ranks of `tensor` split by rows, or equally by columns, in order. Collective.
+inline std::vector<float> whole_values(parallel::any_communicator& tensor, const nn::parameter& p,
+                                       std::span<const float> mine) {
+  std::vector<float> parts = parallel::gather_parts(tensor, mine);
+  const auto columns = static_cast<std::size_t>(p.shape.back());
+  if (p.shape.size() == 1 || p.shape.back() == p.global_shape.back()) return parts;
+  std::vector<float> whole(parts.size());
+  const std::size_t rows = mine.size() / columns, ranks = parts.size() / mine.size();
+  for (std::size_t r = 0; r < ranks; ++r)
+    for (std::size_t row = 0; row < rows; ++row)
+      std::copy_n(parts.data() + (r * rows + row) * columns, columns, whole.data() + (row * ranks + r) * columns);
+  return whole;
+}
+
+}  // namespace detail
+
+/// Fingerprint of all weights in order, except the head of a score model; that of one rank on the ranks of `tensor`
+/// (null: one), which call it together.
 template <class Device>
-std::string weights_fingerprint(const nn::causal_lm<Device>& model) {
+std::string weights_fingerprint(const nn::causal_lm<Device>& model, parallel::any_communicator* tensor = nullptr) {
   constexpr std::size_t piece = std::size_t{1} << 20;
   fingerprint hash;
   std::vector<float> values;
+  const auto add = [&] {
+    if (values.size() % 2 != 0) values.push_back(0);
+    for (std::size_t i = 0; i < values.size(); i += 2) {
+      std::uint64_t word;
+      std::memcpy(&word, values.data() + i, sizeof word);
+      hash.add(word);
+    }
+  };
+  const auto download = [&](const nn::parameter& p, std::size_t begin, std::size_t n) {
+    values.resize(n);
+    model.device().download(values.data(), model.weights().data() + p.offset + begin, n * sizeof(float));
+  };
   for (const nn::parameter& p : model.parameters()) {
     if (p.name.starts_with("score.")) continue;
-    hash.add(std::uint64_t{p.size});
-    for (std::size_t begin = 0; begin < p.size; begin += piece) {
-      const std::size_t n = std::min(piece, p.size - begin);
-      values.assign(n + n % 2, 0.0f);
-      model.device().download(values.data(), model.weights().data() + p.offset + begin, n * sizeof(float));
-      for (std::size_t i = 0; i < values.size(); i += 2) {
-        std::uint64_t word;
-        std::memcpy(&word, values.data() + i, sizeof word);
-        hash.add(word);
-      }
+    hash.add(std::uint64_t{parallel::elements_of(p.whole_shape())});
+    if (tensor != nullptr && p.split()) {
+      download(p, 0, p.size);
+      values = detail::whole_values(*tensor, p, values);
+      add();
+    }
+    for (std::size_t begin = 0; begin < p.size && !(tensor != nullptr && p.split()); begin += piece) {
+      download(p, begin, std::min(piece, p.size - begin));
+      add();
     }
   }
   return hash.text();
@@ -92,13 +124,14 @@ std::span<const float> on_host(Device& device, const buffer<float, Device>& valu
   return {parallel::host_view(device, values.data(), values.size(), copy), values.size()};
 }
 
-/// The values of a moment, likewise.
+/// A copy of a moment.
 template <class Device>
 std::vector<float> to_host(Device&, const optim::moment<Device>& values) {
   std::vector<float> host(values.size());
   values.download(host);
   return host;
 }
+/// The values of a moment: those in memory if the host can read it, otherwise a copy in `copy`.
 template <class Device>
 std::span<const float> on_host(Device& device, const optim::moment<Device>& values, std::vector<float>& copy) {
   if (values.offloaded()) return {values.data(), values.size()};

@@ -39,7 +39,10 @@ void load_weights(trainable_model<Device, Strategy>& m, const std::filesystem::p
   load_resident(m.model, m.resident(), folder, m.settings().seed);
   if (m.adapter() == nullptr) return;
   const std::string& name = m.settings().base_name;
-  m.attach_adapters({name.empty() ? folder.string() : name, folder.string(), weights_fingerprint(m.model)});
+  parallel::any_communicator* tensor = nullptr;
+  if constexpr (std::derived_from<Strategy, any_strategy>)
+    if (m.world() != nullptr && m.world()->tensor().size() > 1) tensor = &m.world()->tensor();
+  m.attach_adapters({name.empty() ? folder.string() : name, folder.string(), weights_fingerprint(m.model, tensor)});
 }
 /// The same for a frozen model.
 template <class Device, class Strategy>

@@ -19,6 +19,7 @@
 #include "rlcore/core/error.hpp"
 
 RLCORE_BEGIN
+namespace optim {
 
 /// `size` floats, 0 at first. With a folder they are the pages of a file there: the kernel writes what has changed to
 /// the disk now and then, and drops pages when memory is short. The file has no name and ends with the process.
@@ -85,4 +86,5 @@ class host_floats {
   std::size_t size_ = 0;
 };
 
+}  // namespace optim
 RLCORE_END
