@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -59,10 +60,11 @@ inline std::vector<float> whole_values(parallel::any_communicator& tensor, const
 
 }  // namespace detail
 
-/// Fingerprint of all weights in order, except the head of a score model; that of one rank on the ranks of `tensor`
-/// (null: one), which call it together.
-template <class Device>
-std::string weights_fingerprint(const nn::causal_lm<Device>& model, parallel::any_communicator* tensor = nullptr) {
+/// Fingerprint of all weights in order, except the head of a score model. Of a model that ranks split, whole(parameter,
+/// its values here) returns all values.
+template <class Device, class Whole = std::nullptr_t>
+std::string weights_fingerprint(const nn::causal_lm<Device>& model, const Whole& whole = nullptr) {
+  constexpr bool split = !std::is_same_v<Whole, std::nullptr_t>;
   constexpr std::size_t piece = std::size_t{1} << 20;
   fingerprint hash;
   std::vector<float> values;
@@ -81,12 +83,14 @@ std::string weights_fingerprint(const nn::causal_lm<Device>& model, parallel::an
   for (const nn::parameter& p : model.parameters()) {
     if (p.name.starts_with("score.")) continue;
     hash.add(std::uint64_t{parallel::elements_of(p.whole_shape())});
-    if (tensor != nullptr && p.split()) {
-      download(p, 0, p.size);
-      values = detail::whole_values(*tensor, p, values);
-      add();
-    }
-    for (std::size_t begin = 0; begin < p.size && !(tensor != nullptr && p.split()); begin += piece) {
+    if constexpr (split)
+      if (p.split()) {
+        download(p, 0, p.size);
+        values = whole(p, values);
+        add();
+        continue;
+      }
+    for (std::size_t begin = 0; begin < p.size; begin += piece) {
       download(p, begin, std::min(piece, p.size - begin));
       add();
     }

@@ -39,10 +39,15 @@ void load_weights(trainable_model<Device, Strategy>& m, const std::filesystem::p
   load_resident(m.model, m.resident(), folder, m.settings().seed);
   if (m.adapter() == nullptr) return;
   const std::string& name = m.settings().base_name;
-  parallel::any_communicator* tensor = nullptr;
-  if constexpr (std::derived_from<Strategy, any_strategy>)
-    if (m.world() != nullptr && m.world()->tensor().size() > 1) tensor = &m.world()->tensor();
-  m.attach_adapters({name.empty() ? folder.string() : name, folder.string(), weights_fingerprint(m.model, tensor)});
+  const auto fingerprint = [&] {
+    if constexpr (std::derived_from<Strategy, any_strategy>)
+      if (m.world() != nullptr && m.world()->tensor().size() > 1)
+        return weights_fingerprint(m.model, [&](const nn::parameter& p, std::span<const float> mine) {
+          return detail::whole_values(m.world()->tensor(), p, mine);
+        });
+    return weights_fingerprint(m.model);
+  };
+  m.attach_adapters({name.empty() ? folder.string() : name, folder.string(), fingerprint()});
 }
 /// The same for a frozen model.
 template <class Device, class Strategy>
