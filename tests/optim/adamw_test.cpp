@@ -123,7 +123,7 @@ TEST_P(adamw, restored_state_continues_with_the_same_bits) {
   EXPECT_THROW(c.step(resumed, std::vector<float>(99), 1e-3), std::invalid_argument);
 }
 
-/// Moments of more than a part of what is staged, in memory and in a file: no bit differs.
+/// In memory of the host and in a file, which the CPU works on: no bit differs.
 TEST_P(adamw, offloaded_moments_change_no_bit) {
   cpu device(1, GetParam());
   const scratch::folder place;

@@ -15,6 +15,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/optim/host_floats.hpp"
+#include "rlcore/parallel/host_window.hpp"
 #include "rlcore/tensor/buffer.hpp"
 #include "rlcore/tensor/view.hpp"
 
@@ -35,7 +36,7 @@ struct adamw_settings {
   moment_place moments = {};
 };
 
-/// Values of an offloaded moment that are on the device at a time: 16 MiB.
+/// Values of an offloaded moment that are on the device at a time, if it does not read the memory of the host: 16 MiB.
 inline constexpr std::size_t most_staged = std::size_t{1} << 22;
 
 /// One moment of all values.
@@ -97,8 +98,9 @@ struct adamw_piece {
   std::size_t first = 0, last = 0, weights = 0;
 };
 
-/// First and second moments and the number of steps taken; the update itself is op::adamw. Offloaded moments pass
-/// through the device's memory in parts during a step; no bit depends on where they are.
+/// First and second moments and the number of steps taken; the update itself is op::adamw. During a step
+/// offloaded moments pass in parts through the memory of a device that does not read the host's; no bit depends on
+/// where they are.
 template <class Device>
 class adamw {
  public:
@@ -164,7 +166,7 @@ class adamw {
                     double lr, float gradient_scale = 1) {
     auto exempt = exempt_.begin();
     std::optional<staged_moments> staged;
-    if (m_.offloaded()) staged.emplace(*device_, std::min(size(), most_staged));
+    if (m_.offloaded() && !parallel::host_reads(*device_)) staged.emplace(*device_, std::min(size(), most_staged));
     for (const adamw_piece& piece : pieces) {
       const auto update_trained = [&](std::size_t first, std::size_t last, double decay) {
         const adamw_step step{lr, settings_.beta1, settings_.beta2, settings_.eps, decay, steps_, gradient_scale};

@@ -11,7 +11,8 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// May the host read and write this device's memory? Known at compile time or queried from the device.
+/// Is the device's memory that of the host, which both read and write? Known at compile time or queried from the
+/// device.
 template <class Device>
 bool host_reads(const Device& device) {
   if constexpr (Device::host_readable)

@@ -21,7 +21,7 @@ RLCORE_BEGIN
 /// The memory interface of a device that buffers need. upload reads and download writes host memory.
 template <class D>
 concept memory_device = requires(D& d, void* p, const void* q, std::size_t bytes) {
-  { D::host_readable } -> std::convertible_to<bool>;  // may the host dereference this memory?
+  { D::host_readable } -> std::convertible_to<bool>;  // is this the host's memory, which both dereference?
   { d.allocate(bytes) } -> std::same_as<void*>;       // aligned to 64 bytes or more; throws if out of memory
   d.release(p);                                       // throws nothing
   d.upload(p, q, bytes);

@@ -70,7 +70,7 @@ inline optim::moment_place read_critic_moment_place(const options& opt) {
   return detail::place_of(opt, detail::critic_offloads(opt));
 }
 
-/// Adds notes about keys without effect. Throws config_error if the folder does not exist.
+/// Adds notes about keys without effect. Throws config_error if the folder does not exist or may not be written.
 inline void check_offload_options(options& opt) {
   if (opt.known().find("rlcore.offload_folder") == nullptr) return;
   std::vector<detail::asked_offloads> all{detail::model_offloads(opt)};
