@@ -8,7 +8,6 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
-#include "rlcore/nn/moe/count_routes.hpp"
 
 #if defined(ONLY_PASSES)
 #include "rlcore/nn/lora/lora_gradients.hpp"

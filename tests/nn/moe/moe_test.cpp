@@ -19,7 +19,6 @@
 #include "rlcore/nn/model/decode.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
-#include "rlcore/nn/moe/count_routes.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {

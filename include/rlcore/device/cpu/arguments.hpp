@@ -1,9 +1,13 @@
-// Arguments of the CPU kernels, the same for every instruction set, and the kernel table for dispatch.
+// What the CPU kernels of every instruction set share: arguments, the table for dispatch, packed panels and log-prob
+// states.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/elementary.hpp"
@@ -125,6 +129,41 @@ struct table {
   void (*adamw)(const adamw_arguments&, float*, float*, float*, const float*, extent_t);
   void (*exp)(float*, const float*, extent_t);
 };
+
+/// Bytes of a panel of weights with `inputs` inputs.
+constexpr extent_t panel_bytes(weight_format format, extent_t inputs) noexcept {
+  return panel_width * (format == weight_format::float32 ? 4 * inputs
+                        : is_bfloat16(format)            ? 2 * (inputs + inputs % 2)
+                                                         : inputs + 4);
+}
+
+/// The values of output `row` of a packed weight, float32 or bf16.
+inline void read_packed_row(float* y, const std::byte* packed, weight_format format, extent_t row, extent_t inputs) {
+  constexpr extent_t word = sizeof(std::uint32_t), next = panel_width * word;
+  const std::byte* at = packed + row / panel_width * panel_bytes(format, inputs) + row % panel_width * word;
+  const bool pairs = is_bfloat16(format);  // the earlier input in the upper half of a word
+  for (extent_t p = 0; p < inputs; p += pairs ? 2 : 1, at += next) {
+    std::uint32_t bits;
+    std::memcpy(&bits, at, sizeof bits);
+    y[p] = std::bit_cast<float>(pairs ? bits & 0xffff0000u : bits);
+    if (pairs && p + 1 < inputs) y[p + 1] = std::bit_cast<float>(bits << 16);
+  }
+}
+
+/// The state of both parts together, relative to the larger top, in powers of 2 as in log_prob.inc. The target logit is
+/// in one part and 0 in the second.
+inline log_prob_state merged(const log_prob_state& a, const log_prob_state& b) {
+  log_prob_state both;
+  both.top = std::max(a.top, b.top);
+  both.target = a.target + b.target;
+  for (const log_prob_state* s : {&a, &b}) {
+    if (s->total == 0) continue;  // only excluded tokens
+    const double by = static_cast<double>(s->top) - static_cast<double>(both.top), scale = elementary::exp2(by);
+    both.weighted += scale * (s->weighted + by * s->total);
+    both.total += scale * s->total;
+  }
+  return both;
+}
 
 }  // namespace cpu_kernels
 

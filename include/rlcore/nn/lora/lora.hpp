@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "rlcore/core/random.hpp"
-#include "rlcore/nn/lora/adapter_pass.hpp"
 #include "rlcore/nn/lora/lora_settings.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/pass.hpp"
 #include "rlcore/nn/vision/vision_config.hpp"
 
 RLCORE_BEGIN

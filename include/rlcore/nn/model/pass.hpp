@@ -1,13 +1,12 @@
 // Context of one forward or backward pass, shared by all layers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-
 #include <span>
-#include "rlcore/core/abi.hpp"
 
+#include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
-#include "rlcore/nn/lora/adapter_pass.hpp"
 #include "rlcore/nn/model/packed_weights.hpp"
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/moe/load_balancing.hpp"
@@ -21,6 +20,22 @@ class context_pass;
 class tensor_group;
 class expert_group;
 struct row_share;
+
+/// The adapters of the projections of one linear: A stacked [rank, inputs], B block-diagonal [outputs, rank]; `rank` is
+/// the sum of their ranks, 0 without adapters. da and db accumulate the gradients of both before the factor alpha /
+/// rank; db is undefined outside of the diagonal blocks.
+struct adapted_linear {
+  extent_t rank = 0;
+  const std::byte* a = nullptr;  ///< packed
+  const float* b = nullptr;
+  float *da = nullptr, *db = nullptr;
+};
+
+/// One adapter per packed weight of the model, by index, and two buffers [tokens, rank].
+struct adapter_pass {
+  std::span<const adapted_linear> linears;
+  float *u = nullptr, *du = nullptr;
+};
 
 /// `tokens` rows at `positions` (device memory) under the model's `weights`, which the linear layers read packed;
 /// `gradients` is null in a forward-only pass and where the weights are frozen, with `first` the backward overwrites

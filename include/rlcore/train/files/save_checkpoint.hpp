@@ -40,7 +40,7 @@
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/train/files/model_files.hpp"
 #include "rlcore/train/model/owned_runs.hpp"
-#include "rlcore/train/model/training_settings.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace train {
