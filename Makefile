@@ -101,8 +101,8 @@ fuzz:
 	@tests/fuzz/run.sh $(BUILD)/fuzz $(SECONDS) $(ONLY)
 
 # What runs in one process (an MPI library does not give back its memory), and what has threads.
-MEMORY_SUITES := core tensor simd exec objective device cuda npu parallel nn optim image text data verify checkpoint rollout train recipes config serving
-THREAD_SUITES := exec objective device parallel nn optim rollout train serving
+MEMORY_SUITES := core tensor simd exec objective device cuda npu parallel nn optim image text data verify checkpoint rollout agent train recipes config serving
+THREAD_SUITES := exec objective device parallel nn optim rollout agent train serving
 SANITIZE := memory threads
 sanitize:
 	@cmake/setup.sh test

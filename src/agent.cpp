@@ -5,6 +5,7 @@
 #include "rlcore/agent/code_runner.hpp"
 #include "rlcore/agent/code_tool.hpp"
 #include "rlcore/agent/conversations.hpp"
+#include "rlcore/agent/dialogue.hpp"
 #include "rlcore/agent/environment.hpp"
 #include "rlcore/agent/open_tools.hpp"
 #include "rlcore/agent/python_environment.hpp"

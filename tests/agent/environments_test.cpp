@@ -123,6 +123,139 @@ TEST(environments, a_user_answers_turns_that_call_nothing) {
   EXPECT_EQ(e.asked[1].messages.at(4), message("user", "No."));
 }
 
+/// A response of `talk`, which has been led to its end, that paused after the first token of its last turn.
+struct paused_talk {
+  one_talk& talk;
+  agent::paused_conversation paused;
+  std::size_t turn;
+  ids written, rest;
+
+  paused_talk(one_talk& of, agent::conversation_record record, std::string replies, std::vector<double> rewards = {},
+              std::string logs = {})
+      : talk(of), paused{record, rewards, logs, replies, of.response.context, of.shown} {
+    const rollout::context_run last = talk.response.context.back();
+    turn = static_cast<std::size_t>(last.begin + last.count);
+    const auto cut = talk.response.tokens.begin() + static_cast<std::ptrdiff_t>(turn) + 1;
+    written.assign(talk.response.tokens.begin(), cut), rest.assign(cut, talk.response.tokens.end());
+  }
+  /// Another object resumes it; `talk` then has its record.
+  void resume(environment& e) {
+    talk.row.environment = &e;
+    conversations talks(tokenizer(), &talk.replies, talk.settings, [&](std::uint32_t) { return talk.row; });
+    std::vector<rollout::request> requests{
+        {.prompt = talk.prompt, .prompt_number = 5, .sample = 3, .written = written, .turn = turn}};
+    talks.resume({paused});
+    talks.prepare(requests);
+    EXPECT_TRUE(std::ranges::equal(requests[0].prompt, talk.shown));
+    EXPECT_EQ(play(talks, requests, {{rest}}, talk.settings.max_response_length)[0].tokens, rest);
+    talk.record = talks.records()[0];
+    talk.turn_rewards.assign(talks.turn_rewards(0).begin(), talks.turn_rewards(0).end());
+    talk.logs = talks.logs(0);
+  }
+};
+
+void expect_same(const agent::conversation_record& a, const agent::conversation_record& b) {
+  EXPECT_EQ(a.assistant_turns, b.assistant_turns);
+  EXPECT_EQ(a.user_turns, b.user_turns);
+  EXPECT_EQ(a.calls, b.calls);
+  EXPECT_EQ(a.failures, b.failures);
+  EXPECT_EQ(a.tool_reward, b.tool_reward);
+  EXPECT_EQ(a.reward, b.reward);
+  EXPECT_EQ(a.score, b.score);
+}
+
+TEST(environments, a_user_is_asked_again_when_a_response_is_resumed_and_tools_are_not_called) {
+  const std::string call =
+      "<tool_call>\n{\"name\": \"echo\", \"arguments\": {\"text\": \"hm\"}}\n</tool_call><|im_end|>";
+  const std::vector<turn_reply> answers{{"No.", false, 0.5, {}}, {"Yes!", true, 1, {}}};
+  int calls = 0;
+  const toolbox counted([&](const tool_request& r) {
+    ++calls;
+    return use(r);
+  });
+  scripted_environment first(environment::kind::user, answers);
+  one_talk talk;
+  talk.row.tools = {counted.at("echo")};
+  talk.lead(first, {call, "41<|im_end|>", "42<|im_end|>"});
+  const one_talk whole = talk;
+  ASSERT_EQ(talk.response.context.size(), 2U);
+  paused_talk p(talk,
+                {.assistant_turns = 2, .user_turns = 2, .calls = 1, .tool_reward = 0.25, .reward = 0.5, .score = 0.5},
+                R"([["hm"], "No."])", {0, 0.5});
+  scripted_environment second(environment::kind::user, answers);
+  p.resume(second);
+  expect_same(talk.record, whole.record);
+  EXPECT_EQ(talk.turn_rewards, whole.turn_rewards);
+  EXPECT_EQ(calls, 1);
+  ASSERT_EQ(second.asked.size(), first.asked.size());
+  for (std::size_t i = 0; i < first.asked.size(); ++i) {
+    EXPECT_EQ(second.asked[i].messages, first.asked[i].messages);
+    EXPECT_EQ(second.asked[i].number, first.asked[i].number);
+  }
+  EXPECT_EQ(second.closed.size(), 1U);
+  scripted_environment other(environment::kind::user, {{"Not quite.", false, 0.5, {}}});
+  EXPECT_THAT(thrown_by([&] { p.resume(other); }),
+              HasSubstr("row 5, turn 1: the user answers something else when it is asked again"));
+  scripted_environment broken(environment::kind::user, {{"throw", false, 0, {}}});
+  EXPECT_THAT(thrown_by([&] { p.resume(broken); }), HasSubstr("row 5, turn 1: the agent is broken"));
+  p.paused.replies = "";
+  EXPECT_THAT(thrown_by([&] { p.resume(second); }), HasSubstr("had neither agent nor user when it paused"));
+}
+
+TEST(environments, an_agent_is_asked_again_when_a_response_is_resumed) {
+  const std::string question = "one two three four five";
+  const std::vector<turn_reply> answers{{" more", false, 0.5, 3, {{"tries", 1}}}, {"", true, 1, {}}};
+  scripted_environment first(environment::kind::agent, answers, question);
+  one_talk talk;
+  talk.settings.max_prompt_length = 3, talk.settings.zero_on_failure = true;
+  talk.lead(first, {" 41<|im_end|>", " 42<|im_end|>"});
+  ASSERT_EQ(talk.shown.size(), 3U);
+  const one_talk whole = talk;
+  paused_talk p(talk, {.assistant_turns = 1, .user_turns = 1, .reward = 0.5, .score = 3}, R"([" more"])", {0.5},
+                R"({"tries":1.0})");
+  scripted_environment second(environment::kind::agent, answers, question);
+  p.resume(second);
+  expect_same(talk.record, whole.record);
+  EXPECT_EQ(talk.turn_rewards, whole.turn_rewards);
+  EXPECT_EQ(talk.logs, whole.logs);
+  EXPECT_EQ(talk.logs, R"({"tries":1.0})");
+  EXPECT_EQ(second.asked[1].observation, first.asked[1].observation);
+  EXPECT_EQ(second.asked[1].action, " 42");
+  scripted_environment elsewhere(environment::kind::agent, answers, "another prompt");
+  EXPECT_THAT(thrown_by([&] { p.resume(elsewhere); }), HasSubstr("row 5: the agent gives another prompt"));
+}
+
+/// With reward_on_failure=zero: also where it fails only when it is asked again, or cannot be opened then.
+TEST(environments, a_resumed_response_whose_agent_fails_has_reward_0) {
+  const std::string question = "Say 42.";
+  struct unopened final : environment {
+    kind what() const override { return kind::agent; }
+    std::optional<std::string> open(const turn_request&) override {
+      ++opened;
+      throw agent::tool_error("no table");
+    }
+    turn_reply step(const turn_request&) override { return {}; }
+    int opened = 0;
+  } closed;
+  scripted_environment first(environment::kind::agent, {{" more", false, 0.5, {}}, {"", true, 1, {}}}, question);
+  one_talk talk;
+  talk.settings.zero_on_failure = true;
+  talk.lead(first, {" 41<|im_end|>", " 42<|im_end|>"});
+  paused_talk p(talk, {.assistant_turns = 1, .user_turns = 1, .reward = 0.5, .score = 0.5}, R"([" more"])", {0.5});
+  scripted_environment breaks(environment::kind::agent, {{"throw", false, 0, {}}}, question);
+  for (environment* e : {static_cast<environment*>(&breaks), static_cast<environment*>(&closed)}) {
+    p.resume(*e);
+    EXPECT_EQ(talk.record.failures, 1);
+    EXPECT_EQ(talk.record.reward, 0);
+    EXPECT_EQ(talk.record.score, 0);
+    EXPECT_THAT(talk.turn_rewards, ElementsAre(0.5, -0.5));
+  }
+  p.paused.record.failures = 1;  // it failed before it paused, and is not opened again
+  p.resume(closed);
+  EXPECT_EQ(closed.opened, 1);
+  EXPECT_EQ(talk.record.failures, 1);
+}
+
 TEST(environments, a_failed_answer_leaves_no_score) {
   one_talk talk;
   talk.settings.zero_on_failure = true;

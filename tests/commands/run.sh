@@ -18,7 +18,7 @@ done
 for name in catalogue_bench words_bench parallel_bench speed_bench minimal_grpo npu_abi_check; do stand_in "build/bin/$name"; done
 for name in test_programs test_nn; do stand_in "build/tests/$name"; done
 for name in make cmake ctest pip python python3 tensorboard tar sbatch mpirun curl; do stand_in "on_path/$name"; done
-for file in bench/speed.py bench/compile_time.sh tests/flags/hashes.sh tests/acceptance/real.py examples/cluster/supervise.sh \
+for file in bench/speed.py bench/tool_latency.py bench/compile_time.sh tests/flags/hashes.sh tests/acceptance/real.py examples/cluster/supervise.sh \
   examples/cluster/two_hosts.sh; do
   stand_in "$file"
 done

@@ -178,6 +178,51 @@ TEST_F(agents, that_change_prompts_and_reward_turns_are_resumed) {
   EXPECT_FALSE(weights("whole") == weights("sums"));
 }
 
+/// Agents and users keep their state in Python: asked again about the earlier turns they have it again.
+TEST_F(agents, go_on_with_paused_conversations) {
+  const std::string reset = "text = text.replace('assistant\\n', 'assistant\\nWell, ')";
+  const arguments pausing{"async_training.staleness_threshold=1", "async_training.trigger_parameter_sync_step=1",
+                          "trainer.total_training_steps=4", "trainer.save_freq=4", "data.max_response_length=160"};
+  const std::string by_row =
+      "return {'rewards': len(states['action_text']) % 8 / 16, 'environment_feedback': "
+      "'\\n<|im_start|>user\\nNo.<|im_end|>\\n<|im_start|>assistant\\n', "
+      "'done': self.turn > int(states['label']) % 4}";
+  const arguments agent = with(agent_file(reset, by_row)) + pausing + arguments{"rlcore.turn_rewards=True"};
+  train("pausing", agent + store("pausing_rows"));
+  int later = 0;
+  for (int step = 1; step <= 4; ++step)
+    for (const json& row : stored("pausing_rows", step)) later += row.contains("sampled_by") && row.contains("mask");
+  EXPECT_GT(later, 0);
+  ASSERT_FALSE(weights("pausing", 4).empty());
+  train("pausing_ranks", agent + arguments{"trainer.n_gpus_per_node=2", rollout + "agent.num_workers=1"});
+  EXPECT_TRUE(weights("pausing", 4) == weights("pausing_ranks", 4));
+  train("pausing_parts", agent + arguments{"trainer.save_freq=2"});
+  fs::remove_all(root("pausing_parts") / "global_step_4");
+  scratch::write(root("pausing_parts") / "latest_checkpointed_iteration.txt", "2");
+  train("pausing_parts", agent);
+  EXPECT_TRUE(weights("pausing", 4) == weights("pausing_parts", 4));
+  train("pausing_replayed", agent + arguments{"rlcore.replay=" + (place->path() / "pausing_rows").string()});
+  EXPECT_TRUE(weights("pausing", 4) == weights("pausing_replayed", 4));
+  const arguments chunks{"rlcore.row_chunks=2"};
+  train("pausing_chunks", agent + chunks);
+  train("pausing_groups",
+        agent + chunks + arguments{"trainer.n_gpus_per_node=2", rollout + "tensor_model_parallel_size=2"});
+  EXPECT_TRUE(weights("pausing_chunks", 4) == weights("pausing_groups", 4));
+  const auto moody = [&](const std::string& name, const fs::path& file, const std::string& message) {
+    const program::result r = program::run("grpo_trainer", settings(name) + with(file) + pausing);
+    EXPECT_EQ(r.code, 1) << r.out;
+    EXPECT_NE(r.err.find(message), std::string::npos) << r.err;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+  };
+  moody("moody",
+        agent_file("",
+                   "import random; return {'rewards': 0.0, 'environment_feedback': ' ' + str(random.random()), "
+                   "'done': self.turn > int(states['label']) % 4}"),
+        "the agent answers something else when it is asked again");
+  moody("moody_prompts", agent_file("import random; text = text[:-1] + str(random.random())", by_row),
+        "the agent gives another prompt when it is asked again");
+}
+
 TEST_F(agents, that_cannot_be_asked_are_refused_in_one_line) {
   refused({"rlcore.agent_func_path=" + (place->path() / "none.py").string(), turns + "tool_config_path=null"},
           "none.py");
@@ -212,6 +257,16 @@ TEST_F(agents, of_verl_answer_as_a_user) {
   EXPECT_GT(reflected, 0u);
   train("users_ranks", users + arguments{"trainer.n_gpus_per_node=2"});
   EXPECT_TRUE(weights("users") == weights("users_ranks"));
+  const arguments pausing =
+      users + arguments{"async_training.staleness_threshold=1", "async_training.trigger_parameter_sync_step=1"};
+  train("users_pausing", pausing + store("users_pausing_stored"));
+  int later = 0;
+  for (int step = 1; step <= 3; ++step)
+    for (const json& row : stored("users_pausing_stored", step))
+      later += row.contains("sampled_by") && row.contains("mask");
+  EXPECT_GT(later, 0);
+  train("users_pausing_ranks", pausing + arguments{"trainer.n_gpus_per_node=2"});
+  EXPECT_TRUE(weights("users_pausing") == weights("users_pausing_ranks"));
   std::ofstream(rows) << R"({"prompt": [{"role": "user", "content": "x"}], "data_source": "openai/gsm8k", )"
                          R"("reward_model": {"ground_truth": "1"}, )"
                          R"("extra_info": {"interaction_kwargs": {"name": "gsm"}}})"

@@ -159,6 +159,75 @@ TEST_F(asynchronous_runs, combine_with_dynamic_sampling_and_tools) {
   EXPECT_EQ(most("tools", "async/staleness"), 1);
 }
 
+/// Conversations, hot enough that some call a tool late; long ones get less reward.
+class asynchronous_conversations : public asynchronous_runs {
+ protected:
+  static void SetUpTestSuite() { tool_runs::SetUpTestSuite(); }
+  static inline const arguments talks = stale + arguments{rollout + "temperature=1.5",
+                                                          "data.max_response_length=160",
+                                                          "reward_model.reward_manager=dapo",
+                                                          "reward_model.overlong_buffer.enable=True",
+                                                          "reward_model.overlong_buffer.len=150",
+                                                          "reward_model.overlong_buffer.penalty_factor=1"};
+  /// Responses of `name`, five steps of them, that several steps drew and that have a reply of a tool or an agent.
+  static int partial(const std::string& name) {
+    int count = 0;
+    for (int step = 1; step <= 5; ++step) {
+      std::ifstream lines(place->path() / (name + "_rows") / (std::to_string(step) + ".jsonl"));
+      for (std::string line; std::getline(lines, line);) {
+        const json row = json::parse(line);
+        count += row.contains("sampled_by") && row.contains("mask");
+      }
+    }
+    return count;
+  }
+  static arguments store(const std::string& name) {
+    return {"trainer.rollout_data_dir=" + (place->path() / (name + "_rows")).string()};
+  }
+  static void expect_as(const std::string& first, const std::string& name, const arguments& more) {
+    SCOPED_TRACE(name);
+    train(name, more);
+    EXPECT_TRUE(five(first) == five(name));
+  }
+  /// A resume of steps 3 and 1 of a run of `more` on two ranks and on one ends as `first`.
+  static void expect_resumed(const std::string& first, const arguments& more) {
+    const std::string name = first + "_resumed";
+    train(name, more + arguments{"trainer.save_freq=1"});
+    for (const int stop : {3, 1}) {
+      for (int step = stop + 1; step <= 5; ++step) fs::remove_all(root(name) / ("global_step_" + std::to_string(step)));
+      scratch::write(root(name) / "latest_checkpointed_iteration.txt", std::to_string(stop));
+      expect_as(first, name,
+                more + arguments{"trainer.save_freq=1", "trainer.n_gpus_per_node=" + std::to_string(stop)});
+    }
+  }
+};
+
+TEST_F(asynchronous_conversations, with_tools_pause_and_have_one_hash) {
+  train("talks", talks + store("talks"));
+  EXPECT_GT(partial("talks"), 0);
+  EXPECT_GT(most("talks", "async/staleness"), 0);
+  EXPECT_GT(most("talks", "tool_call_counts/max"), 0);
+  expect_as("talks", "talks_two", talks + arguments{"trainer.n_gpus_per_node=2", rollout + "agent.num_workers=1"});
+  expect_as("talks", "talks_small",
+            talks + arguments{rollout + "max_num_seqs=3", rollout + "enable_prefix_caching=False"});
+  expect_as("talks", "talks_replayed", talks + arguments{"rlcore.replay=" + (place->path() / "talks_rows").string()});
+  expect_resumed("talks", talks);
+  const arguments chunks{"rlcore.row_chunks=2"};
+  train("talk_chunks", talks + chunks);
+  expect_as("talk_chunks", "talk_groups",
+            talks + chunks + arguments{"trainer.n_gpus_per_node=4", rollout + "tensor_model_parallel_size=2"});
+  if (!has_python()) GTEST_SKIP() << "no python3";
+  train("talks_python", talks + python_calculator("pass"));
+  expect_as("talks_python", "talks_late", talks + python_calculator("await asyncio.sleep(random.random() / 50)"));
+}
+
+TEST_F(asynchronous_conversations, without_staleness_are_the_synchronous_ones) {
+  train("talks_synchronous", arguments{rollout + "temperature=1.5", "trainer.save_freq=3"});
+  train("talks_on_policy", on_policy + arguments{rollout + "temperature=1.5", "trainer.save_freq=3"});
+  ASSERT_FALSE(weights("talks_synchronous").empty());
+  EXPECT_TRUE(weights("talks_synchronous") == weights("talks_on_policy"));
+}
+
 TEST_F(asynchronous_runs, of_verl_s_command_line_train) {
   const program::result r = train(
       "verl",
@@ -173,7 +242,6 @@ TEST_F(asynchronous_runs, of_verl_s_command_line_train) {
 }
 
 TEST_F(asynchronous_runs, are_refused_where_they_cannot_be) {
-  refused(stale, "async_training.partial_rollout=True: conversations with tools, users or agents do not pause");
   refused(hot + stale + arguments{"rlcore.async_depth=1"}, "two ways to train asynchronously; keep one");
   refused(hot + arguments{"data.train_batch_size=0"}, "data.train_batch_size=0: expected an integer >= 1");
   refused(hot + arguments{"async_training.staleness_threshold=-1"}, "async_training.staleness_threshold=-1");

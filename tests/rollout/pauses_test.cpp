@@ -232,6 +232,9 @@ TEST(pauses, what_cannot_be_continued_is_refused) {
   EXPECT_NE(refusal(all).find("48 tokens of at most 48 are written: nothing is left to draw (generate: request 1)"),
             std::string::npos);
   EXPECT_NE(refusal(unknown).find("the response's token 5000 is not in the vocabulary"), std::string::npos);
+  asked[1].turn = 2;
+  EXPECT_NE(refusal(std::span(all).first(1)).find("the turn begins at token 2 of 1 that are written"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -25,22 +25,28 @@ using session_scenario::fixture, session_scenario::requests, session_scenario::w
 
 constexpr std::int64_t longest = 48;
 
-/// After each turn up to three replies, whose tokens depend on the request and the turn; none if the response is long.
-/// They arrive at once, when nothing else is to do, or in an order of its own.
+/// After each turn up to three replies, whose tokens depend on the prompt, sample and turn; none if the response is
+/// long. They arrive at once, when nothing else is to do, or in an order of its own. `turns` have ended before, of each
+/// request.
 class replies final : public rollout::turn_source {
  public:
   enum class order { at_once, late, last_first };
-  explicit replies(order o) : order_(o) {}
+  explicit replies(order o, std::vector<std::uint32_t> turns = {}) : order_(o), turns_(std::move(turns)) {}
 
-  void begin(std::span<const rollout::request> requests) override { turns_.assign(requests.size(), 0); }
+  void begin(std::span<const rollout::request> requests) override {
+    requests_.assign(requests.begin(), requests.end());
+    turns_.resize(requests.size());
+  }
   void end_turn(std::size_t request, const rollout::response& so_far, std::size_t turn) override {
     EXPECT_LT(turn, so_far.tokens.size());
     EXPECT_TRUE(so_far.context.empty() ||
                 so_far.context.back().begin + so_far.context.back().count == static_cast<std::int32_t>(turn));
     const std::uint32_t number = ++turns_[request];
-    const auto row = static_cast<std::uint32_t>(request);
+    const rollout::request& asked = requests_[request];
+    const std::uint32_t row = 4 * asked.prompt_number + asked.sample;
     std::vector<std::int32_t> reply = words(100 * row + number, 1 + row % 9);
-    if (number > 3 || std::ssize(so_far.tokens) + std::ssize(reply) >= longest) reply.clear();
+    if (number > 3 || std::ssize(asked.written) + std::ssize(so_far.tokens) + std::ssize(reply) >= longest)
+      reply.clear();
     waiting_.push_back({request, std::move(reply)});
   }
   std::optional<continuation> next(bool wait) override {
@@ -53,6 +59,7 @@ class replies final : public rollout::turn_source {
 
  private:
   order order_;
+  std::vector<rollout::request> requests_;
   std::vector<std::uint32_t> turns_;
   std::vector<continuation> waiting_;
 };
@@ -152,6 +159,74 @@ TEST(turns, a_next_turn_reads_the_pages_of_the_last) {
   };
   EXPECT_LT(fed(true), 100 + longest + 3 * kv_page);
   EXPECT_GT(fed(false), 300u);
+}
+
+/// `count` windows of one length.
+class windows final : public rollout::pause_points {
+ public:
+  windows(std::int64_t length, int count) : length_(length), count_(count) {}
+  std::int64_t next(std::span<const rollout::response> so_far) override {
+    for (const rollout::response& r : so_far) {
+      if (!r.tokens.empty()) {
+        EXPECT_FALSE(is_context(r, r.tokens.size() - 1));
+      }
+    }
+    return count_-- > 0 ? length_ : 0;
+  }
+
+ private:
+  std::int64_t length_;
+  int count_;
+};
+
+TEST(turns, no_token_depends_on_windows_or_on_calls_that_end_within_a_turn) {
+  fixture f;
+  const std::vector<std::vector<std::int32_t>> prompts{words(1, 3), words(2, 17), words(3, 40), words(4, 9)};
+  const auto asked = requests(prompts, 3);
+  rollout::generation with_rules = settings();
+  with_rules.rules.min_tokens = 2, with_rules.rules.repetition_penalty = 1.3f;
+  for (const rollout::generation& how : {settings(), with_rules}) {
+    const auto generate = [&](std::span<const rollout::request> some, replies&& source, rollout::pause_points* pauses) {
+      return rollout::engine<cpu>().generate(f.model, f.space, some, how, random_key{5}, rollout::no_progress(),
+                                             &source, pauses);
+    };
+    const auto whole = generate(asked, replies(replies::order::at_once), nullptr);
+    for (const std::int64_t length : {1, 5, 16}) {
+      windows all(length, 1000);
+      expect_same(generate(asked, replies(replies::order::late), &all), whole);
+      // A call for every second window.
+      std::vector<rollout::response> parts(asked.size());
+      std::size_t calls = 0, in_later_turns = 0;
+      for (std::vector<std::size_t> rows; calls == 0 || !rows.empty(); ++calls) {
+        std::vector<rollout::request> rest;
+        std::vector<std::uint32_t> turns;
+        rows.clear();
+        for (std::size_t i = 0; i < asked.size(); ++i) {
+          if (calls > 0 && parts[i].reason != rollout::finish::paused) continue;
+          rows.push_back(i);
+          rest.push_back(asked[i]);
+          rest.back().written = parts[i].tokens;
+          turns.push_back(static_cast<std::uint32_t>(parts[i].context.size()));
+          in_later_turns += !parts[i].context.empty();
+          if (!parts[i].context.empty())
+            rest.back().turn = static_cast<std::size_t>(parts[i].context.back().begin + parts[i].context.back().count);
+        }
+        windows two(length, 2);
+        const auto more = generate(rest, replies(replies::order::last_first, turns), &two);
+        for (std::size_t k = 0; k < rows.size(); ++k) {
+          rollout::response& r = parts[rows[k]];
+          for (const rollout::context_run& run : more[k].context)
+            r.context.push_back({run.begin + static_cast<std::int32_t>(r.tokens.size()), run.count});
+          r.tokens.insert(r.tokens.end(), more[k].tokens.begin(), more[k].tokens.end());
+          r.logp.insert(r.logp.end(), more[k].logp.begin(), more[k].logp.end());
+          r.reason = more[k].reason;
+        }
+      }
+      EXPECT_GT(calls, 1u);
+      EXPECT_GT(in_later_turns, 0u);
+      expect_same(parts, whole);
+    }
+  }
 }
 
 TEST(turns, a_source_that_ends_every_response_changes_nothing) {

@@ -7,16 +7,20 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rlcore/agent/answer_pool.hpp"
+#include "rlcore/agent/dialogue.hpp"
 #include "rlcore/agent/environment.hpp"
 #include "rlcore/agent/reply_tokens.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/rollout/request.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/tokenizer.hpp"
 
 RLCORE_BEGIN
@@ -32,6 +36,9 @@ namespace agent {
 /// Answers are awaited in threads of their own while other responses are drawn. An answer depends on (row, sample,
 /// turn) and its source alone, so the tokens do not depend on threads or latencies. With a `group` of ranks that draw
 /// the same responses together, its first rank asks, and all wait until everything is answered.
+///
+/// A response that has paused is resumed by another object, in any process: a tool has no state, and an environment is
+/// asked about the earlier turns again.
 class conversations final : public rollout::turn_source {
  public:
   /// All references must outlive this object. `replies` may be null where every row has an agent. `of_row` says what a
@@ -42,8 +49,11 @@ class conversations final : public rollout::turn_source {
   conversations(const conversations&) = delete;
   conversations& operator=(const conversations&) = delete;
 
-  /// Opens the environments. A prompt that an agent changes, and that is too long, loses its beginning. Throws what the
-  /// environments throw.
+  /// Before prepare(): the responses of its requests, one for each; those with request::written have paused.
+  void resume(std::vector<paused_conversation> paused) { paused_ = std::move(paused); }
+  /// Opens the environments. A prompt that an agent changes, and that is too long, loses its beginning; a resumed one
+  /// is that of its paused_conversation. Throws what the environments throw, and data_error if one that is asked again
+  /// answers something else.
   void prepare(std::span<rollout::request> requests) override;
   void begin(std::span<const rollout::request> requests) override;
   void end_turn(std::size_t request, const rollout::response& so_far, std::size_t turn) override;
@@ -53,31 +63,34 @@ class conversations final : public rollout::turn_source {
   /// What happened in the responses of all calls of generate(), in the order of their requests.
   std::span<const conversation_record> records() const noexcept { return records_; }
   /// The environment's reward for each turn of response `i` of these, in order; none where it gave none.
-  std::span<const double> turn_rewards(std::size_t i) const noexcept { return turn_rewards_[i]; }
+  std::span<const double> turn_rewards(std::size_t i) const noexcept { return kept_[i].turn_rewards; }
   /// An agent's last turn_reply::logs as JSON; empty: none.
-  const std::string& logs(std::size_t i) const noexcept { return logs_[i]; }
+  const std::string& logs(std::size_t i) const noexcept { return kept_[i].logs; }
+  /// JSON of what was replied to each turn that has ended, a text of the environment or a list of texts of tools; empty
+  /// without an environment.
+  std::string replies(std::size_t i) const {
+    return talks_[i].row.environment == nullptr ? "" : text::json_text(kept_[i].replies);
+  }
   /// The first failure of an agent that counted 0; empty: none.
   const std::string& failure() const noexcept { return failure_; }
 
  private:
-  struct talk {
-    row_setup row;
-    turn_request asked;   ///< the next question to the environment
-    bool open = false;    ///< the environment knows of it
-    bool failed = false;  ///< it could not be opened, and its response has reward 0
-    std::string failure;  ///< why
+  /// Of one response, beside its record.
+  struct kept_response {
+    std::vector<double> turn_rewards;
+    std::string logs;
+    nlohmann::ordered_json replies = nlohmann::ordered_json::array();
   };
   static constexpr std::int32_t failed = -1;  ///< instead of a number of tokens
 
   /// Adds talks for more requests.
   void add(std::span<const rollout::request> requests);
-  /// Asks for the prompts of the talks from `first` on: request, number of tokens or `failed`, tokens; and so on.
-  std::vector<std::int32_t> open_environments(std::size_t first);
-  talk& talk_of(std::size_t request) { return talks_[first_ + request]; }
-  static void close(talk& t);
+  /// Opens the environments and asks for their prompts: request, number of tokens or `failed`, tokens; and so on.
+  std::vector<std::int32_t> open_environments(std::span<const rollout::request> requests);
+  dialogue& talk_of(std::size_t request) { return talks_[first_ + request]; }
+  /// Has this request paused before?
+  bool is_resumed(std::size_t i, const rollout::request& r) const { return i < paused_.size() && !r.written.empty(); }
   bool goes_on(const conversation_record& r, std::int64_t response_length) const;
-  /// Writes calls into a turn.
-  void call_tools(open_turn& turn, parsed_turn said, talk& by, conversation_record& record);
   /// The tokens of an answer.
   std::vector<std::int32_t> context_of(const open_turn& t);
   continuation finish(open_turn& t);
@@ -99,11 +112,11 @@ class conversations final : public rollout::turn_source {
   std::function<row_setup(std::uint32_t)> of_row_;
   parallel::any_communicator* group_;
   std::vector<rollout::request> requests_;
+  std::vector<paused_conversation> paused_;  ///< of the prepared requests, if some are resumed
   std::vector<conversation_record> records_;
-  std::vector<std::vector<double>> turn_rewards_;  ///< of each record
-  std::vector<std::string> logs_;
+  std::vector<kept_response> kept_;  ///< of each record
   std::string failure_;
-  std::deque<talk> talks_;                         ///< of the prepared requests, then of all
+  std::deque<dialogue> talks_;                     ///< of the prepared requests, then of all
   std::deque<std::vector<std::int32_t>> prompts_;  ///< that agents have changed
   std::size_t first_ = 0, open_ = 0;               ///< record of the first request; turns without their answers
   std::deque<continuation> complete_;
@@ -116,6 +129,7 @@ RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_AGENT)
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "rlcore/agent/tool_calls.hpp"
@@ -139,74 +153,68 @@ RLCORE_INLINE conversations::conversations(const text::tokenizer& tokenizer, con
 
 RLCORE_INLINE conversations::~conversations() {
   pool_.reset();
-  for (talk& t : talks_) close(t);
+  for (dialogue& t : talks_) t.close();
 }
 
 RLCORE_INLINE void conversations::add(std::span<const rollout::request> requests) {
-  for (const rollout::request& r : requests) {
-    talk& t = talks_.emplace_back();
-    t.row = of_row_(r.prompt_number);
-    if (t.row.environment == nullptr) continue;
-    t.asked.conversation = ++last_number_;
-    t.asked.row = r.prompt_number, t.asked.sample = r.sample;
-    t.asked.label = t.row.label, t.asked.kwargs = t.row.environment_kwargs;
-    if (t.row.has_agent()) t.asked.observation = tokenizer_.decode(r.prompt);
-    if (t.row.has_user() && t.row.messages != nullptr)
-      for (const text::message& m : *t.row.messages)
-        t.asked.messages.push_back({{"role", m.role}, {"content", m.content}});
-  }
+  for (const rollout::request& r : requests)
+    talks_.emplace_back(of_row_(r.prompt_number), r, ++last_number_, tokenizer_);
 }
 
-RLCORE_INLINE std::vector<std::int32_t> conversations::open_environments(std::size_t first) {
-  std::vector<std::optional<std::string>> prompts(talks_.size() - first);
-  run_all(prompts.size(), settings_.workers, [&](std::size_t i) {
-    talk& t = talks_[first + i];
+RLCORE_INLINE std::vector<std::int32_t> conversations::open_environments(std::span<const rollout::request> requests) {
+  std::vector<std::optional<std::vector<std::int32_t>>> prompts(requests.size());
+  run_all(requests.size(), settings_.workers, [&](std::size_t i) {
+    dialogue& t = talks_[i];
     if (t.row.environment == nullptr) return;
-    try {
-      prompts[i] = t.row.environment->open(t.asked);
-      t.open = true;
-    } catch (const tool_error& e) {
-      t.failure = "row " + std::to_string(t.asked.row) + ": " + e.what();
-      if (!settings_.zero_on_failure || !t.row.has_agent()) throw data_error(t.failure);
+    const bool resumed = is_resumed(i, requests[i]);
+    if (resumed && t.row.has_agent() && paused_[i].record.failures > 0) {
+      t.failure = "row " + std::to_string(t.asked.row) + ": the agent failed before the response paused";
+      return;
     }
+    const auto begin = std::chrono::steady_clock::now();
+    prompts[i] = t.open_environment(tokenizer_, settings_);
+    if (!resumed || !t.open) return;
+    t.replay(paused_[i], requests[i].written, tokenizer_, settings_);
+    paused_[i].record.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   });
   std::vector<std::int32_t> changed;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    turn_request& asked = talks_[first + i].asked;
-    if (!talks_[first + i].failure.empty()) changed.push_back(static_cast<std::int32_t>(i)), changed.push_back(failed);
-    if (!prompts[i] || *prompts[i] == asked.observation) continue;
-    asked.observation = clean_tool_text(*prompts[i]);
-    std::vector<std::int32_t> ids = tokenizer_.encode(asked.observation, true);
-    if (ids.empty()) throw data_error("row " + std::to_string(asked.row) + ": the agent has made the prompt empty");
-    if (settings_.max_prompt_length > 0 && std::ssize(ids) > settings_.max_prompt_length) {
-      ids.erase(ids.begin(), ids.end() - settings_.max_prompt_length);
-      asked.observation = tokenizer_.decode(ids);
+    if (prompts[i]) {
+      changed.push_back(static_cast<std::int32_t>(i)), changed.push_back(static_cast<std::int32_t>(prompts[i]->size()));
+      changed.insert(changed.end(), prompts[i]->begin(), prompts[i]->end());
     }
-    changed.push_back(static_cast<std::int32_t>(i)), changed.push_back(static_cast<std::int32_t>(ids.size()));
-    changed.insert(changed.end(), ids.begin(), ids.end());
+    if (!talks_[i].failure.empty()) changed.push_back(static_cast<std::int32_t>(i)), changed.push_back(failed);
   }
   return changed;
 }
 
 RLCORE_INLINE void conversations::prepare(std::span<rollout::request> requests) {
-  const std::size_t first = talks_.size();
+  require(talks_.empty() && (paused_.empty() || paused_.size() == requests.size()),
+          "conversations: prepare() is called once, with a request for each resumed response");
   add(requests);
-  if (std::none_of(talks_.begin() + static_cast<std::ptrdiff_t>(first), talks_.end(),
-                   [](const talk& t) { return t.row.environment != nullptr; }))
-    return;
+  if (std::ranges::none_of(talks_, [](const dialogue& t) { return t.row.environment != nullptr; })) return;
   std::vector<std::int32_t> changed;
-  if (asks()) changed = open_environments(first);
+  if (asks()) changed = open_environments(requests);
   if (group_ != nullptr) share(changed);
   for (std::size_t at = 0; at < changed.size();) {
+    const auto i = static_cast<std::size_t>(changed[at]);
     if (changed[at + 1] == failed) {
-      talks_[first + static_cast<std::size_t>(changed[at])].failed = true;
+      talks_[i].failed = true;
       at += 2;
       continue;
     }
     const auto count = static_cast<std::size_t>(changed[at + 1]);
     const auto ids = std::span(changed).subspan(at + 2, count);
-    requests[static_cast<std::size_t>(changed[at])].prompt = prompts_.emplace_back(ids.begin(), ids.end());
+    requests[i].prompt = prompts_.emplace_back(ids.begin(), ids.end());
     at += 2 + count;
+  }
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (!is_resumed(i, requests[i])) continue;
+    const std::span<const std::int32_t> now = std::exchange(requests[i].prompt, paused_[i].prompt);
+    if (!talks_[i].failed && !std::ranges::equal(now, paused_[i].prompt))
+      throw data_error("row " + std::to_string(talks_[i].asked.row) +
+                       ": the agent gives another prompt when it is asked again, so its conversations cannot pause "
+                       "(async_training.partial_rollout=False awaits them)");
   }
 }
 
@@ -216,13 +224,18 @@ RLCORE_INLINE void conversations::begin(std::span<const rollout::request> reques
   turns_.clear();
   first_ = records_.size();
   records_.resize(first_ + requests.size());
-  turn_rewards_.resize(records_.size());
-  logs_.resize(records_.size());
+  kept_.resize(records_.size());
   if (talks_.size() < records_.size()) add(requests.subspan(talks_.size() - first_));
-}
-
-RLCORE_INLINE void conversations::close(talk& t) {
-  if (std::exchange(t.open, false)) t.row.environment->close(t.asked);
+  for (std::size_t i = first_; i < records_.size(); ++i) {
+    if (is_resumed(i, requests[i - first_])) {
+      const paused_conversation& p = paused_[i];
+      records_[i] = p.record;
+      kept_[i].turn_rewards = p.turn_rewards, kept_[i].logs = p.logs;
+      if (!p.replies.empty())
+        kept_[i].replies = text::parse_json<data_error, nlohmann::ordered_json>(p.replies, "replies of a conversation");
+    }
+    if (talks_[i].failed) records_[i].failures = std::max(records_[i].failures, 1);
+  }
 }
 
 RLCORE_INLINE bool conversations::goes_on(const conversation_record& r, std::int64_t response_length) const {
@@ -233,13 +246,19 @@ RLCORE_INLINE bool conversations::goes_on(const conversation_record& r, std::int
 
 RLCORE_INLINE void conversations::end_turn(std::size_t request, const rollout::response& so_far, std::size_t turn) {
   conversation_record& record = records_[first_ + request];
-  talk& by = talk_of(request);
-  const std::int32_t number = record.assistant_turns++;
-  const bool on = goes_on(record, std::ssize(so_far.tokens));
-  const auto drawn = std::span(so_far.tokens).subspan(turn);
+  dialogue& by = talk_of(request);
+  const rollout::request& continued = requests_[request];
+  const std::int64_t length = std::ssize(continued.written) + std::ssize(so_far.tokens);
+  by.asked.number = static_cast<std::uint32_t>(record.assistant_turns++);
+  const bool on = goes_on(record, length);
+  std::vector<std::int32_t> drawn;
+  if (turn == 0)
+    drawn.assign(continued.written.begin() + static_cast<std::ptrdiff_t>(continued.turn), continued.written.end());
+  drawn.insert(drawn.end(), so_far.tokens.begin() + static_cast<std::ptrdiff_t>(turn), so_far.tokens.end());
   if (by.failed) {
     if (asks()) note_failure(by.failure);
-    ++record.failures;
+    record.turn_reward = -record.reward;
+    record.reward = record.score = 0;
     note_reward(first_ + request);
     return complete_.push_back({request, {}});
   }
@@ -247,64 +266,36 @@ RLCORE_INLINE void conversations::end_turn(std::size_t request, const rollout::r
   if (on && !by.row.has_agent() && !by.row.tools.empty()) said = parse_hermes(tokenizer_.decode(drawn));
   record.unread += static_cast<std::int32_t>(said.failures);
   if (!by.row.has_agent() && (!on || (said.calls.empty() && !by.row.has_user()))) {
-    close(by);
+    by.close();
     return complete_.push_back({request, {}});
   }
-  if (by.row.has_agent())
-    by.asked.action = tokenizer_.decode(drawn.first(drawn.size() - (so_far.reason == rollout::finish::eos)));
-  if (by.row.has_user())
-    by.asked.messages.push_back({{"role", "assistant"}, {"content", tokenizer_.decode(drawn, true)}});
-  by.asked.number = static_cast<std::uint32_t>(number);
+  by.say(drawn, so_far.reason == rollout::finish::eos, tokenizer_);
   open_turn& open = turns_.emplace_back();
   ++open_;
-  open.request = request, open.length = std::ssize(so_far.tokens), open.last_token = so_far.tokens.back();
+  open.request = request, open.length = length, open.last_token = drawn.back();
   open.goes_on = on, open.asked = by.row.environment, open.said = &by.asked;
-  call_tools(open, std::move(said), by, record);
+  said.calls.resize(std::min(said.calls.size(), static_cast<std::size_t>(settings_.max_parallel_calls)));
+  by.call_tools(std::move(said.calls), open, record);
   if (asks()) pool_->push(open);
 }
 
-RLCORE_INLINE void conversations::call_tools(open_turn& turn, parsed_turn said, talk& by, conversation_record& record) {
-  const row_setup& known = by.row;
-  const std::size_t calls = std::min(said.calls.size(), static_cast<std::size_t>(settings_.max_parallel_calls));
-  turn.texts.resize(calls);
-  for (std::size_t i = 0; i < calls; ++i) {
-    tool_request call{std::move(said.calls[i].name), std::move(said.calls[i].arguments)};
-    call.row = requests_[turn.request].prompt_number, call.sample = requests_[turn.request].sample;
-    call.number = static_cast<std::uint32_t>(record.calls++);
-    const auto found =
-        std::ranges::find(known.tools, call.name, [](const tool* t) -> const std::string& { return t->name(); });
-    const auto at = static_cast<std::size_t>(found - known.tools.begin());
-    if (at < known.kwargs.size()) call.kwargs = known.kwargs[at];
-    turn.tools.push_back(found == known.tools.end() ? nullptr : *found);
-    if (found == known.tools.end()) {
-      std::string names;
-      for (const tool* t : known.tools) names += (names.empty() ? "" : ", ") + t->name();
-      turn.texts[i] = "there is no tool of this name; the tools are: " + names;
-    }
-    turn.calls.push_back(std::move(call));
-  }
-}
-
 RLCORE_INLINE std::vector<std::int32_t> conversations::context_of(const open_turn& t) {
-  talk& by = talk_of(t.request);
-  if (!t.answer) {
-    if (by.row.has_user())
-      for (const std::string& text : t.texts) by.asked.messages.push_back({{"role", "tool"}, {"content", text}});
-    return replies_->of_tools(t.texts, t.last_token);
+  dialogue& by = talk_of(t.request);
+  if (by.row.environment != nullptr) {
+    const nlohmann::ordered_json reply =
+        t.answer ? nlohmann::ordered_json(t.answer->text) : nlohmann::ordered_json(t.texts);
+    by.hear(reply);
+    kept_[first_ + t.request].replies.push_back(reply);
   }
-  if (by.row.has_agent()) {
-    by.asked.observation += by.asked.action + t.answer->text;
-    return tokenizer_.encode(t.answer->text, true);
-  }
-  by.asked.messages.push_back({{"role", "user"}, {"content", t.answer->text}});
-  return replies_->of_user(t.answer->text, t.last_token);
+  if (!t.answer) return replies_->of_tools(t.texts, t.last_token);
+  return by.row.has_agent() ? tokenizer_.encode(t.answer->text, true) : replies_->of_user(t.answer->text, t.last_token);
 }
 
 /// The last token of a response is always the policy's: what would stand behind it is left out.
 RLCORE_INLINE rollout::turn_source::continuation conversations::finish(open_turn& t) {
   if (t.broken) std::rethrow_exception(t.broken);
   note_failure(t.failure);
-  talk& by = talk_of(t.request);
+  dialogue& by = talk_of(t.request);
   conversation_record& record = records_[first_ + t.request];
   record.failures += static_cast<std::int32_t>(t.failures);
   record.seconds += t.seconds;
@@ -312,7 +303,8 @@ RLCORE_INLINE rollout::turn_source::continuation conversations::finish(open_turn
     record.turn_reward = t.failures > 0 ? -record.reward : t.reward;
     record.reward += record.turn_reward;
     record.score = t.answer->score.value_or(record.reward);
-    if (!t.answer->logs.empty()) logs_[first_ + t.request] = nlohmann::ordered_json(t.answer->logs).dump();
+    if (!t.answer->logs.empty())
+      kept_[first_ + t.request].logs = text::json_text(nlohmann::ordered_json(t.answer->logs));
   } else {
     record.turn_reward = 0;
     record.tool_reward += t.reward;
@@ -323,14 +315,14 @@ RLCORE_INLINE rollout::turn_source::continuation conversations::finish(open_turn
   if (t.length + std::ssize(next.context) >= settings_.max_response_length) next.context.clear();
   const bool user_spoke = t.answer && by.row.has_user();
   record.user_turns += user_spoke || !next.context.empty();  // verl counts the user's last words, too
-  if (next.context.empty()) close(by);
+  if (next.context.empty()) by.close();
   t.calls.clear(), t.texts.clear(), t.answer.reset();
   --open_;
   return next;
 }
 
 RLCORE_INLINE void conversations::note_reward(std::size_t i) {
-  std::vector<double>& rewards = turn_rewards_[i];
+  std::vector<double>& rewards = kept_[i].turn_rewards;
   if (talks_[i].row.environment == nullptr) return;
   rewards.resize(static_cast<std::size_t>(records_[i].assistant_turns));
   rewards.back() = records_[i].turn_reward;
@@ -363,7 +355,7 @@ void conversations::share(std::vector<T>& values) {
 RLCORE_INLINE void conversations::answer_group() {
   std::vector<std::int32_t> turns;  // request, number of tokens, tokens; and so on
   std::vector<conversation_record> records;
-  std::vector<char> logs;  // a line for each
+  std::vector<char> lines;  // for each the logs, the last reply, or null
   if (asks()) {
     std::vector<open_turn*> all = pool_->next_all(open_);
     std::ranges::sort(all, {}, &open_turn::request);
@@ -374,19 +366,27 @@ RLCORE_INLINE void conversations::answer_group() {
       turns.insert(turns.end(), next.context.begin(), next.context.end());
       const std::size_t i = first_ + next.request;
       records.push_back(records_[i]);
-      logs.insert(logs.end(), logs_[i].begin(), logs_[i].end());
-      logs.push_back('\n');
+      const kept_response& kept = kept_[i];
+      auto told = nlohmann::ordered_json::array({kept.logs, nullptr});
+      if (!next.context.empty() && !kept.replies.empty()) told[1] = kept.replies.back();
+      const std::string line = text::json_text(told);
+      lines.insert(lines.end(), line.begin(), line.end());
+      lines.push_back('\n');
     }
   }
-  share(turns), share(records), share(logs);
-  auto line = logs.begin();
+  share(turns), share(records), share(lines);
+  auto line = lines.begin();
   for (std::size_t at = 0, i = 0; at < turns.size(); ++i) {
     const auto request = static_cast<std::size_t>(turns[at]), count = static_cast<std::size_t>(turns[at + 1]);
     const auto from = turns.begin() + static_cast<std::ptrdiff_t>(at + 2);
     complete_.push_back({request, {from, from + static_cast<std::ptrdiff_t>(count)}});
     records_[first_ + request] = records[i];
-    const auto end = std::find(line, logs.end(), '\n');
-    logs_[first_ + request].assign(line, end);
+    const auto end = std::find(line, lines.end(), '\n');
+    if (!asks()) {
+      auto told = text::try_parse_json<nlohmann::ordered_json>(std::string_view(line, end));
+      kept_[first_ + request].logs = told[0].get<std::string>();
+      if (!told[1].is_null()) kept_[first_ + request].replies.push_back(std::move(told[1]));
+    }
     line = end + 1;
     note_reward(first_ + request);
     at += 2 + count;

@@ -39,7 +39,8 @@ struct turn_reply {
 };
 
 /// Answers the turns of the policy. All functions may run in many threads at once; those of one conversation run one
-/// after the other.
+/// after the other. A response that pauses (async_training.*) is closed, and is a new conversation when it goes on:
+/// open() and the step()s of its earlier turns come again, perhaps in another process, and have to answer the same.
 class environment {
  public:
   /// What it stands for.
@@ -56,7 +57,8 @@ class environment {
   /// Answers a turn. Throws tool_error for a failure of this conversation: the run ends, or the response has reward 0
   /// (rlcore.reward_on_failure=zero); any other exception ends the run.
   virtual turn_reply step(const turn_request& request) = 0;
-  /// The conversation has ended, by the reply or because it has its full length; step() is not called again.
+  /// The conversation has ended by the reply or because it has its full length, or it pauses; step() is not called
+  /// again.
   virtual void close(const turn_request& /*request*/) noexcept {}
 };
 

@@ -42,7 +42,8 @@ struct tool_broken : tool_error {
   using tool_error::tool_error;
 };
 
-/// A tool. call() may run in many threads at once.
+/// A tool. call() may run in many threads at once. Its reply must not depend on earlier calls: another process may make
+/// the next call of a response.
 class tool {
  public:
   /// `schema` is what the chat template shows: {"type": "function", "function": {"name", "description", "parameters"}}.

@@ -46,8 +46,8 @@ class engine {
  public:
   /// Returns one response per request. `key` addresses this call (seed and step). Calls progress(done) whenever
   /// sequences finish. With `turns`, responses have several turns, max_new_tokens long together with what `turns`
-  /// appends, and the logit rules count each turn as a new text. `pauses`, without `turns`, may end the call early: a
-  /// later one, with other weights too, continues its responses by request::written. Temperature 0 records log-probs at
+  /// appends, and the logit rules count each turn as a new text. `pauses` may end the call early: a later one, with
+  /// other weights too, continues its responses by request::written and turn. Temperature 0 records log-probs at
   /// temperature 1. Throws config_error if a sequence does not fit into max_cache_bytes, std::invalid_argument for
   /// images that do not match the model or the image tokens, not_finite_error if logits are not finite, and error if
   /// the logit rules exclude every token of a request.
@@ -57,7 +57,6 @@ class engine {
                                  Progress&& progress = {}, turn_source* turns = nullptr,
                                  pause_points* pauses = nullptr) {
     check(model.settings(), requests, settings);
-    require(turns == nullptr || pauses == nullptr, "generate: responses of several turns do not pause");
     std::vector<response> responses(requests.size());
     std::int64_t window = pauses == nullptr ? 0 : pauses->next(responses);
     while (requests.empty() && window > 0) window = pauses->next(responses);
@@ -85,15 +84,10 @@ class engine {
                     responses,
                     static_cast<std::size_t>(std::min<std::int64_t>(settings.max_new_tokens, 1024)),
                     settings.keep_sampling_mask && settings.sampling.truncates()};
-    if (pauses != nullptr) {
-      draw_in_windows(open, record, *pauses, progress);
-    } else if (turns == nullptr) {
-      for (std::size_t before = 0; open.step(record); before = record.ended.size())
-        if (record.ended.size() != before) progress(record.ended.size());
-    } else {
-      turns->begin(requests);
-      take_turns(open, record, *turns, settings.max_new_tokens, progress);
-    }
+    if (turns != nullptr) turns->begin(requests);
+    std::vector<stretch> stretches;
+    for (const request& r : requests) stretches.push_back({std::ssize(r.written), 0, window});
+    draw(open, record, stretches, turns, pauses, settings.max_new_tokens, progress);
     const session_statistics done = open.statistics();
     usage_ = {done.passes, done.tokens_fed, done.preemptions, memory_.pool.most_used(), done.images_read};
     return responses;
@@ -135,50 +129,60 @@ class engine {
     }
   };
 
-  /// Steps `open` until `pauses` ends the call.
+  /// How far a response is.
+  struct stretch {
+    std::int64_t written = 0;    ///< tokens of earlier calls; the others count those of this call
+    std::size_t turn = 0;        ///< where its current turn begins
+    std::int64_t pauses_at = 0;  ///< if there are pauses
+  };
+  /// Steps `open` until every response is complete, or `pauses` end the call.
   template <class Progress>
-  static void draw_in_windows(session<Device>& open, recorder& record, pause_points& pauses, Progress& progress) {
-    for (std::size_t complete = 0;;) {
-      std::vector<std::size_t> paused;
-      while (open.step(record)) {
-        const std::size_t before = complete;
-        for (const std::size_t i : record.ended)
-          if (record.responses[i].reason == finish::paused)
+  static void draw(session<Device>& open, recorder& record, std::span<stretch> stretches, turn_source* turns,
+                   pause_points* pauses, std::int64_t max_new_tokens, Progress& progress) {
+    std::size_t complete = 0;
+    std::vector<std::size_t> paused;
+    for (;;) {
+      std::size_t asked = 0;  // turns whose continuation is awaited
+      for (bool drew = true; drew || asked > 0;) {
+        drew = open.step(record);
+        for (const std::size_t i : std::exchange(record.ended, {})) {
+          if (record.responses[i].reason == finish::paused) {
             paused.push_back(i);
+          } else if (turns == nullptr) {
+            progress(++complete);
+          } else {
+            turns->end_turn(i, record.responses[i], stretches[i].turn);
+            ++asked;
+          }
+        }
+        while (turns != nullptr) {
+          const auto next = turns->next(!drew && asked > 0);
+          if (!next) break;
+          --asked, drew = true;
+          if (next->context.empty())
+            progress(++complete);
           else
-            ++complete;
-        record.ended.clear();
-        if (complete != before) progress(complete);
+            take_reply(open, record.responses[next->request], stretches[next->request], *next, max_new_tokens, pauses);
+        }
       }
-      const std::int64_t window = pauses.next(record.responses);
+      if (pauses == nullptr) return;
+      const std::int64_t window = pauses->next(record.responses);
       if (window == 0) return;
-      for (const std::size_t i : paused) open.go_on(i + 1, window);
+      for (const std::size_t i : std::exchange(paused, {})) {
+        stretches[i].pauses_at = std::ssize(record.responses[i].tokens) + window;
+        open.go_on(i + 1, window);
+      }
     }
   }
-  /// Steps `open` until `turns` has completed every response.
-  template <class Progress>
-  static void take_turns(session<Device>& open, recorder& record, turn_source& turns, std::int64_t max_new_tokens,
-                         Progress& progress) {
-    std::vector<std::size_t> turn(record.responses.size());  // where the current turn of each response begins
-    for (std::size_t done = 0; done < turn.size();) {
-      const bool drew = open.step(record);
-      for (const std::size_t i : std::exchange(record.ended, {})) turns.end_turn(i, record.responses[i], turn[i]);
-      bool wait = !drew;
-      while (auto next = turns.next(wait)) {
-        wait = false;
-        response& r = record.responses[next->request];
-        if (next->context.empty()) {
-          progress(++done);
-          continue;
-        }
-        const auto begin = static_cast<std::int32_t>(r.tokens.size()),
-                   count = static_cast<std::int32_t>(next->context.size());
-        r.context.push_back({begin, count});
-        r.tokens.insert(r.tokens.end(), next->context.begin(), next->context.end());
-        turn[next->request] = r.tokens.size();
-        open.extend(next->request + 1, next->context, max_new_tokens - std::ssize(r.tokens));
-      }
-    }
+  /// Appends a reply and begins the next turn, which draws a token at least before it pauses.
+  static void take_reply(session<Device>& open, response& r, stretch& of, const turn_source::continuation& reply,
+                         std::int64_t max_new_tokens, const pause_points* pauses) {
+    r.context.push_back({static_cast<std::int32_t>(r.tokens.size()), static_cast<std::int32_t>(reply.context.size())});
+    r.tokens.insert(r.tokens.end(), reply.context.begin(), reply.context.end());
+    of.turn = r.tokens.size();
+    const std::int64_t length = std::ssize(r.tokens);
+    open.extend(reply.request + 1, reply.context, max_new_tokens - of.written - length,
+                pauses == nullptr ? 0 : std::max<std::int64_t>(1, of.pauses_at - length));
   }
 
   static void check(const nn::config& c, std::span<const request> requests, const generation& settings) {
@@ -198,10 +202,11 @@ class engine {
                     random_key key) {
     job asked;
     asked.prompt.assign(r.prompt.begin(), r.prompt.end());
-    asked.written.assign(r.written.begin(), r.written.end());
+    asked.written.assign(r.written.begin(), r.written.end()), asked.turn = r.turn;
     asked.images.assign(r.images.begin(), r.images.end());
     asked.sampling = settings.sampling, asked.rules = rules;
-    asked.max_new_tokens = settings.max_new_tokens, asked.stop_ids = settings.eos_ids;
+    asked.max_new_tokens = settings.max_new_tokens - static_cast<std::int64_t>(r.turn);
+    asked.stop_ids = settings.eos_ids;
     asked.keep_sampling_mask = settings.keep_sampling_mask;
     asked.key = r.key.value_or(r.call.value_or(key)), asked.prompt_number = r.key ? 0 : r.prompt_number;
     asked.sample = r.sample;

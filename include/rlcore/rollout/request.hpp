@@ -66,14 +66,15 @@ struct token_logprob {
 /// independent of the rest of the batch. Adjacent requests with the same prompt share its keys and values. `images`
 /// are the prompt's images in prompt order: the prompt holds one image token (nn::config::image_token_id) per token of
 /// an image's grid. With its own `key`, only `key` and `sample` address the random numbers; `call` takes the place of
-/// the call's key alone. `written` is the beginning of the response, which an earlier call drew: it is continued as if
-/// this call had drawn it. All spans must outlive the call.
+/// the call's key alone. `written` is the beginning of the response, which an earlier call left: it is continued as if
+/// this call had drawn it. Its tokens from `turn` on belong to the turn that goes on. All spans must outlive the call.
 struct request {
   std::span<const std::int32_t> prompt;
   std::uint32_t prompt_number = 0, sample = 0;
   std::span<const nn::image_patches> images = {};
   std::optional<random_key> key = {}, call = {};
   std::span<const std::int32_t> written = {};
+  std::size_t turn = 0;
 };
 
 /// How the reason of finish::failed ends where the logits of a job were not finite.
@@ -131,13 +132,14 @@ using ticket = std::uint64_t;
 /// key.uniform(prompt_number, sample, first_token + t).
 struct job {
   std::vector<std::int32_t> prompt;
-  std::vector<std::int32_t> written = {};  ///< tokens of its first turn that are drawn already
+  std::vector<std::int32_t> written = {};  ///< the first tokens of the response
+  std::size_t turn = 0;                    ///< the first of them that the turn has drawn
   /// In prompt order, as in rollout::request; `pixels` owns the data that they view.
   std::vector<nn::image_patches> images = {};
   std::shared_ptr<const void> pixels = {};
   rollout::sampling sampling = {};
   std::shared_ptr<const logit_rules> rules = {};  ///< applied before a draw; each turn counts as a new text
-  std::int64_t max_new_tokens = 0;                ///< per turn, those of `written` included
+  std::int64_t max_new_tokens = 0;                ///< per turn; those of `written` from `turn` on count
   std::int64_t pause_after = 0;  ///< with keep_open: the first turn pauses when so many more are drawn; 0: never
   std::vector<std::int32_t> stop_ids = {};  ///< a turn ends after one of these: EOS and others
   random_key key = {};
@@ -226,8 +228,9 @@ class turn_source {
   virtual void prepare(std::span<request> /*requests*/) {}
   /// A call of generate() begins with these requests.
   virtual void begin(std::span<const request> requests) = 0;
-  /// A turn of request number `request` has ended: it drew tokens [turn, end) of the response. next() returns exactly
-  /// one continuation for each such turn.
+  /// A turn of request number `request` has ended: it drew tokens [turn, end) of `so_far`, which has the tokens of this
+  /// call of generate(), replies included. A turn at 0 may have begun in an earlier call: its first tokens are then
+  /// request::written from request::turn on. next() returns exactly one continuation for each ended turn.
   virtual void end_turn(std::size_t request, const response& so_far, std::size_t turn) = 0;
   /// The next continuation that is ready. With `wait` it waits for one; otherwise it returns nothing if none is.
   virtual std::optional<continuation> next(bool wait) = 0;
@@ -237,8 +240,10 @@ class turn_source {
 class pause_points {
  public:
   virtual ~pause_points() = default;
-  /// How many tokens more every response may draw, before this is called again; 0: generate() returns, and the
-  /// responses that are not complete have finish::paused. `so_far` are complete or have drawn all that they might.
+  /// By how many tokens more every response may grow before this is called again; 0: generate() returns, and the
+  /// responses that are not complete have finish::paused. At the first call `so_far` are empty; later each is complete,
+  /// or has grown so far and ends with a drawn token. Replies of a turn_source are awaited and counted. One that
+  /// reaches beyond the window is followed by one drawn token, and by the next reply if that token ends the turn.
   virtual std::int64_t next(std::span<const response> so_far) = 0;
 };
 

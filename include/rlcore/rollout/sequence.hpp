@@ -208,9 +208,13 @@ inline job complete_job(job asked, const nn::config& model) {
   if (asked.pause_after < 0 || (asked.pause_after > 0 && !asked.keep_open))
     throw config_error("pause_after=" + std::to_string(asked.pause_after) +
                        ": expected at least 0, and more than 0 only with keep_open");
-  if (!asked.written.empty() && std::ssize(asked.written) >= asked.max_new_tokens)
-    throw config_error(std::to_string(asked.written.size()) + " tokens of at most " +
-                       std::to_string(asked.max_new_tokens) + " are written: nothing is left to draw");
+  if (asked.turn > asked.written.size())
+    throw config_error("the turn begins at token " + std::to_string(asked.turn) + " of " +
+                       std::to_string(asked.written.size()) + " that are written");
+  if (const std::size_t drawn = asked.written.size() - asked.turn;
+      drawn > 0 && static_cast<std::int64_t>(drawn) >= asked.max_new_tokens)
+    throw config_error(std::to_string(drawn) + " tokens of at most " + std::to_string(asked.max_new_tokens) +
+                       " are written: nothing is left to draw");
   if (asked.rules && asked.rules->min_tokens > 0 && asked.rules->ending_ids.empty()) {
     auto rules = std::make_shared<logit_rules>(*asked.rules);
     rules->ending_ids = asked.stop_ids;

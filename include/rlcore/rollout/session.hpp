@@ -85,10 +85,11 @@ class session {
     cancelled_.push_back(number);
     work_.notify_all();
   }
-  /// Starts the next turn of a job: appends `tokens` and draws up to `max_new_tokens` more. The appended tokens are
-  /// prefilled and count like drawn ones in the numbers of later tokens. The images remain those of the prompt. Throws
-  /// config_error.
-  void extend(ticket number, std::span<const std::int32_t> tokens, std::int64_t max_new_tokens) {
+  /// Starts the next turn of a job: appends `tokens` and draws up to `max_new_tokens` more; it pauses after
+  /// `pause_after` of them, unless that is 0. The appended tokens are prefilled and count like drawn ones in the
+  /// numbers of later tokens. The images remain those of the prompt. Throws config_error.
+  void extend(ticket number, std::span<const std::int32_t> tokens, std::int64_t max_new_tokens,
+              std::int64_t pause_after = 0) {
     const std::lock_guard lock(mutex_);
     sequence& s = find(number);
     if (s.plan.where != sequence::scheduled::state::open || s.reason == finish::paused)
@@ -100,6 +101,7 @@ class session {
     if (s.asked.rules) check_rules(*s.asked.rules, max_new_tokens);
     s.tokens.insert(s.tokens.end(), tokens.begin(), tokens.end());
     s.begin_turn(max_new_tokens);
+    s.pause_after(pause_after);
     schedule_.add(s);
     work_.notify_all();
   }
@@ -246,7 +248,7 @@ class session {
   std::unique_ptr<sequence> make_sequence(job asked) const {
     asked = complete_job(std::move(asked), model_.settings());
     if (asked.rules) check_rules(*asked.rules, asked.max_new_tokens);
-    check_length(std::ssize(asked.prompt), asked.max_new_tokens);
+    check_length(std::ssize(asked.prompt) + static_cast<std::int64_t>(asked.turn), asked.max_new_tokens);
     auto s = std::make_unique<sequence>();
     const nn::config& c = model_.settings();
     if (!asked.images.empty() && !c.vision)
@@ -265,7 +267,10 @@ class session {
     s->prompt_length = std::ssize(asked.prompt);
     s->tokens = std::move(asked.prompt);
     s->asked = std::move(asked);
-    s->begin_turn(s->asked.max_new_tokens, std::exchange(s->asked.written, {}));
+    const std::vector<std::int32_t> written = std::exchange(s->asked.written, {});
+    const auto turn = written.begin() + static_cast<std::ptrdiff_t>(s->asked.turn);
+    s->tokens.insert(s->tokens.end(), written.begin(), turn);
+    s->begin_turn(s->asked.max_new_tokens, {turn, written.end()});
     s->pause_after(s->asked.pause_after);
     return s;
   }

@@ -92,7 +92,8 @@ class async_schedule {
 };
 
 /// Moves the complete groups of `open` into the result: first those of the oldest weights, then those that were
-/// complete after fewer of the tokens that this step has drawn (`drawn`, for each row), then in the order of the data.
+/// complete after fewer of the tokens that this step has added (`drawn`, for each row; replies count), then in the
+/// order of the data.
 inline std::vector<trajectory> take_complete(std::vector<trajectory>& open, std::span<const std::int64_t> drawn,
                                              std::int64_t samples) {
   const auto n = static_cast<std::size_t>(samples);
@@ -112,8 +113,8 @@ inline std::vector<trajectory> take_complete(std::vector<trajectory>& open, std:
   return complete;
 }
 
-/// Windows of ranks that sample rows together: each rank draws as many tokens of each, then all compare which rows are
-/// complete. A window is 32 tokens, and later half of what is drawn.
+/// Windows of ranks that sample rows together: each row grows by as many tokens, then all ranks compare which rows are
+/// complete. A window is 32 tokens, and later half of what the rows have grown by.
 class common_windows final : public rollout::pause_points {
  public:
   /// With a flag for each row: may the rest pause?

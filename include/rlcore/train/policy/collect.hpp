@@ -65,7 +65,18 @@ std::vector<trajectory> sample(rollout::engine<Device>& engine, const nn::causal
   return batch;
 }
 
-/// Sets trajectory::talk, turn_rewards and agent_logs of the responses that `talks` went through, in order.
+/// A paused response, to resume its conversation; `t` must outlive it.
+inline agent::paused_conversation paused_conversation_of(const trajectory& t) {
+  agent::conversation_record r;
+  r.assistant_turns = r.user_turns = static_cast<std::int32_t>(t.context.size());
+  r.calls = t.talk.calls, r.failures = t.talk.failures, r.unread = t.talk.unread;
+  r.tool_reward = t.talk.tool_reward, r.seconds = t.talk.seconds;
+  r.reward = t.talk.reward, r.score = t.talk.score;
+  return {r,         t.turn_rewards, t.agent_logs,
+          t.replies, t.context,      std::span(t.tokens).first(static_cast<std::size_t>(t.prompt_length))};
+}
+
+/// Sets trajectory::talk, turn_rewards, agent_logs and replies of the responses that `talks` went through, in order.
 inline void note_conversations(std::span<trajectory> batch, const agent::conversations& talks) {
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const agent::conversation_record& r = talks.records()[i];
@@ -80,6 +91,7 @@ inline void note_conversations(std::span<trajectory> batch, const agent::convers
               r.score};
     t.turn_rewards.assign(talks.turn_rewards(i).begin(), talks.turn_rewards(i).end());
     t.agent_logs = talks.logs(i);
+    t.replies = t.paused() ? talks.replies(i) : "";
     if (!t.turn_rewards.empty()) t.turn_rewards.resize(static_cast<std::size_t>(r.assistant_turns));
   }
 }

@@ -290,10 +290,6 @@ policy_models<Device>::policy_models(Device& device, const options& opt, const p
     open_rollout(rollout, policy, *group, bucket);
   else if (!ahead && policy.model.units() != nullptr)
     open_rollout(rollout, policy, {ranks.world().tensor().size(), {}}, bucket);
-  if (s.async.enabled && s.async.partial_rollout && in.tools && s.replay.empty())
-    throw config_error(
-        "async_training.partial_rollout=True: conversations with tools, users or agents do not pause; pass "
-        "async_training.partial_rollout=False");
   if (ahead) {
     if (s.dynamic_sampling.enabled)
       throw config_error("rlcore.async_depth=1: dynamic sampling (algorithm.filter_groups) samples in each step");

@@ -266,24 +266,33 @@ class response_sampler {
                                     rollout::pause_points* pauses) {
     std::vector<trajectory> mine;
     std::vector<rollout::request> requests;
+    std::vector<agent::paused_conversation> paused;
     for (const std::size_t i : drawn) mine.push_back(rows[i]);
-    for (const trajectory& t : mine)
-      requests.push_back({.prompt = std::span(t.tokens).first(static_cast<std::size_t>(t.prompt_length)),
+    for (const trajectory& t : mine) {
+      paused.push_back(paused_conversation_of(t));
+      const rollout::context_run last = t.context.empty() ? rollout::context_run{} : t.context.back();
+      requests.push_back({.prompt = in_.train[t.row].ids,
                           .prompt_number = t.row,
                           .sample = t.sample,
                           .call = key_of(in_.settings.seed, stream::rollout, round_of(t.position)),
-                          .written = t.response()});
+                          .written = t.response(),
+                          .turn = static_cast<std::size_t>(last.begin + last.count)});
+    }
     const std::unique_ptr<agent::conversations> talks = open_conversations(in_.train);
-    if (talks) talks->prepare(requests);
+    if (talks) {
+      talks->resume(std::move(paused));
+      talks->prepare(requests);
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        if (mine[i].response_length() > 0) continue;
+        const std::span<const std::int32_t> prompt = requests[i].prompt;  // an agent may have changed it
+        mine[i].tokens.assign(prompt.begin(), prompt.end());
+        mine[i].prompt_length = static_cast<std::int32_t>(prompt.size());
+      }
+    }
     const std::vector<rollout::response> responses = answer_requests(
         models_.policy.engine, model, models_.policy.space, requests, in_.train, training_generation(), {},
         [&](std::size_t done) { show("rollout", done, mine.size(), true); }, talks.get(), pauses);
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-      if (const std::span<const std::int32_t> prompt = requests[i].prompt; prompt.data() != mine[i].tokens.data())
-        mine[i].tokens.assign(prompt.begin(), prompt.end());  // an agent's
-      mine[i].prompt_length = static_cast<std::int32_t>(requests[i].prompt.size());
-      append_response(mine[i], responses[i], step);
-    }
+    for (std::size_t i = 0; i < mine.size(); ++i) append_response(mine[i], responses[i], step);
     if (talks) note_conversations(mine, *talks), say_failure(*talks);
     return mine;
   }

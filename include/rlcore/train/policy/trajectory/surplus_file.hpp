@@ -70,6 +70,7 @@ RLCORE_INLINE void write_surplus(const std::filesystem::path& folder, std::span<
                    t.talk.tool_reward, t.talk.seconds, t.talk.reward,   t.talk.score};
     if (!t.turn_rewards.empty()) j["turn_rewards"] = t.turn_rewards;
     if (!t.agent_logs.empty()) j["agent_logs"] = t.agent_logs;
+    if (!t.replies.empty()) j["replies"] = t.replies;
     if (t.rewarded_by_turn) j["rewarded_by_turn"] = true;
     if (!t.context.empty()) j["mask"] = mask_runs(t.context, t.response_length());
     rows.push_back(std::move(j));
@@ -115,6 +116,7 @@ RLCORE_INLINE std::vector<trajectory> read_surplus(const std::filesystem::path& 
       }
       if (j.contains("turn_rewards")) j["turn_rewards"].get_to(t.turn_rewards);
       if (j.contains("agent_logs")) j["agent_logs"].get_to(t.agent_logs);
+      if (j.contains("replies")) j["replies"].get_to(t.replies);
       t.verdict.has_reason = j.value("has_reason", true);
       if (j.contains("acc")) t.verdict.acc = j["acc"].get<bool>();
       if (j.contains("pred")) t.verdict.pred.emplace(j["pred"].get_binary().begin(), j["pred"].get_binary().end());

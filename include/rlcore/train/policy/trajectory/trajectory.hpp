@@ -96,6 +96,7 @@ struct trajectory {
   std::vector<double> turn_rewards;  ///< by the environment, one for each turn of the policy; empty: none
   bool rewarded_by_turn = false;     ///< estimators by token see them where they were given
   std::string agent_logs;            ///< JSON of the agent's numbers; empty: none
+  std::string replies;               ///< while it is paused: conversations::replies()
 
   double score() const noexcept { return verdict.score + length_penalty; }
   /// Whether asynchronous training has left it for a later step to go on.

@@ -30,7 +30,7 @@ void each_field(Trajectory& t, Visit&& visit) {
       visit(t.advantage);
   visit(t.selected), visit(t.token_advantage), visit(t.value), visit(t.token_return);
   visit(t.sum_squared_probs), visit(t.greedy_score), visit(t.context), visit(t.talk), visit(t.turn_rewards),
-      visit(t.agent_logs), visit(t.rewarded_by_turn), visit(t.sampled_by), visit(t.position);
+      visit(t.agent_logs), visit(t.rewarded_by_turn), visit(t.sampled_by), visit(t.position), visit(t.replies);
 }
 
 }  // namespace detail
