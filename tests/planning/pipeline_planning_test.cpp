@@ -176,10 +176,9 @@ TEST(pipeline_planning, what_trainers_refuse_is_not_offered) {
     EXPECT_THAT(check_layout(l, *find_known_model(model), w, l.devices()), HasSubstr(why));
   };
   const layout two = in_stages({.stages = 2});
-  workload plain, lora, whole;
-  lora.lora_rank = 8, whole.reference = reference_form::whole;
+  workload plain, whole;
+  whole.reference = reference_form::whole;
   EXPECT_EQ(check_layout(two, *find_known_model("Qwen2.5-7B"), plain, 2), "");
-  refused("Qwen2.5-7B", two, lora, "LoRA");
   refused("Qwen2.5-VL-7B", two, plain, "vision tower");
   refused("Qwen2.5-7B", two, whole, "reference=whole");
   layout other = two;

@@ -71,10 +71,31 @@ TEST_F(pipeline_ranks, refusals) {
           "no layer is left for the other stages");
   refused(two + stages + arguments{megatron + "virtual_pipeline_model_parallel_size=2"},
           "virtual_pipeline_model_parallel_size=2: expected 1");
-  refused(two + stages + arguments{"actor_rollout_ref.model.lora_rank=4"},
-          "adapters (LoRA) cannot be trained in stages");
   refused(two + stages + arguments{"actor_rollout_ref.ref.megatron.pipeline_model_parallel_size=1"},
           "another layout than the actor's");
+}
+
+/// The adapters, their moments and PEFT's folder; the reference is the model without them.
+TEST_F(pipeline_ranks, train_adapters) {
+  const arguments lora{"actor_rollout_ref.model.lora_rank=4", "actor_rollout_ref.actor.use_kl_loss=True",
+                       "actor_rollout_ref.actor.kl_loss_coef=0.1", "rlcore.recompute_old_log_prob=True"};
+  const auto expect_adapters_of_one = [&](const std::string& name) {
+    const std::string adapter = "global_step_4/actor/lora_adapter/adapter_model.safetensors";
+    EXPECT_FALSE(scratch::read(root("one") / adapter).empty());
+    EXPECT_TRUE(scratch::read(root("one") / adapter) == scratch::read(root(name) / adapter)) << name;
+    EXPECT_EQ(rows(root("one")), rows(root(name)));
+  };
+  train("one", lora);
+  train("two", lora + two + stages);
+  expect_adapters_of_one("two");
+  train("four", lora + four + ours);
+  expect_adapters_of_one("four");
+  for (const auto& [before, after] : {std::pair(arguments{}, two + stages), {two + stages, arguments{}}}) {
+    const std::string name = before.empty() ? "into_stages" : "out_of_stages";
+    train(name, lora + before + arguments{"trainer.total_training_steps=2"});
+    train(name, lora + after);
+    expect_adapters_of_one(name);
+  }
 }
 
 /// The critic and its head are in stages, too.

@@ -51,9 +51,10 @@ void write_adapter(const std::filesystem::path& folder, const adapter_config& c,
 std::map<std::string, std::string> adapter_names(const safetensors_reader& file);
 
 /// Fills `values` with the folder's tensors, or this rank's part of sharded ones. The folder must hold exactly the
-/// parameters, with their shapes. Throws file_error or format_error naming the tensor.
+/// parameters, with their shapes, and of a model in stages those of `all` stages. Throws file_error or format_error
+/// naming the tensor.
 void load_adapter(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
-                  std::span<float> values);
+                  std::span<float> values, std::span<const nn::parameter> all = {});
 
 }  // namespace checkpoint
 RLCORE_END
@@ -189,11 +190,12 @@ RLCORE_INLINE std::map<std::string, std::string> adapter_names(const safetensors
 }
 
 RLCORE_INLINE void load_adapter(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
-                                std::span<float> values) {
+                                std::span<float> values, std::span<const nn::parameter> all) {
   check_extent(parameters, values.size());
   const safetensors_reader file(folder / adapter_weights_name);
   std::map<std::string, std::string> stored = adapter_names(file);
   std::set<std::string> expected;
+  for (const nn::parameter& p : all) expected.insert(std::string(adapter_prefix) + p.name);
   for (const nn::parameter& p : parameters) {
     expected.insert(std::string(adapter_prefix) + p.name);
     const auto at = stored.find(p.name);

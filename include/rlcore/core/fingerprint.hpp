@@ -14,6 +14,9 @@ RLCORE_BEGIN
 /// A 64-bit hash of words in order. Guards against mistakes, not against forgery.
 class fingerprint {
  public:
+  fingerprint() = default;
+  /// Goes on behind the words of another one, which has this word().
+  explicit fingerprint(std::uint64_t word) noexcept : hash_(word) {}
   /// The next word.
   void add(std::uint64_t word) noexcept {
     hash_ = (hash_ ^ word) * 0xd6e8feb86659fd93u;

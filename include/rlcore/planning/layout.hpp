@@ -75,7 +75,7 @@ struct layout {
   std::int64_t expert_shard_ranks() const noexcept { return expert_parts() > 1 ? summed() / expert : shards(); }
   /// The number of parts that the weights of experts are divided into, in training and in passes that only score.
   std::int64_t expert_parts() const noexcept { return expert_shards || zero < 3 ? expert : 1; }
-  std::int64_t sampled_expert_parts() const noexcept { return expert_shards ? expert : 1; }
+  std::int64_t scored_expert_parts() const noexcept { return expert_shards ? expert : 1; }
   /// True if ranks sample with the weights as they have them in training.
   bool samples_in_place() const noexcept {
     return zero < 3 && rollout_tensor == tensor && !collects_experts() && stages() == 1;
@@ -86,7 +86,7 @@ struct layout {
     return samples_in_place() || experts < rollout_tensor ? 1 : rollout_tensor;
   }
   /// True if non-training passes need experts of remote ranks.
-  bool collects_experts() const noexcept { return sampled_expert_parts() < expert_parts(); }
+  bool collects_experts() const noexcept { return scored_expert_parts() < expert_parts(); }
 
   /// The bytes of a value that is not a product's operand.
   double value_bytes(const cluster& c) const noexcept { return compute_type ? c.value_bytes : 4; }
@@ -202,7 +202,6 @@ namespace train::planning::detail {
 RLCORE_INLINE std::string check_stages(const layout& l, const model_shape& m, const workload& w) {
   if (l.stages() == 1) return {};
   if (m.tower) return "stages: models with a vision tower are not divided into stages";
-  if (w.lora_rank > 0) return "stages: adapters (LoRA) cannot be trained in stages";
   if (l.zero > 1) return "zero=" + std::to_string(l.zero) + " with stages: expected ZeRO stage 0 or 1";
   if (l.expert > 1 && m.tied) return "stages: ranks cannot divide the experts of a model whose embedding is tied";
   if (w.reference == reference_form::whole) return "stages together with reference=whole is not planned";

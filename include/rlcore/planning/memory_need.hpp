@@ -105,9 +105,9 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   need.stage = part.stage;
   if (host) need.program = program_bytes;
   if (lora) {  // the weights, and as a copy those that adapters are merged into
-    const double adapters = f(m.layers * m.adapter_parameters(w.lora_rank, l.tensor));
+    const double adapters = f(part.layers * m.adapter_parameters(w.lora_rank, l.tensor));
     const double owned = adapters / (l.zero >= 1 ? dense : 1);
-    need.state = 4 * (l.zero == 3 ? shard : whole) + 4 * f(m.layers * m.adapted_parameters(l.tensor)) + 8 * owned +
+    need.state = 4 * (l.zero == 3 ? shard : whole) + 4 * f(part.layers * m.adapted_parameters(l.tensor)) + 8 * owned +
                  bytes_of_moments(l, c, owned);
   } else {
     need.state = 4 * (l.zero == 3 ? shard : whole) + 4 * (l.zero >= 2 ? shard : whole) +
@@ -142,9 +142,9 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   }
 
   // The last stage of a tied embedding keeps leaves until the first stage has sent the sums of their input rows.
-  if (in_stages && m.tied && part.has_head() && sums_by_leaf(l))
+  if (in_stages && m.tied && part.has_head() && sums_by_leaf(l) && !lora)
     need.gradients += 4 * whole * f(std::min(b.leaves - 1, (l.stages() - 1) * b.leaves / b.micro));
-  if (part.copies_embedding(m)) need.gradients += 4 * embedding_rows(m, l, b) * f(m.hidden_size);
+  if (part.copies_embedding(m) && !lora) need.gradients += 4 * embedding_rows(m, l, b) * f(m.hidden_size);
 
   // Experts hold gradients for the rows of every remote rank, unless ranks sum all their leaves.
   const bool together = l.zero < 2 && (l.sums == reduction_kind::ranked || l.sums == reduction_kind::fast);

@@ -268,10 +268,14 @@ RLCORE_INLINE void pipeline_times_of(const model_shape& m, const layout& l, cons
     backward.push_back(time_of(share * (pass.backward + (w.recompute ? pass.layers_forward : 0)), sent.of_backward()));
 
     const local_sizes local(m, l.tensor, l.expert_parts(), part);
-    const double owned =
-        l.zero == 0 ? local.total() : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shard_ranks());
-    work.optimizer = optimizer_time(c, owned, local.total(), local.total() * f(b.leaves - 1), l.devices()) +
-                     offload_time(c, l, owned);
+    const double trained =
+        w.lora_rank > 0 ? f(part.layers * m.adapter_parameters(w.lora_rank, l.tensor)) : local.total();
+    const double owned = l.zero == 0 ? trained
+                         : w.lora_rank > 0
+                             ? trained / f(l.shards())
+                             : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shard_ranks());
+    work.optimizer =
+        optimizer_time(c, owned, local.total(), trained * f(b.leaves - 1), l.devices()) + offload_time(c, l, owned);
     sum_transfers(c, sent.of_sums(), work.sums, work.sums);
     work.exposed += work.sums;
     longest_sums = std::max(longest_sums, work.sums + work.optimizer);
@@ -280,7 +284,7 @@ RLCORE_INLINE void pipeline_times_of(const model_shape& m, const layout& l, cons
     double hidden = 0, exposed = 0;
     sum_transfers(c, sent.scoring(), hidden, exposed);
     if (l.collects_experts())  // every pass packs them
-      exposed += optimizer_time(c, 0, local_sizes(m, l.tensor, l.sampled_expert_parts(), part).total() * f(b.scored), 0,
+      exposed += optimizer_time(c, 0, local_sizes(m, l.tensor, l.scored_expert_parts(), part).total() * f(b.scored), 0,
                                 l.devices());
     const double compute = micro * f(w.updates) * share * pass.forward * (c.training_share / c.scoring_share);
     const double each = beside(c, compute, hidden, exposed) / f(b.scored);
@@ -317,8 +321,8 @@ RLCORE_INLINE void pass_times_of(const model_shape& m, const layout& l, const wo
     sum_transfers(c, sent.scoring(whole), hidden, exposed);
     // Every pass packs the gathered weights.
     if ((l.zero == 3 || l.collects_experts()) && !whole)
-      exposed += optimizer_time(c, 0, local_sizes(m, l.tensor, l.sampled_expert_parts()).total() * f(b.scored), 0,
-                                l.devices());
+      exposed +=
+          optimizer_time(c, 0, local_sizes(m, l.tensor, l.scored_expert_parts()).total() * f(b.scored), 0, l.devices());
     return beside(c, scoring, hidden, exposed);
   };
   if (w.old_log_probs) t.old_log_probs = score(false);

@@ -280,7 +280,7 @@ RLCORE_INLINE void traffic::weights_and_gradients(std::vector<transfer>& out, do
   // Gathered once for the forward and once for the backward, unless kept.
   if (l_.zero == 3) gather_units(out, times * f(b_.micro), l_.reshard_after_forward ? 2 : 1);
   if (w_.lora_rank > 0) {
-    const double adapters = f(m_.layers * m_.adapter_parameters(w_.lora_rank, l_.tensor));
+    const double adapters = f(part_.layers * m_.adapter_parameters(w_.lora_rank, l_.tensor));
     add(out, {"gradients of adapters", sum, dense_group(), adapters * leaf, times, false});
     add(out, {"adapters", collective::all_gather, dense_group(), adapters * 4, times, false});
     return;
@@ -364,9 +364,11 @@ RLCORE_INLINE void traffic::hidden_gradients(std::vector<transfer>& out, double 
 RLCORE_INLINE void traffic::between_stages(std::vector<transfer>& out, double times) const {
   if (l_.stages() == 1) return;
   // A double for each block of 1024, or of each tensor parallel rank.
-  const double blocks = l_.tensor > 1 ? f(l_.stages()) : std::ceil(f(m_.parameters()) / 1024);
+  const double trained =
+      f(w_.lora_rank > 0 ? m_.layers * m_.adapter_parameters(w_.lora_rank, l_.tensor) : m_.parameters());
+  const double blocks = l_.tensor > 1 ? f(l_.stages()) : std::ceil(trained / 1024);
   add(out, {"norm of all stages", collective::all_gather, stage_group(), 8 * blocks, times, false});
-  if (!m_.tied) return;
+  if (!m_.tied || w_.lora_rank > 0) return;  // adapters leave the embedding as it is
   const double rows = embedding_rows(m_, l_, b_), leaves = sums_by_leaf(l_) ? f(b_.leaves) : 1;
   if (part_.has_embedding())
     add(out, {"embedding, gradients of its rows", collective::shift, stage_group(), 4 * rows * f(m_.hidden_size + 1),

@@ -38,7 +38,7 @@ using parallel::reduction_kind;
 
 struct task {
   nn::family family = nn::family::qwen2;
-  bool tied = true, score = false, recompute = false, balances = false;
+  bool tied = true, score = false, recompute = false, balances = false, adapters = false;
   int rows = 11, steps = 3, poisoned = -1;  ///< step whose gradient is not finite
   std::int64_t max_rows = 2;
   int layers = 4;
@@ -147,11 +147,13 @@ result train(int ranks, const parallel_settings& how, const task& what = {}) {
     train::training_settings s;
     s.adamw.weight_decay = 0.1, s.recompute = what.recompute, s.decay_norms_and_biases = false;
     if (what.balances) s.router_aux_loss = 0.1;
+    if (what.adapters) s.lora = nn::lora_settings{4, 8, {"all-linear"}};
     train::trainable_model<cpu> t(device, model_of(what), s, &world);
     {
       const auto whole = t.gather_full_params();
       t.model.initialize(11);
     }
+    if (what.adapters) t.attach_adapters({});
     for (int number = 0; number < what.steps; ++number) {
       float sum = step(t, what, number, r, all.rank() == 0);
       parallel::sum_over_ranks(world, sum);
@@ -165,6 +167,9 @@ result train(int ranks, const parallel_settings& how, const task& what = {}) {
       EXPECT_TRUE(names.insert(p.name).second) << p.name;
       put(r.weights[p.name], nn::piece_of(p), t.passing().weights().data() + p.offset);
     }
+    if (what.adapters)
+      for (const nn::parameter& p : t.held())
+        put(r.weights[p.name], nn::piece_of(p), t.adapter()->values().data() + p.offset);
     for (const train::owned_run& run : train::owned_runs(t.held(), t.pieces())) {
       put(r.m[run.piece.tensor], run.piece, m.data() + run.moments);
       put(r.v[run.piece.tensor], run.piece, v.data() + run.moments);
@@ -273,6 +278,20 @@ TEST(pipeline, all_axes_together) {
 TEST(pipeline, score_model) {
   const task what{.tied = false, .score = true};
   expect_same(train(1, {.zero = 0}, what), train(3, staged(3), what));
+}
+
+TEST(pipeline, adapters) {
+  const task what{.adapters = true};
+  const result one = train(1, {.zero = 0}, what);
+  EXPECT_EQ(one.m.size(), 2u * 4 * 7) << "A and B of the linear layers alone have moments";
+  for (const int stages : {2, 3, 4}) expect_same(one, train(stages, staged(stages), what));
+  expect_same(one, train(6, staged(3, {.zero = 1}), what));
+  const task untied{.tied = false, .score = true, .recompute = true, .adapters = true};
+  expect_same(train(1, {.zero = 0}, untied), train(4, staged(2, {.zero = 1}), untied));
+  expect_same(train(1, {.zero = 0, .tp_reduce_chunks = 2}, what),
+              train(4, staged(2, {.tensor = 2, .zero = 0, .tp_reduce_chunks = 2}), what));
+  const task experts{.family = nn::family::qwen3_moe, .tied = false, .balances = true, .adapters = true};
+  expect_same(train(1, {.zero = 0}, experts), train(2, staged(2), experts));
 }
 
 TEST(pipeline, other_orders_of_sums) {

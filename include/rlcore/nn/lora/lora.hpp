@@ -41,13 +41,12 @@ class lora {
     matrix stacked_a() const noexcept { return {a, rank, inputs, chunks}; }
   };
 
-  /// Throws as check_lora(), and for a module that the model does not have. With "all-linear"
-  /// a vision tower has adapters too, except for its convolution. A is Kaiming uniform with a = sqrt(5), that is
-  /// uniform in +-1 / sqrt(inputs); value i of parameter k depends only on (seed, k, i). B is 0. A tensor parallel rank
-  /// has the columns of A, or the rows of B, that belong to its part of a weight. Call attach() next.
-  lora(const causal_lm<Device>& model, lora_settings settings)
-      : device_(&model.device()), settings_(std::move(settings)), modules_(check_lora(settings_)) {
-    lay_out(model);
+  /// Throws as check_lora(), and for a module that the model does not have. With "all-linear" a vision tower has
+  /// adapters too, except for its convolution. A is Kaiming uniform with a = sqrt(5), that is uniform in +-1 /
+  /// sqrt(inputs); value i of parameter k of the whole model depends only on (seed, k, i). B is 0. A tensor parallel
+  /// rank has the columns of A, or the rows of B, that belong to its part of a weight, a stage of a pipeline the
+  /// adapters of its layers. Call attach() next.
+  lora(const causal_lm<Device>& model, lora_settings settings) : lora(std::move(settings), model) {
     values_ = buffer<float, Device>(*device_, size_);
     base_ = buffer<float, Device>(*device_, base_size_);
     const auto f = device_->compute_format();
@@ -67,6 +66,10 @@ class lora {
   /// score.weight: in values().
   std::span<const parameter> parameters() const noexcept { return parameters_; }
   std::size_t size() const noexcept { return size_; }
+  /// Those of all stages of a pipeline.
+  std::span<const parameter> all_parameters() const noexcept {
+    return of_stages_.empty() ? parameters() : std::span<const parameter>(of_stages_);
+  }
   /// A, B and the head; call merge() after changes.
   buffer<float, Device>& values() noexcept { return values_; }
   const buffer<float, Device>& values() const noexcept { return values_; }
@@ -105,8 +108,9 @@ class lora {
   void initialize() {
     const random_key key = random_key{settings_.seed}.child(0x6c6f7261u);
     std::vector<float> host;
-    for (std::size_t k = 0; k < parameters_.size(); ++k) {
-      const parameter& p = parameters_[k];
+    std::size_t k = 0;  // among all_parameters()
+    for (const parameter& p : parameters_) {
+      while (all_parameters()[k].name != p.name) ++k;
       if (p.offset >= score_) continue;
       host.assign(p.size, 0.0f);
       const double bound = 1 / std::sqrt(static_cast<double>(p.whole_shape()[1]));
@@ -174,6 +178,17 @@ class lora {
   }
 
  private:
+  /// The layout without memory for values.
+  lora(lora_settings settings, const causal_lm<Device>& model)
+      : device_(&model.device()), settings_(std::move(settings)), modules_(check_lora(settings_)) {
+    lay_out(model);
+    if (!model.part().stage.split()) return;
+    const causal_lm<Device> whole(model.device(), model.settings(), {}, weights_in::units);
+    of_stages_ = lora(settings_, whole).parameters_;
+    if (size_ == 0)
+      throw config_error("LoRA: stage " + std::to_string(model.part().stage.stage) +
+                         " of the pipeline has none of the target modules");
+  }
   /// `whole` and `start` as of parameter.
   void add(const std::string& name, std::vector<std::int64_t> shape, std::vector<std::int64_t> whole = {},
            std::vector<std::int64_t> start = {}) {
@@ -220,7 +235,7 @@ class lora {
     };
     for (const block& b : model.blocks()) b.for_linears(adapt);
     model.tower().for_adaptable(adapt);
-    check_found(found);
+    if (!model.part().stage.split()) check_found(found);  // otherwise all stages together
     score_ = size_;
     for (const parameter& p : model.parameters())
       if (p.name.starts_with("score.")) {
@@ -299,6 +314,7 @@ class lora {
   lora_settings settings_;
   std::vector<std::string> modules_;
   std::vector<parameter> parameters_;
+  std::vector<parameter> of_stages_;  ///< of a model in stages: those of the whole
   std::vector<projection> projections_;
   std::vector<group> groups_;
   std::size_t size_ = 0, base_size_ = 0, wide_size_ = 0, score_ = 0, score_weight_ = 0, score_base_ = 0;

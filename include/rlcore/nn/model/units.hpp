@@ -1,6 +1,7 @@
 // FSDP units: groups of parameters that are gathered together.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -18,6 +19,9 @@ namespace nn {
 
 /// The end of each unit of the flat parameters: embedding with vision tower, every layer, final norm and head.
 std::vector<std::size_t> unit_ends(std::span<const parameter> parameters);
+
+/// The begin of each.
+std::vector<std::size_t> unit_begins(std::span<const parameter> parameters);
 
 /// The number (unit_number) of each of these units in the model with all layers; `parameters` may be those of a stage.
 std::vector<std::size_t> unit_numbers(std::span<const parameter> parameters);
@@ -137,6 +141,13 @@ RLCORE_INLINE std::vector<std::size_t> unit_ends(std::span<const parameter> para
     ends.back() = p.offset + p.size;
   }
   return ends;
+}
+
+RLCORE_INLINE std::vector<std::size_t> unit_begins(std::span<const parameter> parameters) {
+  std::vector<std::size_t> begins = unit_ends(parameters);
+  std::ranges::rotate(begins, begins.end() - 1);
+  begins.front() = 0;
+  return begins;
 }
 
 RLCORE_INLINE std::vector<std::size_t> expert_begins(std::span<const parameter> parameters) {

@@ -15,7 +15,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -34,6 +33,7 @@
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/host_window.hpp"
 #include "rlcore/parallel/strategy/any_strategy.hpp"
+#include "rlcore/parallel/world.hpp"
 #include "rlcore/text/model_file.hpp"
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/train/model/owned_runs.hpp"
@@ -45,7 +45,7 @@ namespace train {
 namespace detail {
 
 /// All values of a matrix that the ranks of `tensor` split by rows, or equally by columns, in order. Collective.
-inline std::vector<float> whole_values(parallel::any_communicator& tensor, const nn::parameter& p,
+inline std::vector<float> joined_parts(parallel::any_communicator& tensor, const nn::parameter& p,
                                        std::span<const float> mine) {
   std::vector<float> parts = parallel::gather_parts(tensor, mine);
   const auto columns = static_cast<std::size_t>(p.shape.back());
@@ -60,13 +60,13 @@ inline std::vector<float> whole_values(parallel::any_communicator& tensor, const
 
 }  // namespace detail
 
-/// Fingerprint of all weights in order, except the head of a score model. Of a model that ranks split, whole(parameter,
-/// its values here) returns all values.
-template <class Device, class Whole = std::nullptr_t>
-std::string weights_fingerprint(const nn::causal_lm<Device>& model, const Whole& whole = nullptr) {
-  constexpr bool split = !std::is_same_v<Whole, std::nullptr_t>;
+namespace detail {
+
+/// Adds the weights of a stage of a pipeline, or of a whole model, except the head of a score model and a second copy
+/// of the embedding. whole(parameter, its values here) returns all values of one that ranks split.
+template <class Device, class Whole>
+void add_weights(fingerprint& hash, const nn::causal_lm<Device>& model, Whole&& whole) {
   constexpr std::size_t piece = std::size_t{1} << 20;
-  fingerprint hash;
   std::vector<float> values;
   const auto add = [&] {
     if (values.size() % 2 != 0) values.push_back(0);
@@ -80,22 +80,51 @@ std::string weights_fingerprint(const nn::causal_lm<Device>& model, const Whole&
     values.resize(n);
     model.device().download(values.data(), model.weights().data() + p.offset + begin, n * sizeof(float));
   };
-  for (const nn::parameter& p : model.parameters()) {
-    if (p.name.starts_with("score.")) continue;
+  const auto add_parameter = [&](const nn::parameter& p) {
+    if (p.name.starts_with("score.")) return;
     hash.add(std::uint64_t{parallel::elements_of(p.whole_shape())});
-    if constexpr (split)
-      if (p.split()) {
-        download(p, 0, p.size);
-        values = whole(p, values);
-        add();
-        continue;
-      }
+    if (p.split()) {
+      download(p, 0, p.size);
+      values = whole(p, values);
+      return add();
+    }
     for (std::size_t begin = 0; begin < p.size; begin += piece) {
       download(p, begin, std::min(piece, p.size - begin));
       add();
     }
-  }
+  };
+  // Of a tied embedding the first stage has a copy behind its layers, which stands for that of the last stage.
+  const auto& stage = model.part().stage;
+  const bool second = stage.split() && model.settings().tied() && stage.has_head();
+  if (model.copies_embedding()) add_parameter(model.parameters().back());
+  for (const nn::parameter& p : model.own_parameters().subspan(second ? 1 : 0)) add_parameter(p);
+}
+
+}  // namespace detail
+
+/// Fingerprint of all weights in order, except the head of a score model.
+template <class Device>
+std::string weights_fingerprint(const nn::causal_lm<Device>& model) {
+  fingerprint hash;
+  detail::add_weights(hash, model, [](const nn::parameter&, std::vector<float> mine) { return mine; });
   return hash.text();
+}
+/// The same of a model that ranks divide by tensors or stages. Collective.
+template <class Device>
+std::string weights_fingerprint(const nn::causal_lm<Device>& model, parallel::world& ranks) {
+  std::uint64_t word = fingerprint().word();
+  for (int stage = 0; stage < ranks.pipeline().size(); ++stage) {
+    if (stage == ranks.pipeline().rank()) {
+      fingerprint hash(word);
+      detail::add_weights(hash, model, [&](const nn::parameter& p, std::span<const float> mine) {
+        return detail::joined_parts(ranks.tensor(), p, mine);
+      });
+      word = hash.word();
+    }
+    parallel::meet_stages(ranks);
+    ranks.pipeline().broadcast(std::span(&word, 1), stage);
+  }
+  return fingerprint(word).text();
 }
 
 /// Fingerprint of the weights in a folder from a sample, fast for any size: names, sizes, and the first numbers of each

@@ -110,7 +110,7 @@ inline void save_adapter(const std::filesystem::path& folder, const nn::config& 
                             parameters, values);
 }
 
-/// The same from the shards in `folder`; `parameters` are one rank's.
+/// The same from the shards in `folder`; `parameters` are those of all stages, as one rank of each has them.
 inline void save_adapter_of_shards(const std::filesystem::path& folder, const nn::config& model,
                                    const nn::lora_settings& lora, const std::string& base_name,
                                    std::span<const nn::parameter> parameters) {
@@ -125,13 +125,15 @@ inline void save_adapter_of_shards(const std::filesystem::path& folder, const nn
   save_adapter(folder, model, lora, base_name, whole, values);
 }
 
-/// Fills `values` with the adapters in a checkpoint's folder: from its shards, or as PEFT writes them.
-inline void read_adapter(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
-                         std::span<float> values) {
+/// Fills `values` with this rank's part of the adapters in a checkpoint's folder: from its shards, or as PEFT writes
+/// them.
+template <class Device>
+void read_adapter(const std::filesystem::path& folder, const nn::lora<Device>& adapter, std::span<float> values) {
   const std::filesystem::path shards = checkpoint::find_shards(folder);
-  if (shards.empty()) return checkpoint::load_adapter(folder / adapter_name, parameters, values);
+  if (shards.empty())
+    return checkpoint::load_adapter(folder / adapter_name, adapter.parameters(), values, adapter.all_parameters());
   checkpoint::shard_reader reader(shards, "adapter");
-  for (const nn::parameter& p : parameters) reader.read(nn::piece_of(p), values.subspan(p.offset, p.size));
+  for (const nn::parameter& p : adapter.parameters()) reader.read(nn::piece_of(p), values.subspan(p.offset, p.size));
 }
 
 /// Checks that the checkpoint and this run train the same adapters of the same base, or both none. The adapted modules
@@ -263,11 +265,11 @@ void save_by_ranks(parallel::any_communicator& ranks, const std::filesystem::pat
     save_config(folder / "huggingface", model, state.from);
     if (state.adapter)
       save_adapter_of_shards(folder, model.settings(), state.adapter->settings(), state.base_name,
-                             state.adapter->parameters());
+                             state.adapter->all_parameters());
     save_settings(folder, state.extra, ranks.size());
   }
   if (state.save_whole && state.adapter)
-    save_whole_weights(ranks, folder, model.parameters(), model.device(), model.weights().data());
+    save_whole_weights(ranks, folder, model.own_parameters(), model.device(), model.weights().data());
   if (state.save_whole && !state.adapter) save_weights_of_shards(ranks, folder, folder / checkpoint::shard_folder_name);
   ranks.barrier();
 }

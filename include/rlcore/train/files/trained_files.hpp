@@ -41,10 +41,7 @@ void load_weights(trainable_model<Device, Strategy>& m, const std::filesystem::p
   const std::string& name = m.settings().base_name;
   const auto fingerprint = [&] {
     if constexpr (std::derived_from<Strategy, any_strategy>)
-      if (m.world() != nullptr && m.world()->tensor().size() > 1)
-        return weights_fingerprint(m.model, [&](const nn::parameter& p, std::span<const float> mine) {
-          return detail::whole_values(m.world()->tensor(), p, mine);
-        });
+      if (m.world() != nullptr) return weights_fingerprint(m.model, *m.world());
     return weights_fingerprint(m.model);
   };
   m.attach_adapters({name.empty() ? folder.string() : name, folder.string(), fingerprint()});
@@ -94,7 +91,7 @@ restored_checkpoint restore_checkpoint(trainable_model<Device, Strategy>& m, con
   std::vector<float> values;
   if (m.adapter()) {
     values.resize(m.trained_size());
-    read_adapter(folder, m.trained(), values);
+    read_adapter(folder, *m.adapter(), values);
   } else {
     const resident_weights<Device> resident = m.resident();
     values.resize(resident.values.size());

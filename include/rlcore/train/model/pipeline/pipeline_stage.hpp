@@ -38,12 +38,14 @@ inline int patience_of_stage(const parallel::world& w) { return 1 + w.place().pi
 template <class Device>
 class pipeline_stage {
  public:
-  /// `model` is this stage's part, of which this rank holds `values`; all must outlive this object.
-  pipeline_stage(nn::causal_lm<Device>& model, held_values<Device>& values, parallel::world& w)
+  /// `model` is this stage's part, of which this rank holds `values`; all must outlive this object. Without
+  /// `trains_embedding` (LoRA) both ends of the pipeline keep a tied embedding as it is.
+  pipeline_stage(nn::causal_lm<Device>& model, held_values<Device>& values, parallel::world& w,
+                 bool trains_embedding = true)
       : model_(&values.passing()),
         values_(&values),
         link_(w.forwards(), w.backwards(), patience_of_stage(w)),
-        tied_(model, w) {
+        tied_(model, w, trains_embedding) {
     values.set_pipeline(link_);
   }
   pipeline_stage(const pipeline_stage&) = delete;

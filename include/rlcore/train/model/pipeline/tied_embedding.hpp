@@ -27,14 +27,14 @@ namespace train {
 template <class Device>
 class tied_embedding {
  public:
-  /// `model` is a stage's part; both must outlive this object.
-  tied_embedding(nn::causal_lm<Device>& model, parallel::world& w)
+  /// `model` is a stage's part; both must outlive this object. Without `trained` the embedding is frozen.
+  tied_embedding(nn::causal_lm<Device>& model, parallel::world& w, bool trained)
       : model_(&model),
         stages_(&w.pipeline()),
-        sends_(model.copies_embedding()),
-        receives_(model.settings().tied() && model.part().stage.has_head()) {}
+        sends_(trained && model.copies_embedding()),
+        receives_(trained && model.settings().tied() && model.part().stage.has_head()) {}
 
-  /// Does the model have such an embedding, at this end of the pipeline?
+  /// Does the model have such an embedding, trained, at this end of the pipeline?
   explicit operator bool() const noexcept { return sends_ || receives_; }
   /// The gradient of a leaf is complete; it is 0 afterwards.
   void take(std::size_t round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) {

@@ -40,7 +40,7 @@ class alone::share {
       : model_(&model),
         adapter_(adapter),
         layout_(adapter ? std::vector<std::size_t>{adapter->size()} : nn::unit_ends(model.parameters()), 1,
-                nn::expert_begins(parameters())),
+                adapter ? nn::unit_begins(parameters()) : nn::expert_begins(parameters())),
         sum_(model.device(), layout_.size(), static_cast<std::size_t>(settings.leaves)) {}
 
   const nn::causal_lm<Device>& passing() const noexcept { return *model_; }

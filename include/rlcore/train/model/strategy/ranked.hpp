@@ -87,8 +87,6 @@ class any_strategy::share {
       nn::check_partition(config, {0, 1, w->expert().rank(), w->expert().size()});
       throw config_error("expert parallel: adapters (LoRA) cannot be trained while ranks divide experts");
     }
-    if (w->pipeline().size() > 1 && adapters)
-      throw config_error("pipeline parallel: adapters (LoRA) cannot be trained in stages");
     train::refuse_tied_experts(*w, config);
     const bool in_units = (train::has_shards(w) || train::divides_experts(w)) && !adapters;
     return nn::causal_lm<Device>(device, train::config_of(config, w), train::part_of(w, config),
@@ -102,12 +100,15 @@ class any_strategy::share {
         model_(&model),
         tensor_(world_->tensor(), settings().sequence_parallel),
         values_(make_values(model, adapter)),
-        stage_(world_->pipeline().size() > 1 ? std::make_unique<train::pipeline_stage<Device>>(model, *values_, *world_)
-                                             : nullptr),
+        stage_(world_->pipeline().size() > 1
+                   ? std::make_unique<train::pipeline_stage<Device>>(model, *values_, *world_, adapter == nullptr)
+                   : nullptr),
         update_(model.device(), *world_,
                 adapter ? std::vector<std::size_t>{adapter->size()} : nn::unit_ends(values_->shared_parameters()),
                 train::counted_ranges(values_->shared_parameters(), model.part().tensor_rank),
-                nn::expert_begins(values_->shared_parameters()), nn::unit_numbers(values_->shared_parameters())) {}
+                adapter ? nn::unit_begins(adapter->parameters()) : nn::expert_begins(values_->shared_parameters()),
+                adapter ? std::vector{static_cast<std::size_t>(model.part().stage.stage)}
+                        : nn::unit_numbers(values_->shared_parameters())) {}
   share(const share&) = delete;
   share& operator=(const share&) = delete;
 
