@@ -103,6 +103,15 @@ TEST(pipeline_planning, memory_of_two_stages) {
   // A device samples with all weights, packed but for the embedding's rows; gradients are freed.
   EXPECT_EQ(first.rollout_weights, 4 * 800 + 2 * (4 * 592 + 808));
   EXPECT_EQ(first.sampling(), 12 * (800 + 2 * 592) + first.rollout_weights + 2 * layer + 800 + first.cache);
+  // Adapters of rank 2 have 256 values in a layer, whose 576 adapted weights are there twice.
+  workload adapted = w;
+  adapted.lora_rank = 2;
+  for (const bool tied : {false, true}) {
+    const model_shape& shape = tied ? small(true) : m;
+    const memory_need of_first = memory_of(shape, l, adapted, c, pipeline_parts(shape, l)[0]);
+    EXPECT_EQ(of_first.state, 4 * (800 + 2 * 592) + 4 * 2 * 576 + 16 * 2 * 256) << tied;
+    EXPECT_EQ(of_first.gradients, 0) << "an embedding is frozen, tied or not";
+  }
   const memory_need busiest = memory_of(m, l, w, c);
   EXPECT_EQ(busiest.stage, 0);
   EXPECT_EQ(busiest.peak(), std::max(first.peak(), last.peak()));
@@ -176,9 +185,10 @@ TEST(pipeline_planning, what_trainers_refuse_is_not_offered) {
     EXPECT_THAT(check_layout(l, *find_known_model(model), w, l.devices()), HasSubstr(why));
   };
   const layout two = in_stages({.stages = 2});
-  workload plain, whole;
-  whole.reference = reference_form::whole;
+  workload plain, lora, whole;
+  lora.lora_rank = 8, whole.reference = reference_form::whole;
   EXPECT_EQ(check_layout(two, *find_known_model("Qwen2.5-7B"), plain, 2), "");
+  EXPECT_EQ(check_layout(two, *find_known_model("Qwen2.5-7B"), lora, 2), "");
   refused("Qwen2.5-VL-7B", two, plain, "vision tower");
   refused("Qwen2.5-7B", two, whole, "reference=whole");
   layout other = two;

@@ -80,20 +80,28 @@ TEST_F(pipeline_ranks, train_adapters) {
   const arguments lora{"actor_rollout_ref.model.lora_rank=4", "actor_rollout_ref.actor.use_kl_loss=True",
                        "actor_rollout_ref.actor.kl_loss_coef=0.1", "rlcore.recompute_old_log_prob=True"};
   const auto expect_adapters_of_one = [&](const std::string& name) {
-    const std::string adapter = "global_step_4/actor/lora_adapter/adapter_model.safetensors";
-    EXPECT_FALSE(scratch::read(root("one") / adapter).empty());
-    EXPECT_TRUE(scratch::read(root("one") / adapter) == scratch::read(root(name) / adapter)) << name;
-    EXPECT_EQ(rows(root("one")), rows(root(name)));
+    SCOPED_TRACE(name);
+    for (const char* file : {"adapter_model.safetensors", "adapter_config.json"}) {
+      const fs::path path = fs::path("global_step_4/actor/lora_adapter") / file;
+      EXPECT_FALSE(scratch::read(root("one") / path).empty());
+      EXPECT_TRUE(scratch::read(root("one") / path) == scratch::read(root(name) / path)) << file;
+    }
+    expect_same_run("one", name);
   };
-  train("one", lora);
-  train("two", lora + two + stages);
+  const program::result one = train("one", lora), staged = train("two", lora + two + stages);
+  const auto trained = [](const std::string& out) {
+    const std::size_t end = out.find(" of them trained (LoRA"), begin = out.rfind(", ", end);
+    return end == out.npos ? "" : out.substr(begin, end - begin);
+  };
+  EXPECT_NE(trained(one.out), "");
+  EXPECT_EQ(trained(one.out), trained(staged.out));
   expect_adapters_of_one("two");
   train("four", lora + four + ours);
   expect_adapters_of_one("four");
   for (const auto& [before, after] : {std::pair(arguments{}, two + stages), {two + stages, arguments{}}}) {
     const std::string name = before.empty() ? "into_stages" : "out_of_stages";
     train(name, lora + before + arguments{"trainer.total_training_steps=2"});
-    train(name, lora + after);
+    EXPECT_NE(train(name, lora + after).out.find("resumed after step 2"), std::string::npos) << name;
     expect_adapters_of_one(name);
   }
 }
@@ -114,7 +122,7 @@ TEST_F(pipeline_ranks, train_a_critic) {
 }
 
 TEST(stages_of_other_trainers, give_the_same_bits) {
-  for (const char* name : {"sft", "dpo"}) {
+  for (const char* name : {"sft", "sft_lora", "dpo"}) {
     SCOPED_TRACE(name);
     const std::string program = first_steps::cases().at(name).at("program");
     if (!fs::exists(program::path_of(program))) GTEST_SKIP() << "no " << program::path_of(program);

@@ -50,9 +50,9 @@ void write_adapter(const std::filesystem::path& folder, const adapter_config& c,
 /// format_error for a name without the prefix and for two names of one tensor.
 std::map<std::string, std::string> adapter_names(const safetensors_reader& file);
 
-/// Fills `values` with the folder's tensors, or this rank's part of sharded ones. The folder must hold exactly the
-/// parameters, with their shapes, and of a model in stages those of `all` stages. Throws file_error or format_error
-/// naming the tensor.
+/// Fills `values` with the folder's tensors, or this rank's part of sharded ones. The folder must hold the parameters,
+/// with their shapes, and no tensor besides these and, of a model in stages, those of `all` stages. Throws file_error
+/// or format_error naming the tensor.
 void load_adapter(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
                   std::span<float> values, std::span<const nn::parameter> all = {});
 

@@ -15,7 +15,7 @@ RLCORE_BEGIN
 class fingerprint {
  public:
   fingerprint() = default;
-  /// Goes on behind the words of another one, which has this word().
+  /// Continues the hash of another one, whose word() this is.
   explicit fingerprint(std::uint64_t word) noexcept : hash_(word) {}
   /// The next word.
   void add(std::uint64_t word) noexcept {

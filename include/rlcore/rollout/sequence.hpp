@@ -112,6 +112,17 @@ struct sequence {
   }
   /// Number of tokens after the prompt.
   std::int64_t response_length() const noexcept { return std::ssize(tokens) - prompt_length; }
+  /// Takes a job: its prompt, and what is written behind it.
+  void start(job taken) {
+    prompt_length = std::ssize(taken.prompt);
+    tokens = std::move(taken.prompt);
+    const std::vector<std::int32_t> written = std::exchange(taken.written, {});
+    const auto first = written.begin() + static_cast<std::ptrdiff_t>(taken.turn);
+    asked = std::move(taken);
+    tokens.insert(tokens.end(), written.begin(), first);
+    begin_turn(asked.max_new_tokens, {first, written.end()});
+    pause_after(asked.pause_after);
+  }
   /// Starts a turn of up to `max_new_tokens` tokens, of which `written` are drawn already.
   void begin_turn(std::int64_t max_new_tokens, std::span<const std::int32_t> written = {}) {
     turn = std::ssize(tokens);

@@ -264,14 +264,7 @@ class session {
     if (s->shown && own_ && s->shown->rows() > most_rows_)
       throw config_error("the prompt's images have " + std::to_string(s->shown->rows()) +
                          " tokens, expected at most max_image_tokens = " + std::to_string(most_rows_));
-    s->prompt_length = std::ssize(asked.prompt);
-    s->tokens = std::move(asked.prompt);
-    s->asked = std::move(asked);
-    const std::vector<std::int32_t> written = std::exchange(s->asked.written, {});
-    const auto turn = written.begin() + static_cast<std::ptrdiff_t>(s->asked.turn);
-    s->tokens.insert(s->tokens.end(), written.begin(), turn);
-    s->begin_turn(s->asked.max_new_tokens, {turn, written.end()});
-    s->pause_after(s->asked.pause_after);
+    s->start(std::move(asked));
     return s;
   }
   void check_rules(const logit_rules& rules, std::int64_t max_new_tokens) const {

@@ -42,7 +42,8 @@ struct task {
   int rows = 11, steps = 3, poisoned = -1;  ///< step whose gradient is not finite
   std::int64_t max_rows = 2;
   int layers = 4;
-  int thrower = -1, pass = 0;  ///< the rank that fails in its forward of this pass
+  std::vector<std::string> modules = {"all-linear"};  ///< of adapters
+  int thrower = -1, pass = 0;                         ///< the rank that fails in its forward of this pass
 };
 
 nn::config model_of(const task& t) {
@@ -147,7 +148,7 @@ result train(int ranks, const parallel_settings& how, const task& what = {}) {
     train::training_settings s;
     s.adamw.weight_decay = 0.1, s.recompute = what.recompute, s.decay_norms_and_biases = false;
     if (what.balances) s.router_aux_loss = 0.1;
-    if (what.adapters) s.lora = nn::lora_settings{4, 8, {"all-linear"}};
+    if (what.adapters) s.lora = nn::lora_settings{4, 8, what.modules};
     train::trainable_model<cpu> t(device, model_of(what), s, &world);
     {
       const auto whole = t.gather_full_params();
@@ -290,6 +291,15 @@ TEST(pipeline, adapters) {
   expect_same(train(1, {.zero = 0}, untied), train(4, staged(2, {.zero = 1}), untied));
   expect_same(train(1, {.zero = 0, .tp_reduce_chunks = 2}, what),
               train(4, staged(2, {.tensor = 2, .zero = 0, .tp_reduce_chunks = 2}), what));
+  expect_same(train(2, {.context = 2, .zero = 0}, what), train(4, staged(2, {.context = 2, .zero = 0}), what));
+  const parallel_settings exact{.zero = 0, .reduction = reduction_kind::exact};
+  expect_same(train(1, exact, what), train(4, staged(2, exact), what));
+  task few = what;
+  few.modules = {"model.layers.1.self_attn.q_proj", "model.layers.1.mlp.down_proj"};  // the last stage has none
+  expect_same(train(1, {.zero = 0}, few), train(4, staged(2), few));
+  expect_same(train(1, {.zero = 0}, few), train(8, staged(4, {.zero = 1}), few));
+  few.score = true, few.tied = false;
+  expect_same(train(1, {.zero = 0}, few), train(2, staged(2), few));
   const task experts{.family = nn::family::qwen3_moe, .tied = false, .balances = true, .adapters = true};
   expect_same(train(1, {.zero = 0}, experts), train(2, staged(2), experts));
 }

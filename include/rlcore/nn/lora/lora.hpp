@@ -14,7 +14,6 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/nn/lora/lora_settings.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/nn/model/pass.hpp"
 #include "rlcore/nn/vision/vision_config.hpp"
 
 RLCORE_BEGIN
@@ -45,7 +44,7 @@ class lora {
   /// adapters too, except for its convolution. A is Kaiming uniform with a = sqrt(5), that is uniform in +-1 /
   /// sqrt(inputs); value i of parameter k of the whole model depends only on (seed, k, i). B is 0. A tensor parallel
   /// rank has the columns of A, or the rows of B, that belong to its part of a weight, a stage of a pipeline the
-  /// adapters of its layers. Call attach() next.
+  /// adapters of its layers, which may be none. Call attach() next.
   lora(const causal_lm<Device>& model, lora_settings settings) : lora(std::move(settings), model) {
     values_ = buffer<float, Device>(*device_, size_);
     base_ = buffer<float, Device>(*device_, base_size_);
@@ -66,7 +65,7 @@ class lora {
   /// score.weight: in values().
   std::span<const parameter> parameters() const noexcept { return parameters_; }
   std::size_t size() const noexcept { return size_; }
-  /// Those of all stages of a pipeline.
+  /// Those of all stages of a pipeline: whole tensors, which are not in values(). Otherwise parameters().
   std::span<const parameter> all_parameters() const noexcept {
     return of_stages_.empty() ? parameters() : std::span<const parameter>(of_stages_);
   }
@@ -185,9 +184,6 @@ class lora {
     if (!model.part().stage.split()) return;
     const causal_lm<Device> whole(model.device(), model.settings(), {}, weights_in::units);
     of_stages_ = lora(settings_, whole).parameters_;
-    if (size_ == 0)
-      throw config_error("LoRA: stage " + std::to_string(model.part().stage.stage) +
-                         " of the pipeline has none of the target modules");
   }
   /// `whole` and `start` as of parameter.
   void add(const std::string& name, std::vector<std::int64_t> shape, std::vector<std::int64_t> whole = {},
@@ -235,7 +231,7 @@ class lora {
     };
     for (const block& b : model.blocks()) b.for_linears(adapt);
     model.tower().for_adaptable(adapt);
-    if (!model.part().stage.split()) check_found(found);  // otherwise all stages together
+    if (!model.part().stage.split()) check_found(found);  // for a stage the layout of the whole model does
     score_ = size_;
     for (const parameter& p : model.parameters())
       if (p.name.starts_with("score.")) {

@@ -1,7 +1,6 @@
 // FSDP units: groups of parameters that are gathered together.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -20,7 +19,7 @@ namespace nn {
 /// The end of each unit of the flat parameters: embedding with vision tower, every layer, final norm and head.
 std::vector<std::size_t> unit_ends(std::span<const parameter> parameters);
 
-/// The begin of each.
+/// Where each of these units begins.
 std::vector<std::size_t> unit_begins(std::span<const parameter> parameters);
 
 /// The number (unit_number) of each of these units in the model with all layers; `parameters` may be those of a stage.
@@ -145,8 +144,9 @@ RLCORE_INLINE std::vector<std::size_t> unit_ends(std::span<const parameter> para
 
 RLCORE_INLINE std::vector<std::size_t> unit_begins(std::span<const parameter> parameters) {
   std::vector<std::size_t> begins = unit_ends(parameters);
-  std::ranges::rotate(begins, begins.end() - 1);
-  begins.front() = 0;
+  if (begins.empty()) return begins;
+  begins.pop_back();
+  begins.insert(begins.begin(), 0);
   return begins;
 }
 

@@ -58,10 +58,6 @@ inline std::vector<float> joined_parts(parallel::any_communicator& tensor, const
   return whole;
 }
 
-}  // namespace detail
-
-namespace detail {
-
 /// Adds the weights of a stage of a pipeline, or of a whole model, except the head of a score model and a second copy
 /// of the embedding. whole(parameter, its values here) returns all values of one that ranks split.
 template <class Device, class Whole>

@@ -110,7 +110,7 @@ inline void save_adapter(const std::filesystem::path& folder, const nn::config& 
                             parameters, values);
 }
 
-/// The same from the shards in `folder`; `parameters` are those of all stages, as one rank of each has them.
+/// The same from the shards in `folder`; `parameters` are lora::all_parameters(), of which whole tensors are written.
 inline void save_adapter_of_shards(const std::filesystem::path& folder, const nn::config& model,
                                    const nn::lora_settings& lora, const std::string& base_name,
                                    std::span<const nn::parameter> parameters) {

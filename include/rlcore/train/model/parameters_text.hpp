@@ -20,6 +20,15 @@ std::size_t whole_size(const trainable_model<Device, Strategy>& model) {
       .size();  // without memory for weights
 }
 
+/// The number of trained parameters of the whole model: with LoRA those of the adapters.
+template <class Device, class Strategy>
+std::size_t trained_size(const trainable_model<Device, Strategy>& model) {
+  if (model.adapter() == nullptr) return whole_size(model);
+  std::size_t size = 0;
+  for (const nn::parameter& p : model.adapter()->all_parameters()) size += parallel::elements_of(p.whole_shape());
+  return size;
+}
+
 /// "0.143 M parameters"; with tensor or expert parallelism "0.143 M parameters, 0.0716 M of them on this rank".
 template <class Device, class Strategy>
 std::string parameters_text(const trainable_model<Device, Strategy>& model) {

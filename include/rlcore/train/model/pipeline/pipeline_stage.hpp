@@ -40,8 +40,7 @@ class pipeline_stage {
  public:
   /// `model` is this stage's part, of which this rank holds `values`; all must outlive this object. Without
   /// `trains_embedding` (LoRA) both ends of the pipeline keep a tied embedding as it is.
-  pipeline_stage(nn::causal_lm<Device>& model, held_values<Device>& values, parallel::world& w,
-                 bool trains_embedding = true)
+  pipeline_stage(nn::causal_lm<Device>& model, held_values<Device>& values, parallel::world& w, bool trains_embedding)
       : model_(&values.passing()),
         values_(&values),
         link_(w.forwards(), w.backwards(), patience_of_stage(w)),

@@ -106,8 +106,8 @@ class expert_squares {
   virtual void add_all(double& total) = 0;
 };
 
-/// The sum of the squares of all stages, in the order of the units of the whole model. `numbers` are those of this
-/// stage's units (nn::unit_numbers), which have `counts` of the `squares` each.
+/// The sum of the squares of all stages, in the order of the units of the whole model. `numbers` order this
+/// stage's units among those of all stages; each has `counts` of the `squares`.
 inline double sum_of_stages(parallel::any_communicator& stages, std::span<const std::size_t> numbers,
                             std::span<const std::size_t> counts, std::span<const double> squares) {
   const std::vector<std::size_t> all_numbers = parallel::gather_parts(stages, numbers),
@@ -171,8 +171,8 @@ template <class Device>
 class sharded_update {
  public:
   /// `counted` holds the ranges that this rank adds to the norm when ranks share tensors.
-  /// `restarts` lists the positions where the blocks of a unit restart, `unit_numbers` the units of a stage of a
-  /// pipeline (nn::unit_numbers).
+  /// `restarts` lists the positions where the blocks of a unit restart, `unit_numbers` orders the units of
+  /// a stage of a pipeline among those of all (nn::unit_numbers; of adapters the number of the stage).
   sharded_update(Device& device, parallel::world& w, std::vector<std::size_t> unit_ends,
                  std::vector<parallel::value_range> counted = {}, std::span<const std::size_t> restarts = {},
                  std::vector<std::size_t> unit_numbers = {})
