@@ -198,8 +198,12 @@ TEST(environments, a_user_is_asked_again_when_a_response_is_resumed_and_tools_ar
               HasSubstr("row 5, turn 1: the user answers something else when it is asked again"));
   scripted_environment broken(environment::kind::user, {{"throw", false, 0, {}}});
   EXPECT_THAT(thrown_by([&] { p.resume(broken); }), HasSubstr("row 5, turn 1: the agent is broken"));
-  p.paused.replies = "";
-  EXPECT_THAT(thrown_by([&] { p.resume(second); }), HasSubstr("had neither agent nor user when it paused"));
+  scripted_environment agent(environment::kind::agent, answers);
+  EXPECT_THAT(thrown_by([&] { p.resume(agent); }), HasSubstr("with another agent or user, or with tools alone"));
+  for (const char* replies : {"", "[]", "{}", R"([["hm"], 7])"}) {
+    p.paused.replies = replies;
+    EXPECT_THAT(thrown_by([&] { p.resume(second); }), HasSubstr("with another agent or user, or with tools alone"));
+  }
 }
 
 TEST(environments, an_agent_is_asked_again_when_a_response_is_resumed) {

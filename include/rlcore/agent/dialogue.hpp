@@ -151,9 +151,12 @@ RLCORE_INLINE void dialogue::replay(const paused_conversation& paused, std::span
   auto replies = nlohmann::ordered_json::array();
   if (!paused.replies.empty())
     replies = text::parse_json<data_error, nlohmann::ordered_json>(paused.replies, "replies of a conversation");
-  if (replies.size() != paused.context.size())
+  const auto fits = [&](const nlohmann::ordered_json& r) { return r.is_string() || (r.is_array() && row.has_user()); };
+  if (!replies.is_array() || replies.size() != paused.context.size() ||
+      !std::all_of(replies.begin(), replies.end(), fits))
     throw data_error("row " + std::to_string(asked.row) +
-                     ": the conversation had neither agent nor user when it paused; resume it without them");
+                     ": the conversation was with another agent or user, or with tools alone, when it paused; resume "
+                     "the run with the same");
   std::size_t begin = 0;
   for (std::size_t turn = 0; turn < paused.context.size(); ++turn) {
     const rollout::context_run& run = paused.context[turn];
