@@ -73,6 +73,9 @@ def main():
     if asked.steps < 3 or asked.latency < 0:
         parser.error("expected --steps of at least 3 and --latency of at least 0")
     program, root = os.path.abspath(asked.build), os.path.abspath(asked.output)
+    for name in ("quickstart", "grpo_trainer"):
+        if not os.path.exists(os.path.join(program, name)):
+            parser.error("no %s in %s: make programs, or name another folder with --build" % (name, asked.build))
     os.makedirs(root, exist_ok=True)
     task = make_task(program, root, asked.latency)
     print("%-22s %8s %8s %14s %13s" % ("seconds", "step", "gen", "wait_prev_gen", "update_actor"))

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "rlcore/agent/dialogue.hpp"
 #include "rlcore/agent/python_environment.hpp"
 
 namespace RLCORE_TEST_ID {

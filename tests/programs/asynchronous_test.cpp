@@ -216,6 +216,9 @@ TEST_F(asynchronous_conversations, with_tools_pause_and_have_one_hash) {
   train("talk_chunks", talks + chunks);
   expect_as("talk_chunks", "talk_groups",
             talks + chunks + arguments{"trainer.n_gpus_per_node=4", rollout + "tensor_model_parallel_size=2"});
+}
+
+TEST_F(asynchronous_conversations, do_not_depend_on_the_latencies_of_tools) {
   if (!has_python()) GTEST_SKIP() << "no python3";
   train("talks_python", talks + python_calculator("pass"));
   expect_as("talks_python", "talks_late", talks + python_calculator("await asyncio.sleep(random.random() / 50)"));

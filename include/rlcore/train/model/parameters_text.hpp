@@ -20,9 +20,10 @@ std::size_t whole_size(const trainable_model<Device, Strategy>& model) {
       .size();  // without memory for weights
 }
 
-/// The number of trained parameters of the whole model: with LoRA those of the adapters.
+/// The number of trained parameters of the whole model: with LoRA those of the adapters. (model.trained_size() is this
+/// rank's.)
 template <class Device, class Strategy>
-std::size_t trained_size(const trainable_model<Device, Strategy>& model) {
+std::size_t whole_trained_size(const trainable_model<Device, Strategy>& model) {
   if (model.adapter() == nullptr) return whole_size(model);
   std::size_t size = 0;
   for (const nn::parameter& p : model.adapter()->all_parameters()) size += parallel::elements_of(p.whole_shape());

@@ -227,7 +227,7 @@ class policy_models {
                               c.num_hidden_layers, c.hidden_size, parameters_text(policy));
     if (const auto& lora = in.settings.lora)
       description += fmt::format(", {:.3g} M of them trained (LoRA, rank {}, alpha {:g})",
-                                 static_cast<double>(trained_size(policy)) * 1e-6, lora->rank, lora->alpha);
+                                 static_cast<double>(whole_trained_size(policy)) * 1e-6, lora->rank, lora->alpha);
     device_description = rlcore::describe(device) + ranks.describe();
     say("model  %s\ndevice %s\n%s\n%s\n", description.c_str(), device_description.c_str(), ranks.idle_note().c_str(),
         in.plan.table().c_str());

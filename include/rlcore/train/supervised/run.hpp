@@ -245,7 +245,7 @@ void supervised_run<Device, Task>::describe(Device& device, const training_setti
                            c.num_hidden_layers, c.hidden_size, parameters_text(model));
   if (training.lora)
     info.model += fmt::format("; LoRA of rank {}, alpha {:g}: {:.3g} M are trained", training.lora->rank,
-                              training.lora->alpha, static_cast<double>(trained_size(model)) * 1e-6);
+                              training.lora->alpha, static_cast<double>(whole_trained_size(model)) * 1e-6);
   info.device = rlcore::describe(device) + ranks_.describe();
   for (const auto& line : plan_.table().lines) info.derived.emplace_back(line.name, line.number);
   say("model  %s\ndevice %s\n%s\n%s\n", info.model.c_str(), info.device.c_str(), ranks_.idle_note().c_str(),
