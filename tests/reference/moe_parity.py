@@ -3,13 +3,16 @@
 
 Writes moe_parity.json. The weights, sequences and the loss are those of nn_parity.py; to the loss comes `coefficient`
 times load_balancing_loss_func over the tokens of all sequences at once. Names are those of checkpoints: `transformers`
-joins the experts' matrices in memory and takes them apart when it saves.
+joins the experts' matrices in memory and takes them apart when it saves. In the models with "replay" the experts of
+most tokens are not those that the router finds most likely but given ones (router replay), and so are those that
+load_balancing_loss_func counts.
 
     pip install -r requirements.txt && python moe_parity.py
 """
 
 import json
 import os
+import unittest.mock
 
 import torch
 from nn_parity import LENGTHS, TEMPERATURE, flat, norm, tokens, value
@@ -26,6 +29,29 @@ MODELS = {
                          num_experts=4, num_experts_per_tok=3, moe_intermediate_size=8, norm_topk_prob=False,
                          decoder_sparse_step=2, mlp_only_layers=[1], router_aux_loss_coef=0.0),
 }
+MODELS["replayed"] = dict(MODELS["renormalised"], replay=True)
+MODELS["replayed_mixed_layers"] = dict(MODELS["mixed_layers"], replay=True, router_aux_loss_coef=1.5)
+
+
+def given_experts(n, layer, experts, chosen):
+    """Ids of each token of sequence n in a layer of those with experts, in no order; every fourth token has none."""
+    return [[-1] * chosen if (t + layer) % 4 == 3 else
+            [(2 * t + 3 * layer + n + j * (experts - 1)) % experts for j in range(chosen)] for t in range(LENGTHS[n])]
+
+
+def replay(gate, ids):
+    """The router of `transformers` with these choices; returns those of all tokens."""
+    def forward(hidden):
+        logits = torch.nn.functional.linear(hidden.reshape(-1, gate.hidden_dim), gate.weight)
+        p = logits.softmax(-1, dtype=torch.float)
+        given = torch.tensor(ids)
+        chosen = torch.where(given < 0, p.topk(gate.top_k, -1).indices, given)
+        weight = p.gather(-1, chosen)
+        if gate.norm_topk_prob:
+            weight = weight / weight.sum(-1, keepdim=True)
+        gate.chosen = chosen
+        return logits, weight.to(logits.dtype), chosen
+    gate.forward = forward
 
 
 def checkpoint_names(named):
@@ -48,6 +74,7 @@ def checkpoint_names(named):
 
 def run(spec, dtype):
     spec = dict(spec)
+    replays = spec.pop("replay", False)
     config = Qwen3MoeConfig(**spec, rms_norm_eps=1e-6, rope_theta=10000.0, max_position_embeddings=64,
                             use_cache=False, attn_implementation="sdpa", experts_implementation="eager", pad_token_id=None, bos_token_id=None,
                             eos_token_id=None, output_router_logits=True)
@@ -64,11 +91,20 @@ def run(spec, dtype):
                 module.forward = norm.__get__(module)
     model.train()
     logits, logp, entropy, routed, loss, n = [], [], [], [], 0, 0
-    for ids in tokens(spec["vocab_size"]):
+    gates = [layer.mlp.gate for layer in model.model.layers if hasattr(layer.mlp, "gate")]
+    given, counted = [], [[] for _ in gates]
+    for s, ids in enumerate(tokens(spec["vocab_size"])):
+        if replays:
+            by_layer = [given_experts(s, l, spec["num_experts"], spec["num_experts_per_tok"]) for l in range(len(gates))]
+            given += [[layer[t] for layer in by_layer] for t in range(len(ids))]
+            for gate, choices in zip(gates, by_layer):
+                replay(gate, choices)
         out = model(torch.tensor([ids]))
         z = out.logits[0]
         logits.append(z.detach())
         routed.append(out.router_logits)
+        for gate, layer in zip(gates, counted):
+            layer.append(gate.chosen if replays else None)
         rows = range(1, len(ids)) if len(ids) > 1 else range(1)
         target = torch.tensor([(3 * ids[r] + 1) % spec["vocab_size"] for r in rows])
         lp = torch.log_softmax(z[list(rows)] / TEMPERATURE, -1)
@@ -81,13 +117,15 @@ def run(spec, dtype):
         logp.append(chosen.detach())
         entropy.append(h.detach())
     layers = tuple(torch.cat(layer) for layer in zip(*routed))
-    aux = load_balancing_loss_func(layers, spec["num_experts"], spec["num_experts_per_tok"])
+    of_layers = iter([torch.cat(layer) for layer in counted] if replays else [])
+    with unittest.mock.patch("torch.topk", (lambda *_, **__: (None, next(of_layers))) if replays else torch.topk):
+        aux = load_balancing_loss_func(layers, spec["num_experts"], spec["num_experts_per_tok"])
     (loss + spec["router_aux_loss_coef"] * aux).backward()
     grads = {name: pick(parameters[owner].grad) for name, (owner, pick) in names.items()}
     p = torch.cat(layers).detach().softmax(-1).sort(-1, descending=True).values
     k = spec["num_experts_per_tok"]
     gap = float((p[:, k - 1] - p[:, k]).min())  # what rounding would have to reach to change a choice
-    return torch.cat(logits), torch.cat(logp), torch.cat(entropy), grads, float(aux), gap
+    return torch.cat(logits), torch.cat(logp), torch.cat(entropy), grads, float(aux), gap, given
 
 
 def main():
@@ -107,6 +145,8 @@ def main():
             "float32_logit_error": float((single[0].double() - exact[0]).norm() / exact[0].norm()),
             "smallest_gap": exact[5],
         }
+        if exact[6]:
+            out["models"][name]["routed_experts"] = exact[6]
         print(name, worst, out["models"][name]["float32_logit_error"], exact[4], single[4], exact[5])
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "moe_parity.json")
     with open(path, "w") as f:

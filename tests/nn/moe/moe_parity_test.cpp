@@ -2,11 +2,14 @@
 // (tests/reference/moe_parity.py).
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "nn/parity_example.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -32,6 +35,12 @@ nn::config config_of(const json& spec) {
   return c;
 }
 
+nn::input replayed(const ragged<std::int32_t>& sequences, std::span<const std::int16_t> experts) {
+  nn::input in = sequences;
+  in.routed_experts = experts;
+  return in;
+}
+
 class moe_models : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
 TEST_P(moe_models, logits_load_balancing_loss_and_gradients_of_transformers) {
@@ -45,11 +54,21 @@ TEST_P(moe_models, logits_load_balancing_loss_and_gradients_of_transformers) {
   const example batch(reference(), model.settings().vocab_size);
   nn::workspace<cpu> space(device);
 
-  expect_logits(all_logits(model, space, batch), golden);
-
+  std::vector<std::int16_t> routed_experts;
+  if (golden.contains("routed_experts")) {
+    for (const json& token : golden.at("routed_experts"))
+      for (const json& layer : token)
+        for (const json& id : layer) routed_experts.push_back(id.get<std::int16_t>());
+    std::vector<float> logp(batch.targets.row.size());
+    nn::log_probs(model, space, replayed(batch.sequences, routed_experts), batch.targets,
+                  reference().at("temperature").get<float>(), logp, {});
+    EXPECT_LT(relative_error(logp, golden.at("logp")), 2e-6);
+  } else {
+    expect_logits(all_logits(model, space, batch), golden);
+  }
   nn::gradients<cpu> grads(model);
   const auto temperature = reference().at("temperature").get<float>();
-  nn::forward_backward(model, space, grads, batch.sequences, batch.targets, temperature, false,
+  nn::forward_backward(model, space, grads, replayed(batch.sequences, routed_experts), batch.targets, temperature, false,
                        [&](auto logp, auto entropy, auto dlogp, auto dentropy) {
                          EXPECT_LT(relative_error(logp, golden.at("logp")), 2e-6);
                          EXPECT_LT(relative_error(entropy, golden.at("entropy")), 2e-6);
@@ -66,7 +85,7 @@ TEST_P(moe_models, logits_load_balancing_loss_and_gradients_of_transformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(parity, moe_models,
-                         testing::Combine(testing::Values("renormalised", "mixed_layers"),
+                         testing::Combine(testing::Values("renormalised", "mixed_layers", "replayed", "replayed_mixed_layers"),
                                           testing::Values("avx512", "avx2", "portable")),
                          [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
 

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -26,12 +28,13 @@ namespace {
 using namespace rlcore;
 using floats = std::vector<float>;
 
-nn::routing routed(std::vector<float> logits, extent_t experts, extent_t chosen, bool renormalise) {
+nn::routing routed(std::vector<float> logits, extent_t experts, extent_t chosen, bool renormalise,
+                   const nn::expert_choices& choices = {}) {
   nn::routing r;
   r.renormalise = renormalise;
   r.resize(std::ssize(logits) / experts, experts, chosen);
   r.probability = std::move(logits);
-  r.route();
+  r.route(choices);
   return r;
 }
 
@@ -53,23 +56,43 @@ TEST(routing, most_likely_first_and_the_lower_id_of_equals) {
   EXPECT_EQ(end, 5);
 }
 
+/// The choices of layer 1 of two with experts; one row has none.
+TEST(routing, replayed_choices_in_any_order) {
+  const floats logits = {1, 3, 3, 0, 2, 2, 2, 2, 0, 1, 2, 3};
+  const nn::routing own = routed(logits, 4, 2, true);
+  const std::vector<std::int16_t> ids = {9, 9, 2, 1, 9, 9, -1, -1, 9, 9, 2, 3};
+  std::vector<std::int16_t> written(12, 7);
+  const nn::routing same = routed(logits, 4, 2, true, {ids.data(), 4, 1, written.data()});
+  EXPECT_EQ(same.expert, own.expert);
+  EXPECT_EQ(same.weight, own.weight);
+  EXPECT_EQ(written, (std::vector<std::int16_t>{7, 7, 1, 2, 7, 7, 0, 1, 7, 7, 3, 2}));
+  const std::vector<std::int16_t> others = {0, 3, 3, 2, 1, 0};
+  const nn::routing given = routed(logits, 4, 2, true, {others.data(), 2});
+  EXPECT_EQ(given.expert, (std::vector<std::int32_t>{0, 3, 2, 3, 1, 0}));
+  EXPECT_FLOAT_EQ(given.weight[0], 1 / (1 + std::exp(-1.0f)));
+  EXPECT_EQ(given.begin, (std::vector<extent_t>{0, 2, 3, 4, 6}));
+}
+
 TEST(routing, gradient_against_differences) {
   const floats logits = {0.3f, -0.2f, 0.9f, 0.1f, -0.5f}, dweight = {0.7f, -1.3f, 0.4f},
                balance = {0.2f, -0.1f, 0.3f, 0.5f, -0.4f};
-  for (const bool renormalise : {false, true}) {
+  const std::vector<std::int16_t> given = {4, 1, 3};
+  for (const int n : {0, 1, 2, 3}) {
+    const bool renormalise = n % 2 == 1;
+    const nn::expert_choices choices{n < 2 ? nullptr : given.data(), 3};
     const auto value = [&](const floats& at) {
-      const nn::routing r = routed(at, 5, 3, renormalise);
+      const nn::routing r = routed(at, 5, 3, renormalise, choices);
       double sum = 0;
       for (std::size_t j = 0; j < 3; ++j) sum += double{r.weight[j]} * double{dweight[j]};
       for (std::size_t e = 0; e < 5; ++e) sum += double{r.probability[e]} * double{balance[e]};
       return sum;
     };
     floats slope(5);
-    routed(logits, 5, 3, renormalise).backward(slope, dweight, balance, 0, 1);
+    routed(logits, 5, 3, renormalise, choices).backward(slope, dweight, balance, 0, 1);
     for (std::size_t e = 0; e < 5; ++e) {
       floats up = logits, down = logits;
       up[e] += 0x1p-7f, down[e] -= 0x1p-7f;
-      EXPECT_NEAR(double{slope[e]}, (value(up) - value(down)) / 0x1p-6, 2e-5) << e << renormalise;
+      EXPECT_NEAR(double{slope[e]}, (value(up) - value(down)) / 0x1p-6, 2e-5) << e << n;
     }
   }
 }
@@ -189,13 +212,29 @@ struct rig {
     model.initialize(11);
   }
 
-  /// Log-probs and, after them, the gradient.
-  floats train(const std::vector<std::vector<int>>& micro_batches, bool recompute = false, bool some = false) {
+  /// The experts of these sequences by weights of another seed, for two of three tokens.
+  std::vector<std::int16_t> other_experts(const ragged<std::int32_t>& sequences) {
+    nn::causal_lm<cpu> other(device, model.settings());
+    other.initialize(12);
+    std::vector<std::int16_t> ids = nn::chosen_experts(other, space, sequences);
+    const std::size_t per_token = ids.size() / sequences.values.size();
+    for (std::size_t t = 0, n = 0; t + 1 < sequences.offsets.size(); ++t)
+      for (std::size_t i = 0; i < sequences.length(t); ++i, ++n)
+        if (i % 3 == 2) std::fill_n(ids.begin() + static_cast<std::ptrdiff_t>(n * per_token), per_token, -1);
+    return ids;
+  }
+
+  /// Log-probs and, after them, the gradient; `replayed` are the experts that sequences have.
+  floats train(const std::vector<std::vector<int>>& micro_batches, bool recompute = false, bool some = false,
+               const std::function<std::vector<std::int16_t>(const ragged<std::int32_t>&)>& replayed = {}) {
     gradients.zero();
     floats out;
     for (const auto& numbers : micro_batches) {
       const batch b(numbers, some);
-      nn::forward_backward(model, space, gradients, b.sequences, b.targets, 0.8f, recompute,
+      const std::vector<std::int16_t> experts = replayed ? replayed(b.sequences) : std::vector<std::int16_t>();
+      nn::input in = b.sequences;
+      in.routed_experts = experts;
+      nn::forward_backward(model, space, gradients, in, b.targets, 0.8f, recompute,
                            [&](auto logp, auto, auto dlogp, auto dentropy) {
                              out.insert(out.end(), logp.begin(), logp.end());
                              for (std::size_t i = 0; i < dlogp.size(); ++i)
@@ -230,6 +269,53 @@ TEST_P(moe_bits, splits_recomputation_threads_and_load_balancing) {
     EXPECT_TRUE(some == r.train({{0, 1, 2, 3, 4, 5, 6}}, true, true)) << "sequences without gradient, recomputed";
     EXPECT_TRUE(some == r.train({{0, 1}, {2, 3, 4}, {5, 6}}, false, true)) << "sequences without gradient";
   }
+}
+
+TEST_P(moe_bits, replayed_experts_in_any_split) {
+  rig r(tiny(), 1, GetParam());
+  const auto own = [&](const ragged<std::int32_t>& s) { return nn::chosen_experts(r.model, r.space, s); };
+  const auto other = [&](const ragged<std::int32_t>& s) { return r.other_experts(s); };
+  const floats plain = r.train({{0, 1, 2, 3, 4, 5, 6}});
+  EXPECT_TRUE(plain == r.train({{0, 1, 2}, {3, 4, 5, 6}}, false, false, own));
+  const floats whole = r.train({{0, 1, 2, 3, 4, 5, 6}}, false, false, other);
+  EXPECT_FALSE(plain == whole);
+  EXPECT_TRUE(whole == r.train({{0, 1}, {2}, {3, 4, 5, 6}}, false, false, other)) << "three micro-batches";
+  EXPECT_TRUE(whole == r.train({{0}, {1}, {2}, {3}, {4}, {5}, {6}}, true, false, other)) << "recomputed";
+  const floats some = r.train({{0, 1, 2, 3, 4, 5, 6}}, false, true, other);
+  EXPECT_TRUE(some == r.train({{0, 1, 2, 3, 4, 5, 6}}, true, true, other)) << "sequences without gradient, recomputed";
+  EXPECT_TRUE(some == r.train({{0, 1}, {2, 3, 4}, {5, 6}}, false, true, other)) << "sequences without gradient";
+  const batch b({0, 3, 1, 6});
+  const std::vector<std::int16_t> experts = other(b.sequences);
+  nn::input in = b.sequences;
+  in.routed_experts = experts;
+  floats scored(b.targets.row.size()), trained = r.train({{0, 3, 1, 6}}, false, false, other);
+  nn::log_probs(r.model, r.space, in, b.targets, 0.8f, scored, {});
+  trained.resize(scored.size());
+  EXPECT_EQ(scored, trained);
+}
+
+TEST(moe, replayed_experts_that_do_not_fit) {
+  rig r;
+  const batch b({2, 5});  // 3 tokens, 2 layers with experts, 3 of 7 experts each
+  const auto refused = [&](std::vector<std::int16_t> ids, const std::string& part) {
+    nn::input in = b.sequences;
+    in.routed_experts = ids;
+    try {
+      nn::count_routes(r.model, r.space, in, r.space.routed);
+      ADD_FAILURE() << part;
+    } catch (const std::invalid_argument& e) {
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+    }
+  };
+  std::vector<std::int16_t> ids = nn::chosen_experts(r.model, r.space, b.sequences);
+  ASSERT_EQ(ids.size(), 18u);
+  refused({1, 2, 3}, "3 routed experts, expected 18: tokens x layers with experts x 3");
+  ids[12] = ids[13];
+  refused(ids, "the routed experts of token 2 are not 3 different ones of 7");
+  ids[12] = 7;
+  refused(ids, "of token 2");
+  ids[12] = -2;
+  refused(ids, "of token 2");
 }
 
 TEST_P(moe_bits, rollout_equals_training) {

@@ -75,7 +75,8 @@ struct block {
   }
 
   /// out [n, hidden]: only the rows `index` of forward()'s output. `index` is device memory with n entries, at most the
-  /// rows of `a`. The feed-forward layer computes only these rows; `a` cannot be used for a backward.
+  /// rows of `a`. The feed-forward layer computes only these rows, p.choices are theirs; `a` cannot be used for
+  /// a backward.
   template <class Device, class Place>
   void forward_rows(const pass<Device>& p, const block_activations& a, float* out, const float* x, Place&& place,
                     const std::int32_t* index, extent_t n) const {

@@ -53,7 +53,7 @@ void for_active_rows(const pass<Device>& p, F&& f) {
     space.segments.assign(from, to);
     for (attention_segment& s : space.segments) s.first_row -= begin;
     part.tokens = space.segments.back().first_row + space.segments.back().rows;
-    part.positions = p.positions + begin;
+    part.positions = p.positions + begin, part.choices = p.choices.from(begin);
     if (p.share) share = p.share->of(*p.tensor, p.tokens, begin, begin + part.tokens), part.share = &share;
     f(part, begin);
     part.first = false;
@@ -70,7 +70,7 @@ void for_active_sequences(const pass<Device>& p, F&& f) {
     part.context->select(r.begin, r.end);
     const extent_t begin = part.context->first_row();
     part.tokens = part.context->rows();
-    part.positions = p.positions + begin;
+    part.positions = p.positions + begin, part.choices = p.choices.from(begin);
     if (p.share) share = p.share->of(*p.tensor, p.tokens, begin, begin + part.tokens), part.share = &share;
     f(part, begin);
     part.first = part.first && part.tokens == 0;

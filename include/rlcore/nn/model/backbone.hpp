@@ -46,7 +46,7 @@ class backbone {
     count_ = static_cast<extent_t>(wanted_.size());
     const packed_batch<Device> batch(model, space, in_, rows, pass_.context);
     if (!units_) pass_.weights = model.weights().data(), pass_.packed = model.packed();
-    pass_.tokens = batch.tokens, pass_.positions = batch.positions;
+    pass_.tokens = batch.tokens, pass_.positions = batch.positions, pass_.choices = batch.choices;
     if (model.settings().has_experts() && space.experts && space.experts->size() > 1) pass_.expert = space.experts;
     share_rows();
     const std::span<const block> blocks = model.blocks();
@@ -64,7 +64,7 @@ class backbone {
       receive_rows(pass_.device, *link_, between(x(0)));
     }
     space.routed.reset(static_cast<std::size_t>(model.settings().num_experts));
-    pass_.routed = &space.routed;
+    pass_.routed = &space.routed, pass_.choices.chosen_ids = batch.take_chosen_experts(space);
     for (std::size_t l = 0; l < blocks.size(); ++l) {
       enter(unit_number::layer(l));
       const block_activations& a = space.kept[recompute ? 0 : l];
@@ -77,8 +77,9 @@ class backbone {
     }
     if (!is_last()) send_rows(pass_.device, *link_, between(x(blocks.size())));
     if (is_last()) enter_top();
-    pass_.routed = nullptr;
-    if (context_ && space.routed.experts() > 0) context_->sum(space.routed.values);
+    pass_.routed = nullptr, pass_.choices.chosen_ids = nullptr;
+    if (context_ && space.routed.experts() > 0)
+      context_->sum(space.routed.values), batch.spread_chosen_experts(space, in_, *context_);
     if (!is_last()) return;
     row_ = space.take_copy(wanted_.data(), count_);
     top_ = model.head().gather(pass_, all_rows(pass_, x(blocks.size()), share_.whole, width_), row_, count_);

@@ -202,5 +202,16 @@ void count_routes(const causal_lm<Device>& model, workspace<Device>& space, cons
   counts += space.routed;
 }
 
+/// The experts of every token of the sequences, for input::routed_experts of later passes (router replay): ids
+/// [tokens, layers with experts, experts per token], most likely first; expert_choices::no_expert where other context
+/// ranks or stages have them.
+template <class Device>
+std::vector<std::int16_t> chosen_experts(const causal_lm<Device>& model, workspace<Device>& space,
+                                         const input& sequences) {
+  router_counts counts;
+  count_routes(model, space, sequences, counts);
+  return space.chosen_experts;
+}
+
 }  // namespace nn
 RLCORE_END

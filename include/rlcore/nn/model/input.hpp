@@ -21,10 +21,12 @@ struct image_patches {
 
 /// Tokens, and the images of each sequence in token order: empty, or one row per sequence. Each image has one image
 /// token (config::image_token_id) per token of its grid. Both must outlive the pass. Converts from sequences without
-/// images.
+/// images. `routed_experts`, if not empty, has the experts of every token: ids [tokens, layers with experts,
+/// experts per token] as in expert_choices, which must outlive the pass as well.
 struct input {
   const ragged<std::int32_t>& tokens;
   const ragged<image_patches>* images = nullptr;
+  std::span<const std::int16_t> routed_experts = {};
 
   /// Sequences of words.
   input(const ragged<std::int32_t>& words) : tokens(words) {}

@@ -49,7 +49,7 @@ struct normed_rows {
     if (context) rows = context->targets().rows();
     const auto n = count = static_cast<extent_t>(rows.size());
     if (!units_) pass.weights = model.weights().data(), pass.packed = model.packed();
-    pass.tokens = batch.tokens, pass.positions = batch.positions;
+    pass.tokens = batch.tokens, pass.positions = batch.positions, pass.choices = batch.choices;
     const auto h = static_cast<extent_t>(model.settings().hidden_size);
     float *x = space.template take<float>(batch.tokens * h), *y = space.template take<float>(batch.tokens * h);
     pass.tensor = model.tensor();
@@ -79,6 +79,7 @@ struct normed_rows {
           b.forward(pass, a, y, x, place_in_rows(space, b.self_attention));
           std::swap(x, y);
         } else {
+          if (pass.choices.ids) pass.choices = choices_of(rows, pass.choices, space.replayed_rows);
           b.forward_rows(pass, a, last, x, place_in_rows(space, b.self_attention), space.take_copy(rows.data(), n), n);
         }
       });
@@ -126,6 +127,13 @@ struct normed_rows {
   }
 
  private:
+  /// The choices of these rows.
+  static expert_choices choices_of(std::span<const std::int32_t> rows, const expert_choices& all,
+                                   std::vector<std::int16_t>& to) {
+    to.clear();
+    for (const std::int32_t row : rows) to.insert(to.end(), all.from(row).ids, all.from(row).ids + all.per_row);
+    return {to.data(), all.per_row, all.before};
+  }
   bool embeds() const { return !link_ || link_->first(); }
   /// The unit of layer l of this stage; of the head after the last. Models whose units are gathered in stages are not
   /// tied.

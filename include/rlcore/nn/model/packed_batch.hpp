@@ -54,6 +54,26 @@ inline void check_targets(const targets& wanted, const config& c) {
   }
 }
 
+/// Throws std::invalid_argument unless there are no routed experts, or for every token and layer with experts either
+/// as many different ones as the model chooses, or none.
+inline void check_routed_experts(const input& in, const config& c) {
+  const std::span<const std::int16_t> ids = in.routed_experts;
+  if (ids.empty()) return;
+  if (!c.has_experts()) throw std::invalid_argument("rlcore: routed experts for a model without experts");
+  const auto chosen = static_cast<std::size_t>(c.num_experts_per_tok);
+  const std::size_t rows = in.tokens.values.size() * static_cast<std::size_t>(c.sparse_layers());
+  if (ids.size() != rows * chosen)
+    throw std::invalid_argument("rlcore: " + std::to_string(ids.size()) + " routed experts, expected " +
+                                std::to_string(rows * chosen) + ": tokens x layers with experts x " +
+                                std::to_string(chosen));
+  for (std::size_t i = 0; i < rows; ++i)
+    if (const std::span<const std::int16_t> of_row = ids.subspan(i * chosen, chosen);
+        of_row[0] != expert_choices::no_expert && !are_different(of_row, c.num_experts))
+      throw std::invalid_argument("rlcore: the routed experts of token " +
+                                  std::to_string(i / static_cast<std::size_t>(c.sparse_layers())) + " are not " +
+                                  std::to_string(chosen) + " different ones of " + std::to_string(c.num_experts));
+}
+
 /// Throws std::invalid_argument, naming the `caller`, unless the model computes `wanted`.
 template <class Device>
 void check_output(const causal_lm<Device>& model, model_output wanted, const char* caller) {
@@ -78,19 +98,22 @@ context_pass<Device>* share_sequences(std::optional<context_pass<Device>>& to, c
 }
 
 /// Checks and uploads a batch. Each sequence is one segment, whose keys and values lie in the qkv rows of the layer.
-/// Under context parallelism only this rank's rows are uploaded.
+/// Under context parallelism only this rank's rows are uploaded. `choices` has the routed experts of its rows.
 template <class Device>
 struct packed_batch {
   extent_t tokens = 0;
   const std::int32_t *ids = nullptr, *positions = nullptr;
+  expert_choices choices = {};
 
   /// Uploads ids and positions [tokens] and fills space.segments. Throws std::invalid_argument for a token outside of
-  /// the vocabulary, a row outside of the batch and a sequence above max_position_embeddings.
+  /// the vocabulary, a row outside of the batch, a sequence above max_position_embeddings and routed experts that are
+  /// not those of check_routed_experts().
   packed_batch(const causal_lm<Device>& model, workspace<Device>& space, const input& in,
                std::span<const std::int32_t> rows, const context_pass<Device>* context = nullptr) {
     const ragged<std::int32_t>& sequences = in.tokens;
     const config& c = model.settings();
     check_images(in, c);
+    check_routed_experts(in, c);
     check_ids(sequences.values, c.vocab_size, "token");
     check_ids(rows, static_cast<std::int64_t>(sequences.values.size()), "target row");
     extent_t longest = 0;
@@ -123,9 +146,44 @@ struct packed_batch {
     else
       space.prepare_rope(c, longest);
     positions = space.take_copy(space.positions.data(), tokens);
+    if (c.has_experts()) replay(model, space, in, context);
+  }
+
+  /// Space for what this rank's rows choose, to be written by the forward.
+  std::int16_t* take_chosen_experts(workspace<Device>& space) const {
+    space.chosen_experts.assign(static_cast<std::size_t>(tokens * choices.per_row), expert_choices::no_expert);
+    return space.chosen_experts.data();
+  }
+  /// space.chosen_experts of all tokens from those of this rank's rows, the others are no_expert.
+  void spread_chosen_experts(workspace<Device>& space, const input& in, const context_pass<Device>& context) const {
+    std::vector<std::int16_t> whole(in.tokens.values.size() * static_cast<std::size_t>(choices.per_row),
+                                    expert_choices::no_expert);
+    auto from = space.chosen_experts.begin();
+    for (const context_piece& p : context.pieces()) {
+      const extent_t first = in.tokens.offsets[p.sequence] + p.first;
+      std::copy_n(from, p.rows * choices.per_row, whole.begin() + first * choices.per_row);
+      from += p.rows * choices.per_row;
+    }
+    space.chosen_experts.swap(whole);
   }
 
  private:
+  void replay(const causal_lm<Device>& model, workspace<Device>& space, const input& in,
+              const context_pass<Device>* context) {
+    const config& c = model.settings();
+    choices.per_row = static_cast<extent_t>(c.sparse_layers() * c.num_experts_per_tok);
+    for (std::int64_t l = 0; l < model.part().stage.first; ++l) choices.before += c.sparse(l);
+    if (in.routed_experts.empty()) return;
+    choices.ids = in.routed_experts.data();
+    if (!context) return;
+    const expert_choices all = choices;
+    space.replayed.clear();
+    for (const context_piece& p : context->pieces()) {
+      const extent_t first = in.tokens.offsets[p.sequence] + p.first;
+      space.replayed.insert(space.replayed.end(), all.from(first).ids, all.from(first + p.rows).ids);
+    }
+    choices.ids = space.replayed.data();
+  }
   static void check_images(const input& in, const config& c) {
     if (!in.shows_images()) {
       if (c.vision && std::ranges::find(in.tokens.values, c.image_token_id) != in.tokens.values.end())

@@ -43,6 +43,7 @@ struct adapter_pass {
 /// sequence parallelism (tensor_pass.hpp), `head_gradients` unless head norm gradients are summed per head
 /// (gradients.hpp), `context` without context parallelism (context_pass.hpp), `expert` without expert parallelism
 /// (moe.hpp); expert gradients for the rows of rank s then go to source_gradients[s] (expert_sums.hpp).
+/// `choices` has the experts of rows that the router does not route;
 /// `routed` is null unless expert choices are counted, and `balance` empty without a load-balancing loss
 /// (load_balancing_slopes()).
 template <class Device>
@@ -63,6 +64,7 @@ struct pass {
   expert_group* expert = nullptr;
   float* const* source_gradients = nullptr;
   bool experts_together = false;  ///< or to `gradients`, which already hold a sum
+  expert_choices choices = {};
   router_counts* routed = nullptr;
   std::span<const float> balance = {};
 };

@@ -203,7 +203,9 @@ class workspace {
   std::vector<block_activations> kept;
   std::vector<std::int32_t> ids_here, rows_here;  // tokens of this rank's part of the vocabulary
   std::vector<float> factor, dweight;
-  router_counts routed;  ///< of the last pass over packed sequences, with experts
+  std::vector<std::int16_t> replayed, replayed_rows;  // expert_choices of this rank's rows, and of selected rows
+  std::vector<std::int16_t> chosen_experts;           ///< expert_choices of the last pass over packed sequences
+  router_counts routed;                               ///< of the last pass over packed sequences, with experts
   // Those of active_rows.hpp.
   std::vector<std::int32_t> active, counts;
   std::vector<segment_range> ranges;

@@ -180,8 +180,8 @@ struct moe {
     return a;
   }
 
-  /// y [tokens, hidden] from x [tokens, hidden]; p.routed, if set, counts the choices. Throws std::logic_error if
-  /// experts are missing without an expert group.
+  /// y [tokens, hidden] from x [tokens, hidden], by p.choices where that has ids; p.routed, if set, counts the choices.
+  /// Throws std::logic_error if experts are missing without an expert group.
   template <class Device>
   void forward(const pass<Device>& p, const moe_activations& a, float* y, const float* x) const {
     if (!p.expert && !by_tensor && std::ssize(each) != experts())
@@ -193,7 +193,7 @@ struct moe {
     r.renormalise = renormalise;
     r.resize(t, experts(), chosen);
     device.download(r.probability.data(), a.logits, r.probability.size() * sizeof(float));
-    r.route();
+    r.route(p.choices, layer);
     if (p.routed) p.routed->add(r);
     const extent_t n = r.slots();
     const std::int32_t* rows = p.space.take_copy(r.row.data(), n);
