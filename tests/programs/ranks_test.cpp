@@ -1,5 +1,10 @@
 // The trainers as ranks, threads of one process or processes of mpirun: the bits of one rank, whatever they share.
 
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
 #include "first_steps.hpp"
 #include "grpo_trainer.hpp"
 #include "support/mpirun.hpp"
@@ -50,6 +55,64 @@ TEST_F(ranks, any_number_of_them_gives_the_same_bits) {
   train("exact_one", rich + arguments{"rlcore.reduction=exact"});
   train("exact_three", rich + three + arguments{"rlcore.reduction=exact", "rlcore.zero_stage=2"});
   expect_same_run("exact_one", "exact_three");
+}
+
+/// Divided policies have their reward model in shards.
+TEST_F(ranks, share_a_reward_model) {
+  const fs::path scorer = place / "scorer";
+  fs::copy(files.model, scorer, fs::copy_options::recursive);
+  tiny_model::save_weights(scorer, 5, [](rlcore::nn::config& c) { c.output = rlcore::nn::model_output::score; });
+  const arguments scored{"reward_model.enable=True", "reward_model.model.path=" + scorer.string(),
+                         "reward_model.micro_batch_size_per_gpu=2", "trainer.total_training_steps=2"};
+  train("one", scored);
+  EXPECT_NE(program::metric_rows(root("one"))[0]["critic/score/max"],
+            program::metric_rows(root("one"))[0]["critic/score/min"]);
+  const std::vector<std::pair<std::string, arguments>> layouts{
+      {"three", three},
+      {"copies", two + arguments{"rlcore.zero_stage=1"}},
+      {"stages", two + arguments{"rlcore.pipeline_parallel_size=2", "rlcore.zero_stage=1"}}};
+  for (const auto& [name, how] : layouts) {
+    train(name, scored + how);
+    expect_same_run("one", name, 2);
+  }
+  const arguments chunks{"rlcore.row_chunks=2"};
+  train("chunks", scored + chunks);
+  train("tensor", scored + two + chunks + arguments{"rlcore.tensor_parallel_size=2"});
+  expect_same_run("chunks", "tensor", 2);
+}
+
+/// Of the first steps; it changes no result, and has every rank, by threads or processes.
+TEST_F(ranks, draw_a_time_line) {
+  const fs::path file = place / "trace.json";
+  const arguments traced{"rlcore.trace=" + file.string(), "rlcore.trace_steps=2"};
+  const auto expect_line = [&](const std::string& out, int count) {
+    EXPECT_NE(out.find("trace       " + file.string() + " (ui.perfetto.dev shows it)"), std::string::npos) << out;
+    std::map<std::string, std::vector<int>> spans;  // how many each rank has
+    for (const auto& e : nlohmann::json::parse(scratch::read(file)))
+      if (e.at("ph") == "X") {
+        auto& of_ranks = spans[e.at("name").get<std::string>()];
+        of_ranks.resize(static_cast<std::size_t>(count));
+        ++of_ranks.at(e.at("pid").get<std::size_t>());
+      }
+    EXPECT_EQ(spans["gen"], std::vector<int>(static_cast<std::size_t>(count), 2));
+    EXPECT_EQ(spans["update_actor"], spans["gen"]);
+    EXPECT_EQ(spans["optimizer"], std::vector<int>(static_cast<std::size_t>(count), 4));
+    for (const char* name : {"sampling pass", "micro-batch", "layer forward", "layer backward", "gradient sums"}) {
+      ASSERT_EQ(spans[name].size(), static_cast<std::size_t>(count)) << name;
+      EXPECT_GT(*std::ranges::min_element(spans[name]), 0) << name;
+    }
+    EXPECT_EQ(spans.contains("all_gather_v"), count > 1);
+  };
+  train("one");
+  expect_line(train("alone", traced).out, 1);
+  expect_same_run("one", "alone");
+  expect_line(train("threads", traced + two).out, 2);
+  expect_same_run("one", "threads");
+  if (!program::mpirun(2).empty()) expect_line(by_mpi("mpi", 2, traced).out, 2);
+  const program::result r =
+      program::run("grpo_trainer", settings(files, root("none")) + arguments{"rlcore.trace=/nosuch/trace.json"});
+  EXPECT_EQ(r.code, 1);
+  EXPECT_EQ(r.err, "grpo_trainer: /nosuch/trace.json: cannot write\n");
 }
 
 TEST_F(ranks, of_mpirun_give_the_same_bits_and_speak_with_one_voice) {

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 
 #include "support/has_python.hpp"
@@ -85,18 +84,7 @@ class tool_runs : public testing::Test {
   /// The stored responses in `from`, with every line changed by f, as the folder `name`.
   template <class F>
   static fs::path changed_lines(const fs::path& from, const std::string& name, F&& f) {
-    const fs::path folder = place->path() / name;
-    fs::create_directories(folder);
-    for (const auto& entry : fs::directory_iterator(from)) {
-      std::istringstream lines(scratch::read(entry.path()));
-      std::ofstream out(folder / entry.path().filename());
-      for (std::string line; std::getline(lines, line);) {
-        json row = json::parse(line);
-        f(row);
-        out << row.dump() << "\n";
-      }
-    }
-    return folder;
+    return program::changed_lines(from, place->path() / name, f);
   }
   /// A file of tools with one in Python, called calculator, which computes a product after `before`.
   static arguments python_calculator(const std::string& before) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -50,6 +51,22 @@ inline std::map<std::string, std::string> models_of(const std::filesystem::path&
       if (entry.path().filename() == "model.safetensors")
         all[std::filesystem::relative(entry.path(), out).string()] = scratch::read(entry.path());
   return all;
+}
+
+/// Puts every file of JSON lines of `from` into the folder `to`, each line changed by f. Returns the folder.
+template <class F>
+std::filesystem::path changed_lines(const std::filesystem::path& from, const std::filesystem::path& to, F&& f) {
+  std::filesystem::create_directories(to);
+  for (const auto& entry : std::filesystem::directory_iterator(from)) {
+    std::istringstream lines(scratch::read(entry.path()));
+    std::ofstream out(to / entry.path().filename());
+    for (std::string line; std::getline(lines, line);) {
+      nlohmann::ordered_json row = nlohmann::ordered_json::parse(line);
+      f(row);
+      out << row.dump() << "\n";
+    }
+  }
+  return to;
 }
 
 }  // namespace program

@@ -82,13 +82,17 @@ RLCORE_END
 #include <utility>
 
 #include "rlcore/core/error.hpp"
+#include "rlcore/core/trace.hpp"
 
 RLCORE_BEGIN
 namespace agent {
 
 RLCORE_INLINE answer_pool::answer_pool(const conversation_settings& settings) : settings_(settings) {
   for (std::int64_t i = 0; i < std::max<std::int64_t>(1, settings_.workers); ++i)
-    threads_.emplace_back([this] { work(); });
+    threads_.emplace_back([this, rank = trace::rank_here()] {
+      trace::name_thread(rank, "answers");
+      work();
+    });
 }
 
 RLCORE_INLINE answer_pool::~answer_pool() {
@@ -109,7 +113,10 @@ RLCORE_INLINE void answer_pool::push(open_turn& turn) {
 
 RLCORE_INLINE open_turn* answer_pool::next(bool wait) {
   std::unique_lock lock(mutex_);
-  if (wait) ended_.wait(lock, [&] { return !ready_.empty(); });
+  if (wait) {
+    const trace::span traced("wait for an answer");
+    ended_.wait(lock, [&] { return !ready_.empty(); });
+  }
   if (ready_.empty()) return nullptr;
   open_turn* t = ready_.front();
   ready_.pop_front();
@@ -118,6 +125,7 @@ RLCORE_INLINE open_turn* answer_pool::next(bool wait) {
 
 RLCORE_INLINE std::vector<open_turn*> answer_pool::next_all(std::size_t count) {
   std::unique_lock lock(mutex_);
+  const trace::span traced("wait for answers", "answers", static_cast<std::int64_t>(count));
   ended_.wait(lock, [&] { return ready_.size() == count; });
   const std::vector<open_turn*> all(ready_.begin(), ready_.end());
   ready_.clear();
@@ -137,7 +145,9 @@ RLCORE_INLINE void answer_pool::work() {
       ask(t, lock);
     else
       run_call(t, i, lock);
-    t.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const auto end = std::chrono::steady_clock::now();
+    if (trace::on()) trace::record("answer", begin, end, "call", static_cast<std::int64_t>(i));
+    t.seconds += std::chrono::duration<double>(end - begin).count();
     if (--t.missing > 0) continue;
     ready_.push_back(&t);
     ended_.notify_all();

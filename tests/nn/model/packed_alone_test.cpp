@@ -172,6 +172,27 @@ TEST(packed_alone_model, is_read_once_and_takes_the_memory_of_its_packed_weights
   }
 }
 
+TEST(packed_alone_model, scores_as_a_model_with_floats) {
+  for (const std::string kind : {"embedding tied", "experts"})
+    for (const compute type : {compute::float32, compute::bfloat16}) {
+      nn::config c = config_of(kind);
+      c.output = nn::model_output::score, c.score_bias = true;
+      const floats weights = weights_of(c, false);
+      cpu device(2, "", type);
+      nn::causal_lm<cpu> whole(device, c), alone(device, c, {}, nn::weights_in::packed);
+      whole.weights().upload(weights);
+      alone.fill(device.compute_format(), none, reader_of(weights));
+      const questions q(c);
+      nn::workspace<cpu> space(device);
+      floats expected(q.targets.row.size()), scores(expected.size());
+      nn::values(whole, space, q.tokens, q.targets.row, expected);
+      nn::values(alone, space, q.tokens, q.targets.row, scores);
+      EXPECT_EQ(scores, expected) << kind;
+      EXPECT_NE(expected[0], expected[1]);
+      EXPECT_LT(alone.bytes(), whole.bytes()) << kind;
+    }
+}
+
 TEST(packed_alone_model, refuses_what_needs_floats) {
   const nn::config c = config_of("embedding tied");
   const floats weights = weights_of(c, true);

@@ -91,6 +91,8 @@ inline constexpr key openrlhf_own[] = {
     {"rlcore.logger", texts, "[console,file,tensorboard]", honoured,
      "where metrics go: console, file (metrics.jsonl), tensorboard"},
     console,
+    trace_file,
+    trace_steps,
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
     {"rlcore.export_type", text, "bf16", honoured, "type of the matrices in a GGUF file, where save_path ends in .gguf",
      words("bf16|fp16|fp32|q8_0")},

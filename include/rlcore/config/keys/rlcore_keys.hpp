@@ -92,6 +92,11 @@ inline constexpr help_topic plan_topics[] = {
     {"output", "what is printed", "", "show markdown", true},
 };
 
+inline constexpr key trace_file = {
+    "rlcore.trace", text, "null", honoured,
+    "file of a time line of the first steps, by rank and thread, for ui.perfetto.dev or chrome://tracing"};
+inline constexpr key trace_steps = {
+    "rlcore.trace_steps", integer, "3", honoured, "steps of it, from the start of the run", at_least(1)};
 inline constexpr key console = {
     "rlcore.console",
     text,

@@ -78,8 +78,7 @@ class backbone {
     if (!is_last()) send_rows(pass_.device, *link_, between(x(blocks.size())));
     if (is_last()) enter_top();
     pass_.routed = nullptr, pass_.choices.chosen_ids = nullptr;
-    if (context_ && space.routed.experts() > 0)
-      context_->sum(space.routed.values), batch.spread_chosen_experts(space, in_, *context_);
+    if (context_ && space.routed.experts() > 0) batch.gather_routes(space, in_, *context_);
     if (!is_last()) return;
     row_ = space.take_copy(wanted_.data(), count_);
     top_ = model.head().gather(pass_, all_rows(pass_, x(blocks.size()), share_.whole, width_), row_, count_);

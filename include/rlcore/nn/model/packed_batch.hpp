@@ -154,8 +154,9 @@ struct packed_batch {
     space.chosen_experts.assign(static_cast<std::size_t>(tokens * choices.per_row), expert_choices::no_expert);
     return space.chosen_experts.data();
   }
-  /// space.chosen_experts of all tokens from those of this rank's rows, the others are no_expert.
-  void spread_chosen_experts(workspace<Device>& space, const input& in, const context_pass<Device>& context) const {
+  /// space.routed of all context ranks, and space.chosen_experts of all tokens: no_expert but for this rank's rows.
+  void gather_routes(workspace<Device>& space, const input& in, context_pass<Device>& context) const {
+    context.sum(space.routed.values);
     std::vector<std::int16_t> whole(in.tokens.values.size() * static_cast<std::size_t>(choices.per_row),
                                     expert_choices::no_expert);
     auto from = space.chosen_experts.begin();

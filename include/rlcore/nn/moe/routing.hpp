@@ -50,11 +50,11 @@ struct expert_choices {
 };
 
 /// Are these different ids of 0 .. experts - 1?
-inline bool are_different(std::span<const std::int16_t> ids, std::int64_t experts) {
+template <class Id>
+bool are_different(std::span<const Id> ids, std::int64_t experts) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const auto before = ids.first(i);
-    if (ids[i] < 0 || ids[i] >= experts || std::find(before.begin(), before.end(), ids[i]) != before.end())
-      return false;
+    if (ids[i] < 0 || ids[i] >= experts || std::ranges::find(before, ids[i]) != before.end()) return false;
   }
   return true;
 }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/trace.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
 
 RLCORE_BEGIN
@@ -132,7 +133,9 @@ class any_communicator : public typed_collectives<any_communicator> {
   void count(collective operation, std::size_t bytes, Call call) {
     const auto begin = std::chrono::steady_clock::now();
     call();
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    const auto end = std::chrono::steady_clock::now();
+    const std::chrono::duration<double> taken = end - begin;
+    if (trace::on()) trace::record(name_of(operation), begin, end, "bytes", static_cast<std::int64_t>(bytes));
     counters_.lines[static_cast<std::size_t>(operation)] += {1, bytes, taken.count()};
   }
 

@@ -46,11 +46,11 @@ inline constexpr std::string_view free_settings[] = {
     // run length, evaluation, logging and saving
     "trainer.total_epochs", "trainer.total_training_steps", "rollout.total_rollout_steps", "rollout.test_freq",
     "max_epochs", "num_episodes", "*val_*", "trainer.test_freq", "*eval_*", "trainer.logger", "rlcore.logger",
-    "rlcore.console", "logging_steps", "*use_wandb*", "wandb_*", "*use_tensorboard", "rlcore.tensorboard_dir",
-    "trainer.project_name", "trainer.experiment_name", "rlcore.report", "*show_mask", "trainer.save_freq", "save_*",
-    "max_ckpt_*", "*ckpt_to_keep", "*.checkpoint.*", "trainer.rollout_data_dir", "rlcore.export_*", "trainer.resume_*",
-    "load_checkpoint", "rlcore.replay_wait_s", "rlcore.reward_timeout", "rlcore.tool_timeout_s",
-    "rlcore.tool_processes", "*agent.num_workers",
+    "rlcore.console", "rlcore.trace", "rlcore.trace_steps", "logging_steps", "*use_wandb*", "wandb_*",
+    "*use_tensorboard", "rlcore.tensorboard_dir", "trainer.project_name", "trainer.experiment_name", "rlcore.report",
+    "*show_mask", "trainer.save_freq", "save_*", "max_ckpt_*", "*ckpt_to_keep", "*.checkpoint.*",
+    "trainer.rollout_data_dir", "rlcore.export_*", "trainer.resume_*", "load_checkpoint", "rlcore.replay_wait_s",
+    "rlcore.reward_timeout", "rlcore.tool_timeout_s", "rlcore.tool_processes", "*agent.num_workers",
     // where files are: a folder may have moved
     "trainer.default_local_dir", "ckpt_path", "*input_tokenizer", "*train_files", "dataset", "prompt_data",
     "rlcore.replay"};

@@ -11,6 +11,7 @@
 
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/model/parameter.hpp"
+#include "rlcore/nn/vision/vision_cost.hpp"
 #include "rlcore/parallel/reduction/reduction.hpp"
 
 RLCORE_BEGIN
@@ -25,6 +26,12 @@ inline bool packs_units(std::size_t tokens, std::size_t limit, std::int64_t expe
              ? tokens >= limit
              : tokens * static_cast<std::size_t>(experts_per_token) >= limit * static_cast<std::size_t>(experts);
 }
+
+/// The rows of an optimizer step, and the largest micro-batch of them (0: no limit).
+struct micro_batch_settings {
+  std::size_t rows = 0;
+  std::int64_t max_rows = 0, max_tokens = 0;  ///< of a micro-batch; a single row with more tokens goes alone
+};
 
 /// The plan depends on the lengths of all rows, so every rank knows the passes of all ranks.
 class leaf_plan {
@@ -92,6 +99,21 @@ class leaf_plan {
   std::int64_t max_rows_, max_tokens_;
   std::vector<std::vector<std::uint32_t>> rows_;
 };
+
+/// The plan of rows of tokens_of(row) tokens and images_of(row) images.
+template <class TokensOf, class ImagesOf>
+leaf_plan plan_leaves(const nn::config& c, const parallel::parallel_settings& sums, const micro_batch_settings& s,
+                      TokensOf&& tokens_of, ImagesOf&& images_of) {
+  std::vector<std::int64_t> tokens(s.rows);
+  std::vector<double> further(c.vision ? s.rows : 0);
+  for (std::size_t i = 0; i < s.rows; ++i) {
+    const auto row = static_cast<std::uint32_t>(i);
+    tokens[i] = static_cast<std::int64_t>(tokens_of(row));
+    if (!further.empty())
+      for (const auto& each : images_of(row)) further[i] += nn::vision_cost(c, each.grid);
+  }
+  return {c, std::move(tokens), static_cast<std::size_t>(sums.leaves), sums.balance, s.max_rows, s.max_tokens, further};
+}
 
 }  // namespace train
 RLCORE_END

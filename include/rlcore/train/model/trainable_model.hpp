@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/core/trace.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/lora/lora.hpp"
@@ -19,7 +20,6 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/packed_units.hpp"
-#include "rlcore/nn/vision/vision_cost.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/train/model/leaf_plan.hpp"
 #include "rlcore/train/model/owned_runs.hpp"
@@ -51,12 +51,6 @@ struct adapter_base {
   std::string name;         ///< in adapter folders
   std::string folder;       ///< where it was read
   std::string fingerprint;  ///< of its weights
-};
-
-/// The rows of an optimizer step, and the largest micro-batch of them (0: no limit).
-struct micro_batch_settings {
-  std::size_t rows = 0;
-  std::int64_t max_rows = 0, max_tokens = 0;  ///< of a micro-batch; a single row with more tokens goes alone
 };
 
 /// One step of the optimizer.
@@ -202,25 +196,27 @@ class trainable_model {
   /// The same for rows with images, images_of(row) each: row balancing includes the cost of the tower.
   template <class TokensOf, class ImagesOf, class F>
   void for_micro_batches(const micro_batch_settings& s, TokensOf&& tokens_of, ImagesOf&& images_of, F&& f) {
-    std::vector<std::int64_t> tokens(s.rows);
-    std::vector<double> further(model.settings().vision ? s.rows : 0);
-    for (std::size_t i = 0; i < s.rows; ++i) {
-      const auto row = static_cast<std::uint32_t>(i);
-      tokens[i] = static_cast<std::int64_t>(tokens_of(row));
-      if (!further.empty())
-        for (const nn::image_patches& each : images_of(row)) further[i] += nn::vision_cost(model.settings(), each.grid);
-    }
-    const parallel::parallel_settings sums = strategy_.settings();
-    const leaf_plan plan(model.settings(), std::move(tokens), static_cast<std::size_t>(sums.leaves), sums.balance,
-                         s.max_rows, s.max_tokens, further);
+    const leaf_plan plan = plan_leaves(model.settings(), strategy_.settings(), s, tokens_of, images_of);
     const pass_units units(*this, plan);
     if (balances(model.settings())) balance_experts(plan, f);
     share_.micro_batches(plan, gradient_, recompute, f);
+  }
+  /// Calls f for the same passes without a gradient, in which it calls chosen_experts() once. For models with experts.
+  template <class TokensOf, class ImagesOf, class F>
+  void for_passes(const micro_batch_settings& s, TokensOf&& tokens_of, ImagesOf&& images_of, F&& f) {
+    const leaf_plan plan = plan_leaves(model.settings(), strategy_.settings(), s, tokens_of, images_of);
+    const pass_units units(*this, plan);
+    count_experts(plan, f);
+  }
+  /// As nn::chosen_experts.
+  std::vector<std::int16_t> chosen_experts(const nn::input& sequences) {
+    return nn::chosen_experts(passing(), space, sequences);
   }
   /// As nn::forward_backward: slopes(logp, entropy, dlogp, dentropy). Sequences are text, or text and images.
   template <class Slopes>
   void forward_backward(const nn::input& sequences, const nn::targets& wanted, float temperature, Slopes&& slopes) {
     if (counting_) return nn::count_routes(passing(), space, sequences, routed_);
+    const trace::span traced("micro-batch", "tokens", std::ssize(sequences.tokens.values));
     if (pass_on(sequences, wanted.row)) return;
     gradient_.with(
         [&](auto& g) { nn::forward_backward(passing(), space, g, sequences, wanted, temperature, recompute, slopes); });
@@ -229,6 +225,7 @@ class trainable_model {
   template <class Slopes>
   void value_forward_backward(const nn::input& sequences, std::span<const std::int32_t> rows, Slopes&& slopes) {
     if (counting_) return nn::count_routes(passing(), space, sequences, routed_);
+    const trace::span traced("micro-batch", "tokens", std::ssize(sequences.tokens.values));
     if (pass_on(sequences, rows)) return;
     gradient_.with(
         [&](auto& g) { nn::value_forward_backward(passing(), space, g, sequences, rows, recompute, slopes); });
@@ -237,9 +234,13 @@ class trainable_model {
   /// finite.
   step_outcome apply(const step_settings& s) {
     step_outcome outcome;
-    outcome.gradient_norm = share_.reduce(gradient_);
+    {
+      const trace::span traced("gradient sums");
+      outcome.gradient_norm = share_.reduce(gradient_);
+    }
     outcome.skipped = !std::isfinite(outcome.gradient_norm);
     if (outcome.skipped) return outcome;
+    const trace::span traced("optimizer");
     share_.step(optimizer_, s.lr, optim::clip_scale(outcome.gradient_norm, s.grad_clip));
     if (adapter_) adapter_->merge(model);
     return outcome;
@@ -315,12 +316,17 @@ class trainable_model {
   /// Calls f for all micro-batches to count their experts: a load-balancing loss needs the counts before its gradient.
   template <class F>
   void balance_experts(const leaf_plan& plan, F&& f) {
-    routed_.reset(static_cast<std::size_t>(model.settings().num_experts));
     counting_ = true;
-    const ragged<std::int32_t> none;
-    share_.count_passes(plan, routed_, f, [&] { nn::count_routes(passing(), space, none, routed_); });
+    count_experts(plan, f);
     counting_ = false;
     gradient_.balance(balance_slopes(model.settings(), routed_));
+  }
+  /// Calls f, which makes a forward, for all micro-batches.
+  template <class F>
+  void count_experts(const leaf_plan& plan, F&& f) {
+    routed_.reset(static_cast<std::size_t>(model.settings().num_experts));
+    const ragged<std::int32_t> none;
+    share_.count_passes(plan, routed_, f, [&] { nn::count_routes(passing(), space, none, routed_); });
   }
 
   Strategy strategy_;
@@ -344,7 +350,7 @@ class frozen_model {
  public:
   nn::causal_lm<Device> model;
 
-  /// A model of the shape `config`; load its weights next. `packed`: a language model that this rank holds as a whole
+  /// A model of the shape `config`; load its weights next. `packed`: a model that this rank holds as a whole
   /// has them in packed form alone (nn::weights_in::packed), half the memory.
   frozen_model(Device& device, const nn::config& config, Strategy strategy = {}, bool packed = false)
       : model(held_type::make_model(strategy, device, config, packed)), held_(std::move(strategy), model) {}

@@ -42,13 +42,13 @@ struct actor : trainable_model<Device> {
 
 /// Log-probs of every response token under `model`, written to `field` of each trajectory; entropies to `entropy`, if
 /// it is given. At most `max_rows` rows (0: no limit) and, except for a longer one, `max_tokens` tokens (0: no limit)
-/// go through the model together. Images are those of `prompts`. Collective over all ranks that share the model's
-/// weights.
+/// go through the model together. Images are those of `prompts`. Tokens go to trajectory::routed_experts where
+/// `of_policy`. Collective over all ranks that share the model's weights.
 template <class Device>
 void score_trajectories(nn::causal_lm<Device>& model, nn::workspace<Device>& space, std::span<trajectory> rows,
                         float temperature, std::int64_t max_rows, std::int64_t max_tokens,
                         std::vector<float> trajectory::* field, std::vector<float> trajectory::* entropy = nullptr,
-                        const data::prompt_dataset* prompts = nullptr) {
+                        const data::prompt_dataset* prompts = nullptr, bool of_policy = true) {
   packed_trajectories packed;
   std::vector<float> logp, entropies;
   const auto tokens_of = [&](std::size_t i) { return rows[i].tokens.size(); };
@@ -58,7 +58,8 @@ void score_trajectories(nn::causal_lm<Device>& model, nn::workspace<Device>& spa
                           for (std::size_t i = first; i < last; ++i) packed.push_back(rows[i], prompts);
                           logp.resize(packed.targets.row.size());
                           entropies.resize(entropy != nullptr ? logp.size() : 0);
-                          nn::log_probs(model, space, packed.input(), packed.targets, temperature, logp, entropies);
+                          nn::log_probs(model, space, of_policy ? packed.policy_input() : packed.input(),
+                                        packed.targets, temperature, logp, entropies);
                           for (std::size_t i = first; i < last; ++i) {
                             const auto from = packed.offsets[i - first], to = packed.offsets[i - first + 1];
                             (rows[i].*field).assign(logp.begin() + from, logp.begin() + to);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/trace.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
 #include "rlcore/train/run/interrupt.hpp"
@@ -122,7 +123,8 @@ class ahead_round {
  public:
   /// Calls `draw` in a thread of its own, and returns when it waits for the first time, or has ended.
   explicit ahead_round(std::function<std::vector<trajectory>(device_turns&)> draw)
-      : thread_([this, draw = std::move(draw)] {
+      : thread_([this, draw = std::move(draw), rank = trace::rank_here()] {
+          trace::name_thread(rank, "sampling ahead");
           device_.enter();
           try {
             drawn_ = draw(device_);

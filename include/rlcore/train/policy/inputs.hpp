@@ -116,7 +116,7 @@ std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options&
   std::vector<std::int32_t> eos = config.eos_token_ids;
   check_export_of(detail::export_key(opt), checkpoint::expand_home(s.export_path), config, folder);
 
-  opened_rewards rewards(device, s.reward, folder, s.logits_bytes, custom_rewards);
+  opened_rewards rewards(device, s.reward, folder, s.logits_bytes, ranks.world(), custom_rewards);
   const data::image_settings images = model_images(s.images, config, folder);
   if (images.processor) say("%s\n", image_text(images).c_str());
   std::unique_ptr<policy_tools> tools = open_policy_tools(s.tools, std::move(custom_tools), chat, tokenizer, eos);

@@ -16,6 +16,7 @@
 #include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/config/settings/rollout_ranks.hpp"
 #include "rlcore/core/memory_text.hpp"
+#include "rlcore/core/trace.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/parallel/tensor_pass.hpp"
@@ -80,7 +81,10 @@ class rollout_model {
 
   /// fill() copies the current training weights, in `format` (unset: that of training); drop() frees them. All ranks of
   /// the world call fill() together.
-  void fill(std::optional<weight_format> format) { weight_sync_.run(*policy_, model_, bucket_, format); }
+  void fill(std::optional<weight_format> format) {
+    const trace::span traced("weights to sampling");
+    weight_sync_.run(*policy_, model_, bucket_, format);
+  }
   void drop() { model_.free_weights(); }
 
  private:
@@ -231,6 +235,8 @@ class policy_models {
     device_description = rlcore::describe(device) + ranks.describe();
     say("model  %s\ndevice %s\n%s\n%s\n", description.c_str(), device_description.c_str(), ranks.idle_note().c_str(),
         in.plan.table().c_str());
+    if ((in.settings.keep_routes || in.settings.stored_routes) && !c.has_experts())
+      say("note: actor_rollout_ref.actor.router_replay.mode has no effect: the model has no experts\n");
     if (rollout && rollout->size() > 1)
       say("%s\n",
           fmt::format("rollout {} groups of {} ranks: {:.3g} M parameters each while sampling, {:.3g} M of them from "

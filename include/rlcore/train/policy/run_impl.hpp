@@ -345,6 +345,7 @@ void policy_run_impl<Device>::update_actor(const any_algorithm& algorithm) {
         .temperature = s.sampling.temperature,
         .lr = update_rates(s.lr, s.schedule, state_.step, in_.plan.updates_per_step, s.lr_per_update),
         .grad_clip = s.grad_clip,
+        .keep_routes = s.keep_routes && in_.config.has_experts(),
         .pause = [this] { sampler_.pause(); }};
     const std::int64_t skipped =
         train::update_actor(models_.policy, algorithm, batch, plan, key(stream::mini_batches), numbers);

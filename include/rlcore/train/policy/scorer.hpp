@@ -59,8 +59,8 @@ class response_scorer {
         constexpr std::array fields{&trajectory::ref_logp};
         own_rows(rows, std::span(fields), [&](std::span<trajectory> shard) {
           score_trajectories(*models_.reference(), models_.policy.space, shard, in_.settings.sampling.temperature,
-                             in_.plan.ref_trajectories, in_.plan.ref_tokens, &trajectory::ref_logp, nullptr,
-                             &in_.train);
+                             in_.plan.ref_trajectories, in_.plan.ref_tokens, &trajectory::ref_logp, nullptr, &in_.train,
+                             false);
         });
       };
       if (models_.reference() == &models_.policy.model)

@@ -72,6 +72,8 @@ struct policy_settings {
   bool samples_ahead = false;  ///< rlcore.async_depth=1
   async_settings async;
   bool recorded_old_log_prob = false;  ///< of replayed responses too
+  bool keep_routes = false;            ///< update_plan::keep_routes
+  bool stored_routes = false;          ///< the experts of replayed responses are those of the engine that sampled
   bool keep_sampling_mask = false;     ///< log-probs are over the tokens that top-k, top-p and min-p left
   std::int64_t val_samples = 1;
   double cache_share = 0.5;  ///< of the memory that is available at the start
@@ -305,6 +307,13 @@ RLCORE_INLINE void read_rollout_settings(policy_settings& s, const options& opt)
   if (bypass && opt.find<std::string>("rlcore.replay")) s.recompute_old_log_prob = false;
   s.recorded_old_log_prob = !s.recompute_old_log_prob && (s.async.enabled || bypass);
   s.samples_ahead = opt.get<std::int64_t>("rlcore.async_depth") > 0;
+  const std::string route_key = "actor_rollout_ref.actor.router_replay.mode", routes = opt.get<std::string>(route_key);
+  s.stored_routes = routes == "R3" && opt.find<std::string>("rlcore.replay");
+  s.keep_routes = routes != "disabled" && !s.stored_routes;
+  if (routes == "R3" && !s.stored_routes && (s.async.enabled || s.samples_ahead))
+    throw config_error(opt.known().typed_name(route_key) +
+                       "=R3: earlier weights have sampled the responses, and what they routed is not recorded; R2 "
+                       "keeps the experts that the policy chooses before its first update");
   const std::string val = rollout + "val_kwargs.";
   s.val_sampling = {static_cast<float>(opt.get<double>(val + "temperature")), opt.get<std::int64_t>(val + "top_k"),
                     static_cast<float>(opt.get<double>(val + "top_p")), s.sampling.min_p};

@@ -112,6 +112,7 @@ struct update_plan {
   float temperature = 1;
   std::vector<double> lr = {0};  ///< of each update; the last of them goes on
   double grad_clip = 0;
+  bool keep_routes = false;  ///< all updates go to the experts that the policy before the first chose (verl's R2)
   std::function<void()> pause = {};  ///< called before each micro-batch; no result depends on it
 
   /// The learning rate of update number `update` of the step.
@@ -128,9 +129,11 @@ void shuffle_rows(std::vector<const trajectory*>& rows, random_key key, std::int
 /// Inputs of a micro-batch's loss besides the outputs of the pass, packed row after row.
 class micro_fields {
  public:
-  /// Takes the fields of these rows; log-probs of the reference that stay on a device lie in `kept_ref`.
+  /// Takes the fields of these rows; log-probs of the reference that stay on a device lie in `kept_ref`. With `routes`
+  /// tokens go to these experts, one entry for each of `mini`.
   void assign(std::span<const trajectory* const> mini, std::span<const std::uint32_t> rows,
-              const data::prompt_dataset* prompts, const float* kept_ref);
+              const data::prompt_dataset* prompts, const float* kept_ref,
+              std::span<const std::vector<std::int16_t>> routes = {});
   /// The rows, without the outputs of the pass.
   policy_rows rows() const;
   /// Log-probs of the reference that are on a device, in the order of the rows.
@@ -155,12 +158,36 @@ class micro_fields {
   std::vector<device_run> kept_;
 };
 
+/// The experts of the tokens of each trajectory of `mini` by the policy as it is, where this rank passes them on:
+/// micro_fields::assign() takes them for an update of `mini`.
+template <class Device>
+std::vector<std::vector<std::int16_t>> chosen_experts(actor<Device>& a, std::span<const trajectory* const> mini,
+                                                      const update_plan& plan) {
+  std::vector<std::vector<std::int16_t>> routes(mini.size());
+  micro_fields fields;
+  const auto tokens_of = [&](std::uint32_t i) { return std::ssize(mini[i]->tokens); };
+  const auto images_of = [&](std::uint32_t i) { return grids_of(*mini[i], a.prompts); };
+  a.for_passes({.rows = mini.size(), .max_rows = plan.micro_trajectories, .max_tokens = plan.micro_tokens}, tokens_of,
+               images_of, [&](std::span<const std::uint32_t> mine) {
+                 fields.assign(mini, mine, a.prompts, a.kept_ref.data());
+                 const std::vector<std::int16_t> ids = a.chosen_experts(fields.packed.policy_input());
+                 const std::size_t per_token = ids.size() / fields.packed.tokens.values.size();
+                 auto from = ids.begin();
+                 for (const std::uint32_t i : mine) {
+                   const auto count = static_cast<std::ptrdiff_t>((mini[i]->tokens.size() - 1) * per_token);
+                   routes[i].assign(from, from + count), from += count;
+                 }
+               });
+  return routes;
+}
+
 /// Adds the gradient of the loss over `mini` to a.gradient(). The denominators are counted over all of `mini` before
 /// its first backward pass, so the result does not depend on the micro-batches or their sizes. Each rank adds its own
-/// part; all return the report over all ranks.
+/// part; all return the report over all ranks. `routes`: as of micro_fields::assign().
 template <class Device>
 policy_report accumulate_gradient(actor<Device>& a, const any_algorithm& algorithm,
-                                  std::span<const trajectory* const> mini, const update_plan& plan) {
+                                  std::span<const trajectory* const> mini, const update_plan& plan,
+                                  std::span<const std::vector<std::int16_t>> routes = {}) {
   global_counts counts;
   for (const trajectory* t : mini) counts.add_row(t->policy_length());
   const bool with_entropy = contains(algorithm.reads(), field::entropy);  // else it is neither read nor reported
@@ -172,7 +199,7 @@ policy_report accumulate_gradient(actor<Device>& a, const any_algorithm& algorit
   const auto tokens_of = [&](std::uint32_t i) { return std::ssize(mini[i]->tokens); };
   const auto add = [&](std::span<const std::uint32_t> mine) {
     if (plan.pause) plan.pause();
-    fields.assign(mini, mine, a.prompts, a.kept_ref.data());
+    fields.assign(mini, mine, a.prompts, a.kept_ref.data(), routes);
     if (!on_device) fields.fetch_kept(a.model.device());
     const packed_trajectories& packed = fields.packed;
     const auto slopes = [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,
@@ -192,10 +219,10 @@ policy_report accumulate_gradient(actor<Device>& a, const any_algorithm& algorit
     if constexpr (!Device::host_readable)
       if (on_device) {
         const std::vector<float> needed = on_device->needs_advantage() ? fields.advantages() : std::vector<float>();
-        return a.forward_backward(packed.input(), packed.targets, plan.temperature,
+        return a.forward_backward(packed.policy_input(), packed.targets, plan.temperature,
                                   nn::slopes_on_device{stays, std::span(needed)});
       }
-    a.forward_backward(packed.input(), packed.targets, plan.temperature, slopes);
+    a.forward_backward(packed.policy_input(), packed.targets, plan.temperature, slopes);
   };
   const auto images_of = [&](std::uint32_t i) { return grids_of(*mini[i], a.prompts); };
   a.for_micro_batches({.rows = mini.size(), .max_rows = plan.micro_trajectories, .max_tokens = plan.micro_tokens},
@@ -221,27 +248,35 @@ std::int64_t update_actor(actor<Device>& a, const any_algorithm& algorithm, std:
     (known != per_update.end() ? *known : per_update.emplace_back(name, std::vector<double>())).second.push_back(x);
   };
   std::int64_t skipped = 0;
-  std::size_t updates = 0;
   double kl_coefficient = 0, lr = 0;
+  std::vector<std::vector<const trajectory*>> minis;  // of each update
   for (std::int64_t epoch = 0; epoch < plan.epochs; ++epoch) {
     if (plan.shuffle) shuffle_rows(order, order_key, epoch);
-    for (std::size_t begin = 0; begin < order.size(); begin += static_cast<std::size_t>(plan.mini_trajectories)) {
-      const auto mini = std::span<const trajectory* const>(order).subspan(
-          begin, std::min(static_cast<std::size_t>(plan.mini_trajectories), order.size() - begin));
-      a.begin_update();
-      const policy_report report = accumulate_gradient(a, algorithm, mini, plan);
-      lr = plan.rate(updates++);
-      const step_outcome outcome = a.apply({.lr = lr, .grad_clip = plan.grad_clip});
-      skipped += outcome.skipped;
-      kl_coefficient = report.kl_coefficient;
-      note("actor/pg_loss", report.policy_loss());
-      note("actor/pg_clipfrac", report.clip_fraction());
-      note("actor/pg_clipfrac_lower", report.clip_fraction_lower());
-      note("actor/ppo_kl", report.ppo_kl_mean());
-      if (with_kl) note("actor/kl_loss", report.kl_loss());
-      if (with_entropy) note("actor/entropy_loss", report.entropy_value());
-      note("actor/grad_norm", outcome.gradient_norm);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if (i % static_cast<std::size_t>(plan.mini_trajectories) == 0) minis.emplace_back();
+      minis.back().push_back(order[i]);
     }
+  }
+  // Without a shuffle the updates of every epoch have the same rows; what the first one chooses is known in it.
+  const std::size_t different = plan.shuffle ? minis.size() : minis.size() / static_cast<std::size_t>(plan.epochs);
+  std::vector<std::vector<std::vector<std::int16_t>>> routes(different);
+  if (plan.keep_routes)
+    for (std::size_t u = different < minis.size() ? 0 : 1; u < different; ++u)
+      routes[u] = chosen_experts(a, minis[u], plan);
+  for (std::size_t u = 0; u < minis.size(); ++u) {
+    a.begin_update();
+    const policy_report report = accumulate_gradient(a, algorithm, minis[u], plan, routes[u % different]);
+    lr = plan.rate(u);
+    const step_outcome outcome = a.apply({.lr = lr, .grad_clip = plan.grad_clip});
+    skipped += outcome.skipped;
+    kl_coefficient = report.kl_coefficient;
+    note("actor/pg_loss", report.policy_loss());
+    note("actor/pg_clipfrac", report.clip_fraction());
+    note("actor/pg_clipfrac_lower", report.clip_fraction_lower());
+    note("actor/ppo_kl", report.ppo_kl_mean());
+    if (with_kl) note("actor/kl_loss", report.kl_loss());
+    if (with_entropy) note("actor/entropy_loss", report.entropy_value());
+    note("actor/grad_norm", outcome.gradient_norm);
   }
   for (const auto& [name, values] : per_update) out.set(name, reduce_metric(name, values));
   if (with_kl) out.set("actor/kl_coef", kl_coefficient);
@@ -273,7 +308,8 @@ RLCORE_INLINE void shuffle_rows(std::vector<const trajectory*>& rows, random_key
 }
 
 RLCORE_INLINE void micro_fields::assign(std::span<const trajectory* const> mini, std::span<const std::uint32_t> rows,
-                                        const data::prompt_dataset* prompts, const float* kept_ref) {
+                                        const data::prompt_dataset* prompts, const float* kept_ref,
+                                        std::span<const std::vector<std::int16_t>> routes) {
   packed.clear(), kept_.clear();
   for (auto* field : {&old_logp_, &ref_logp_, &advantage_, &token_advantage_, &selected_}) field->clear();
   const auto append = [](std::vector<float>& to, const std::vector<float>& field) {
@@ -281,7 +317,7 @@ RLCORE_INLINE void micro_fields::assign(std::span<const trajectory* const> mini,
   };
   for (const std::uint32_t i : rows) {
     const trajectory& t = *mini[i];
-    packed.push_back(t, prompts);
+    packed.push_back(t, prompts, routes.empty() ? t.routed_experts : routes[i]);
     append(old_logp_, t.old_logp), append(ref_logp_, t.ref_logp);
     if (t.kept_ref >= 0) append_run({kept_ref + t.kept_ref, t.policy_length()});
     advantage_.push_back(t.advantage);

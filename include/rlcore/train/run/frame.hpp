@@ -14,6 +14,7 @@
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/checkpoint/step_manifest.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/core/trace.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/telemetry/logger.hpp"
 #include "rlcore/telemetry/metrics.hpp"
@@ -53,6 +54,7 @@ class run_frame {
   /// Locks the folder. `numbers` and `time` are those of the step. Everything must outlive this object. Throws
   /// config_error if another run has the folder.
   run_frame(const options& opt, frame_settings settings, const team& ranks, metrics& numbers, stages& time);
+  ~run_frame();
   run_frame(const run_frame&) = delete;
   run_frame& operator=(const run_frame&) = delete;
 
@@ -93,6 +95,8 @@ class run_frame {
 
  private:
   void write_current_report();
+  /// Ends the file of rlcore.trace after the step of this start that rlcore.trace_steps names, or with the run.
+  void end_trace();
   void count(metrics& m, std::int64_t step, std::int64_t epoch) const {
     m.set("training/global_step", step);
     m.set("training/epoch", epoch);
@@ -108,6 +112,8 @@ class run_frame {
   std::string data_;
   std::optional<logger> log_;
   std::string stopped_;
+  std::filesystem::path trace_;  ///< rlcore.trace, while it is recorded
+  std::int64_t traced_ = 0;      ///< steps in it
   bool begun_ = false;
   std::chrono::steady_clock::time_point begin_, reported_;
   stop_signals signals_;
@@ -154,8 +160,31 @@ RLCORE_INLINE void run_frame::say_resumed(std::int64_t step, std::int64_t total,
 }
 
 RLCORE_INLINE void run_frame::open() {
+  if (const auto file = opt_.find<std::string>("rlcore.trace")) {
+    const std::filesystem::path trace = checkpoint::expand_home(*file);
+    if (ranks_.first()) trace::create(trace);
+    ranks_.least(1);  // every rank appends to it
+    trace::record_to(trace_ = trace);
+  }
   open_log(log_, opt_, settings_.log, settings_.root, from_ ? from_.step : -1, ranks_.first());
   if (!from_ && ranks_.first()) write_run_settings(settings_.root, opt_, data_);
+}
+
+RLCORE_INLINE run_frame::~run_frame() {
+  if (trace_.empty()) return;
+  trace::flush();
+  trace::stop();
+}
+
+RLCORE_INLINE void run_frame::end_trace() {
+  if (trace_.empty()) return;
+  bool good = trace::flush();
+  ranks_.least(1);  // every rank has flushed
+  trace::stop();
+  if (ranks_.first()) good = trace::end(trace_) && good;
+  say("%s", good ? ("trace       " + trace_.string() + " (ui.perfetto.dev shows it)\n").c_str()
+                 : ("note: " + trace_.string() + ": not all of the trace could be written\n").c_str());
+  trace_.clear();
 }
 
 RLCORE_INLINE bool run_frame::next(std::int64_t& step, std::int64_t total, const action& save) {
@@ -203,6 +232,10 @@ RLCORE_INLINE void run_frame::end_step(std::int64_t step, std::int64_t epoch, bo
   count(numbers_, step, epoch);
   bar.step_done(step);
   log_->write(step, numbers_, bar.pace());
+  if (!trace_.empty() && ++traced_ >= opt_.get<std::int64_t>("rlcore.trace_steps"))
+    end_trace();
+  else if (!trace_.empty())
+    trace::flush();
   if (report_now || std::chrono::steady_clock::now() - reported_ > std::chrono::minutes(1)) write_current_report();
 }
 
@@ -213,6 +246,7 @@ RLCORE_INLINE void run_frame::write_current_report() {
 
 RLCORE_INLINE bool run_frame::finish() {
   bar.finish();
+  end_trace();
   if (!stopped_.empty()) say("stopped     %s\n", stopped_.c_str());
   if (!ranks_.first()) return false;
   write_current_report();

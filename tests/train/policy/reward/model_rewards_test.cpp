@@ -4,13 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <vector>
 
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/parallel/launch.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/text/train_bpe.hpp"
 #include "support/tiny_model.hpp"
@@ -74,6 +77,8 @@ class model_rewards : public testing::Test {
   const text::tokenizer tokenizer;
   fs::path rm;
   cpu device{1};
+  parallel::any_communicator_of<parallel::alone> one_rank{parallel::alone{}};
+  parallel::world alone{one_rank, {}};
   data::prompt_dataset prompts;
   std::vector<trajectory> batch;
 };
@@ -82,7 +87,7 @@ TEST_F(model_rewards, is_the_value_at_the_last_token) {
   for (const model_reward& how :
        {model_reward{.path = rm.string()}, model_reward{.path = rm.string(), .own_tokens = false},
         model_reward{.path = rm.string(), .max_rows = 2}, model_reward{.path = rm.string(), .max_tokens = 70}}) {
-    train::model_rewards<cpu> rewards(device, how, files.model, 1 << 20);
+    train::model_rewards<cpu> rewards(device, how, files.model, 1 << 20, alone);
     EXPECT_FALSE(rewards.renders());  // same tokenizer, same template
     EXPECT_FALSE(rewards.reads_truth());
     rewards.score(batch, prompts, tokenizer);
@@ -93,9 +98,40 @@ TEST_F(model_rewards, is_the_value_at_the_last_token) {
   }
 }
 
+/// The policy's ranks divide tensors, stages or weights; some of them have no response.
+TEST_F(model_rewards, in_shards_have_the_bits_of_one_rank) {
+  std::vector<float> expected;
+  for (const trajectory& t : batch) expected.push_back(value_of(t.tokens));
+  const std::vector<parallel::parallel_settings> layouts{{.zero = 3},
+                                                         {.zero = 3, .shard_ranks = 2},
+                                                         {.tensor = 2, .zero = 1},
+                                                         {.pipeline = {.stages = 2}, .zero = 1},
+                                                         {.zero = 1}};
+  for (std::size_t l = 0; l < layouts.size(); ++l)
+    for (const std::size_t rows : {6u, 3u}) {
+      parallel::launch_settings threads;
+      threads.thread_ranks = 4;
+      threads.deadline = std::chrono::seconds(60);
+      parallel::launch(threads, [&](parallel::any_communicator& everybody) {
+        parallel::world world(everybody, layouts[l]);
+        cpu own(1);
+        train::model_rewards<cpu> rewards(own, {.path = rm.string(), .max_rows = 1}, files.model, 1 << 20, world);
+        EXPECT_EQ(rewards.model().units() != nullptr, l < 4) << l;
+        EXPECT_EQ(rewards.model().packed_alone(), l == 4) << l;
+        std::vector<trajectory> mine;
+        std::vector<float> theirs;
+        for (std::size_t i = 0; i < rows; ++i)
+          if (i % 4 == static_cast<std::size_t>(everybody.rank()))
+            mine.push_back(batch[i]), theirs.push_back(expected[i]);
+        rewards.score(mine, prompts, tokenizer);
+        for (std::size_t i = 0; i < mine.size(); ++i) EXPECT_EQ(mine[i].reward, theirs[i]) << l;
+      });
+    }
+}
+
 TEST_F(model_rewards, are_centred_and_scaled_by_the_model_s_own_moments) {
   const auto open = [&] {
-    return train::model_rewards<cpu>(device, {.path = rm.string(), .normalize = true}, files.model, 1 << 20);
+    return train::model_rewards<cpu>(device, {.path = rm.string(), .normalize = true}, files.model, 1 << 20, alone);
   };
   auto plain = open();  // its config.json has none
   plain.score(batch, prompts, tokenizer);
@@ -118,7 +154,7 @@ TEST_F(model_rewards, another_tokenizer_reads_the_conversation_anew) {
   text::save(text::train_bpe(corpus, 280, special), rm);
   const text::tokenizer own = text::tokenizer::load(rm);
   save_score_model(rm, own);
-  train::model_rewards<cpu> rewards(device, {.path = rm.string(), .own_tokens = false}, files.model, 1 << 20);
+  train::model_rewards<cpu> rewards(device, {.path = rm.string(), .own_tokens = false}, files.model, 1 << 20, alone);
   EXPECT_TRUE(rewards.renders());
   rewards.score(batch, prompts, tokenizer);
   for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -134,7 +170,7 @@ TEST_F(model_rewards, another_tokenizer_reads_the_conversation_anew) {
   EXPECT_EQ(m.get("reward/truncated"), 0);
 
   train::model_rewards<cpu> shorter(device, {.path = rm.string(), .own_tokens = false, .max_length = 40}, files.model,
-                                    1 << 20);
+                                    1 << 20, alone);
   shorter.score(batch, prompts, tokenizer);
   shorter.report(m);
   EXPECT_EQ(m.get("reward/truncated"), 1);
@@ -142,7 +178,7 @@ TEST_F(model_rewards, another_tokenizer_reads_the_conversation_anew) {
 
 TEST_F(model_rewards, a_language_model_is_refused) {
   const auto open = [&](const fs::path& path) {
-    train::model_rewards<cpu> rewards(device, {.path = path.string()}, files.model, 1 << 20);
+    train::model_rewards<cpu> rewards(device, {.path = path.string()}, files.model, 1 << 20, alone);
   };
   EXPECT_THROW(open(files.model), format_error);
   EXPECT_THROW(open(place / "nosuch"), error);

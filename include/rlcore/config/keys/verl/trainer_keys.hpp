@@ -52,6 +52,8 @@ inline constexpr key own_run[] = {
     {"rlcore.seed", integer, "1", honoured, "seed of shuffling and sampling", at_least(0)},
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
     console,
+    trace_file,
+    trace_steps,
     {"rlcore.tensorboard_dir", text, "null", honoured,
      "folder of the event files (also --use_tensorboard); null: $TENSORBOARD_DIR, or tensorboard beside metrics.jsonl"},
     {"rlcore.logits_memory_mb", integer, "256", honoured, "memory for logits, in MiB; no result depends on it",
@@ -328,6 +330,8 @@ inline constexpr key sft_run[] = {
 inline constexpr key sft_own[] = {
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
     console,
+    trace_file,
+    trace_steps,
     {"rlcore.tensorboard_dir", text, "null", honoured,
      "folder of the event files (also --use_tensorboard); null: $TENSORBOARD_DIR, or tensorboard beside metrics.jsonl"},
     {"rlcore.logits_memory_mb", integer, "256", honoured, "memory for logits, in MiB; no result depends on it",

@@ -118,9 +118,9 @@ class alone::share {
 template <class Device>
 class alone::frozen {
  public:
-  /// The whole model. `packed`: a language model has its weights in packed form alone.
+  /// The whole model. `packed`: it has its weights in packed form alone.
   static nn::causal_lm<Device> make_model(const alone&, Device& device, const nn::config& config, bool packed) {
-    return nn::causal_lm<Device>(device, config, {}, train::frozen_weights_in(config, packed));
+    return nn::causal_lm<Device>(device, config, {}, train::frozen_weights_in(packed));
   }
   /// `model` must outlive this object.
   frozen(const alone&, nn::causal_lm<Device>& model) : model_(&model) {}

@@ -250,7 +250,7 @@ class any_strategy::frozen {
     const bool in_units = train::has_shards(w) || train::divides_experts(w);
     packed = packed && w->pipeline().size() == 1;
     return nn::causal_lm<Device>(device, train::config_of(config, w), train::part_of(w, config),
-                                 in_units ? nn::weights_in::units : train::frozen_weights_in(config, packed));
+                                 in_units ? nn::weights_in::units : train::frozen_weights_in(packed));
   }
   /// `model` must outlive this object.
   frozen(any_strategy strategy, nn::causal_lm<Device>& model)

@@ -21,9 +21,9 @@
 RLCORE_BEGIN
 namespace train {
 
-/// How a frozen model holds its weights. `packed`: a language model only as its passes read them.
-inline nn::weights_in frozen_weights_in(const nn::config& c, bool packed) noexcept {
-  return packed && c.output == nn::model_output::logits ? nn::weights_in::packed : nn::weights_in::memory;
+/// How a frozen model holds its weights. `packed`: only as its passes read them.
+inline nn::weights_in frozen_weights_in(bool packed) noexcept {
+  return packed ? nn::weights_in::packed : nn::weights_in::memory;
 }
 
 }  // namespace train

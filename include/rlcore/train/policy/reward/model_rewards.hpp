@@ -13,14 +13,17 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
-#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/file.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
+#include "rlcore/parallel/world.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/tensor/view.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/parse_json.hpp"
+#include "rlcore/train/files/trained_files.hpp"
+#include "rlcore/train/model/scored_groups.hpp"
+#include "rlcore/train/model/trainable_model.hpp"
 #include "rlcore/train/policy/reward/reward_settings.hpp"
 #include "rlcore/train/policy/reward/reward_source.hpp"
 
@@ -31,28 +34,31 @@ namespace train {
 /// tokens if both have the same tokenizer and chat template, or with input_tokenizer=null. Otherwise its own template
 /// renders the conversation again, without line ends after the last turn (verl leaves them). Sequences longer than
 /// max_length or than the model's positions lose their ends; reward/truncated counts them.
+///
+/// Ranks whose policy is divided have the reward model in shards (ZeRO-3 over all ranks, whatever divides the policy)
+/// and gather it layer by layer; score() then is collective. Otherwise each has all of it, packed alone.
 template <class Device>
 class model_rewards final : public reward_source {
  public:
-  /// `policy_folder` holds the tokenizer and the chat template of the trajectories. Throws rlcore::error.
+  /// `policy_folder` holds the tokenizer and the chat template of the trajectories; `ranks` are those that score, and
+  /// must outlive this object. Throws rlcore::error.
   model_rewards(Device& device, const model_reward& settings, const std::filesystem::path& policy_folder,
-                std::size_t logits_bytes)
+                std::size_t logits_bytes, parallel::world& ranks)
       : settings_(settings),
         folder_(checkpoint::resolve_model(settings.path)),
-        model_(device, score_config(folder_)),
+        world_(ranks.all(), shards_of(ranks.settings())),
+        frozen_(device, score_config(folder_), &world_, true),
         space_(device, logits_bytes) {
-    std::vector<float> weights(model_.size());
-    checkpoint::load_weights(folder_, model_.parameters(), weights);
-    model_.weights().upload(weights);
-    const std::int64_t positions = model_.settings().max_position_embeddings;
+    load_weights(frozen_, folder_);
+    const std::int64_t positions = model().settings().max_position_embeddings;
     if (settings.normalize) read_moments();
     longest_ = settings.max_length > 0 ? std::min(settings.max_length, positions) : positions;
     const auto vocabulary = static_cast<std::int64_t>(text::tokenizer::load(policy_folder).vocab_size());
     if (!settings.own_tokens && !same_text(policy_folder)) {
       text_.emplace(text::tokenizer::load(folder_), text::chat_template::detect(folder_));
-    } else if (vocabulary > model_.settings().vocab_size) {
+    } else if (vocabulary > model().settings().vocab_size) {
       throw config_error("reward_model.model.path=" + folder_.string() + ": its " +
-                         std::to_string(model_.settings().vocab_size) + " tokens are fewer than the policy's " +
+                         std::to_string(model().settings().vocab_size) + " tokens are fewer than the policy's " +
                          std::to_string(vocabulary));
     }
   }
@@ -90,8 +96,16 @@ class model_rewards final : public reward_source {
   }
   /// True if conversations are rendered again for the reward model.
   bool renders() const noexcept { return text_.has_value(); }
+  /// The reward model.
+  const nn::causal_lm<Device>& model() const noexcept { return frozen_.model; }
 
  private:
+  /// Of the reward model, where the policy's are `s`.
+  static parallel::parallel_settings shards_of(const parallel::parallel_settings& s) {
+    const bool divided = s.zero == 3 || s.tensor > 1 || s.expert > 1 || s.pipeline.stages > 1;
+    const bool same_ranks = s.zero == 3 && s.tensor == 1 && s.pipeline.stages == 1;
+    return {.zero = divided ? 3 : 0, .shard_ranks = same_ranks ? s.shard_ranks : 0};
+  }
   static nn::config score_config(const std::filesystem::path& folder) {
     nn::config config = checkpoint::read_stored_config(folder);
     if (config.output != nn::model_output::score)
@@ -140,20 +154,18 @@ class model_rewards final : public reward_source {
 
   std::vector<float> values(const std::vector<std::vector<std::int32_t>>& sequences) {
     std::vector<float> scores(sequences.size());
-    for (std::size_t first = 0; first < sequences.size();) {
-      ragged<std::int32_t> packed;
-      std::vector<std::int32_t> rows;
-      std::size_t last = first;
-      for (; last < sequences.size(); ++last) {
-        const auto tokens = std::ssize(packed.values) + std::ssize(sequences[last]);
-        if (last > first && settings_.max_rows > 0 && std::ssize(rows) >= settings_.max_rows) break;
-        if (last > first && settings_.max_tokens > 0 && tokens > settings_.max_tokens) break;
-        packed.push_back(sequences[last]);
-        rows.push_back(static_cast<std::int32_t>(packed.values.size()) - 1);
-      }
-      nn::values(model_, space_, packed, rows, std::span(scores).subspan(first, last - first));
-      first = last;
-    }
+    for_each_scored_group(
+        {model().units()}, sequences.size(), settings_.max_rows, settings_.max_tokens,
+        [&](std::size_t i) { return sequences[i].size(); },
+        [&](std::size_t first, std::size_t last) {
+          ragged<std::int32_t> packed;
+          std::vector<std::int32_t> rows;
+          for (std::size_t i = first; i < last; ++i) {
+            packed.push_back(sequences[i]);
+            rows.push_back(static_cast<std::int32_t>(packed.values.size()) - 1);
+          }
+          nn::values(model(), space_, packed, rows, std::span(scores).subspan(first, last - first));
+        });
     for (const float x : scores)
       if (!(x - x == 0))
         throw data_error("reward_model.model.path=" + folder_.string() + ": gave a score that is not finite");
@@ -162,7 +174,8 @@ class model_rewards final : public reward_source {
 
   model_reward settings_;
   std::filesystem::path folder_;
-  nn::causal_lm<Device> model_;
+  parallel::world world_;
+  frozen_model<Device> frozen_;
   nn::workspace<Device> space_;
   std::optional<std::pair<text::tokenizer, text::chat_template>> text_;
   std::int64_t longest_ = 0, scored_ = 0, truncated_ = 0;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "rlcore/parallel/world.hpp"
 #include "rlcore/train/policy/reward/command_rewards.hpp"
 #include "rlcore/train/policy/reward/model_rewards.hpp"
 #include "rlcore/train/policy/reward/reward_settings.hpp"
@@ -18,17 +19,18 @@ namespace train {
 /// replaces the rules, the program or the model. Throws rlcore::error when the source cannot be opened.
 class opened_rewards {
  public:
-  /// `policy_folder` holds the trained model: a reward model compares its tokenizer with its own.
+  /// `policy_folder` holds the trained model: a reward model compares its tokenizer with its own. `ranks` share a
+  /// reward model and must outlive this object.
   template <class Device>
   opened_rewards(Device& device, const reward_settings& s, const std::filesystem::path& policy_folder,
-                 std::size_t logits_bytes, reward_source* custom_rewards = nullptr) {
+                 std::size_t logits_bytes, parallel::world& ranks, reward_source* custom_rewards = nullptr) {
     if (custom_rewards != nullptr && (s.external || s.model || s.agent || s.stored))
       throw config_error(
           "this program brings its own reward function: leave out custom_reward_function.path, rlcore.reward_command, "
           "rlcore.agent_func_path, rlcore.replay_scores and reward_model.enable");
     if (custom_rewards == nullptr) {
       if (s.model)
-        source_ = std::make_unique<model_rewards<Device>>(device, *s.model, policy_folder, logits_bytes);
+        source_ = std::make_unique<model_rewards<Device>>(device, *s.model, policy_folder, logits_bytes, ranks);
       else if (s.external)
         source_ = std::make_unique<command_rewards>(*s.external, s.dapo_manager);
       else if (s.stored)

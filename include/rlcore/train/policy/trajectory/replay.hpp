@@ -65,6 +65,8 @@ class replay {
   /// How many responses there are, and how many of them are text alone.
   std::size_t size() const noexcept { return size_; }
   std::size_t text_only() const noexcept { return text_only_; }
+  /// How many have routed_experts that are not read.
+  std::size_t unread_routes() const noexcept { return unread_routes_; }
 
  private:
   struct place {
@@ -94,7 +96,7 @@ class replay {
   std::vector<std::filesystem::path> files_;
   std::map<std::int64_t, std::vector<place>> steps_;    ///< by the step that trained on them
   std::map<std::int64_t, std::vector<place>> sampled_;  ///< by the step that sampled them, in the order of their use
-  std::size_t size_ = 0, text_only_ = 0;
+  std::size_t size_ = 0, text_only_ = 0, unread_routes_ = 0;
 };
 
 /// "replay  24 responses from runs/a/rollouts ...".
@@ -117,8 +119,8 @@ std::filesystem::path set_aside_rollouts(const std::filesystem::path& folder, st
 /// tool_calls, turn_rewards, turn_score and extra_logs where an environment gave them, and mask, the lengths of the
 /// runs of tokens that the policy wrote and did not write in turn, if there are such; log_probs are those of the
 /// policy's tokens; with rlcore.keep_sampling_mask sampling_mask, for each of them the ids that could be drawn,
-/// ascending (none: all). `with_overlong` adds overlong_reward, the penalty that is part of the score, and overlong,
-/// whether there is one. Throws file_error.
+/// ascending (none: all); the routed_experts that were replayed. `with_overlong` adds overlong_reward, the penalty that
+/// is part of the score, and overlong, whether there is one. Throws file_error.
 void write_rollouts(const std::filesystem::path& folder, std::int64_t step, std::span<const trajectory> batch,
                     const data::prompt_dataset& prompts, const text::tokenizer& tokenizer, bool with_overlong = false);
 
@@ -223,6 +225,7 @@ RLCORE_INLINE void replay::index(std::size_t file) {
     p.row = t.row, p.sample = t.sample, p.has_sample = r.contains("sample");
     p.text = !r.contains("response_ids");
     ++size_, text_only_ += p.text;
+    unread_routes_ += run_.routes == nullptr && r.contains("routed_experts");
     const bool numbered = r.contains("step") && r["step"].is_number_integer();
     if (!numbered && of_name <= 0)
       throw data_error(where(p) + ": no integer \"step\", and the file is not called <step>.jsonl");
@@ -278,6 +281,9 @@ RLCORE_INLINE std::string replay_text(const policy_settings& s, const replay& st
     text += "\nnote: " + std::to_string(stored.text_only()) +
             " of them are text alone and are tokenized again: tokens may be cut otherwise than they were sampled, and "
             "those shorter than data.max_response_length get an end token";
+  if (stored.unread_routes() > 0)
+    text += "\nnote: routed_experts of " + std::to_string(stored.unread_routes()) +
+            " of them are not read; actor_rollout_ref.actor.router_replay.mode=R3 trains with these experts";
   return text;
 }
 
@@ -289,7 +295,8 @@ RLCORE_INLINE std::unique_ptr<replay> open_replay(const policy_inputs& in, std::
       replay::run{in.train, in.tokenizer, in.eos_ids, s.max_response_length, in.plan.trajectories_per_step, s.samples,
                   in.config.never_sampled(), !s.tools.agent_file.empty(), s.reward.stored, s.replay_wait_s,
                   s.recorded_old_log_prob || (s.recompute_old_log_prob && (s.samples_ahead || s.async.enabled)), alone,
-                  s.keep_sampling_mask, s.recorded_old_log_prob});
+                  s.keep_sampling_mask, s.recorded_old_log_prob,
+                  s.stored_routes && in.config.has_experts() ? &in.config : nullptr});
   stored->require(first, in.plan.total_steps);
   say("%s\n", replay_text(s, *stored).c_str());
   return stored;
@@ -341,6 +348,7 @@ RLCORE_INLINE void write_rollouts(const std::filesystem::path& folder, std::int6
       nlohmann::ordered_json& rows = line["sampling_mask"] = nlohmann::ordered_json::array();
       for (std::size_t i = 0; i < t.sampling_mask.rows(); ++i) rows.push_back(t.sampling_mask.row(i));
     }
+    if (!t.routed_experts.empty()) line["routed_experts"] = base64_of(t.routed_experts);
     lines += text::json_text(line) + "\n";
   }
   std::error_code failure;

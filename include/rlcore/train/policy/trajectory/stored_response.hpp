@@ -11,6 +11,9 @@
 
 #include "rlcore/data/jsonl.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/nn/config.hpp"
+#include "rlcore/nn/moe/routing.hpp"
+#include "rlcore/text/base64.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/train/policy/reward/reward_source.hpp"
@@ -33,7 +36,11 @@ struct stored_run {
   bool alone = true;                             ///< one rank: a signal ends the waiting
   bool sampling_mask = false;                    ///< every line has to have one
   bool log_probs = false;                        ///< every line has to have them
+  const nn::config* routes = nullptr;            ///< every line has to have the experts of this model's tokens
 };
+
+/// routed_experts in a line: little-endian integers of 32 bits, in base64.
+std::string base64_of(std::span<const std::int16_t> ids);
 
 /// Reads lines.
 class response_reader {
@@ -49,6 +56,10 @@ class response_reader {
   static void read_turns(const data::row& r, const std::string& where, std::int64_t length, trajectory& t);
   /// The tokens that could be drawn in place of each token of the policy.
   void read_mask(const data::row& r, const std::string& where, trajectory& t) const;
+  /// The experts of each token but the last: lists, as vLLM has them, or SGLang's base64 of 32-bit integers.
+  void read_experts(const data::row& r, const std::string& where, trajectory& t) const;
+  /// The inverse of base64_of().
+  static std::vector<std::int32_t> integers_of(const std::string& base64);
   /// The row whose prompt reads as "input" does, with or without special tokens.
   std::uint32_t row_of(const data::row& r, const std::string& where) const;
 
@@ -134,6 +145,85 @@ RLCORE_INLINE void response_reader::read_mask(const data::row& r, const std::str
                        std::to_string(run_.tokenizer.vocab_size()));
 }
 
+RLCORE_INLINE std::string base64_of(std::span<const std::int16_t> ids) {
+  std::vector<unsigned char> bytes;
+  for (const std::int32_t id : ids)
+    for (int shift = 0; shift < 32; shift += 8)
+      bytes.push_back(static_cast<unsigned char>(static_cast<std::uint32_t>(id) >> shift & 255));
+  return text::to_base64(bytes);
+}
+
+RLCORE_INLINE std::vector<std::int32_t> response_reader::integers_of(const std::string& base64) {
+  const std::vector<unsigned char> bytes = text::from_base64(base64).value_or(std::vector<unsigned char>());
+  std::vector<std::int32_t> integers;
+  for (std::size_t i = 0; i + 4 <= bytes.size(); i += 4) {
+    std::uint32_t x = 0;
+    for (std::size_t k = 4; k-- > 0;) x = x << 8 | bytes[i + k];
+    integers.push_back(static_cast<std::int32_t>(x));
+  }
+  return integers;
+}
+
+RLCORE_INLINE void response_reader::read_experts(const data::row& r, const std::string& where, trajectory& t) const {
+  if (!r.contains("routed_experts"))
+    throw data_error(where +
+                     ": no \"routed_experts\" of the engine that sampled; "
+                     "actor_rollout_ref.actor.router_replay.mode=R2 keeps those that the policy of this run chooses");
+  const nn::config& c = *run_.routes;
+  const std::size_t tokens = t.tokens.size(), chosen = static_cast<std::size_t>(c.num_experts_per_tok),
+                    sparse = static_cast<std::size_t>(c.sparse_layers()) * chosen,
+                    all = static_cast<std::size_t>(c.num_hidden_layers) * chosen;
+  const auto refuse = [&](const std::string& what) {
+    throw data_error(where + ": \"routed_experts\" " + what + "; expected for each of the " + std::to_string(tokens) +
+                     " tokens, or for the first of them, a list of " + std::to_string(sparse / chosen) + " layers" +
+                     (sparse == all ? "" : " with experts or of all " + std::to_string(all / chosen)) + ", each of " +
+                     std::to_string(chosen) + " different ids below " + std::to_string(c.num_experts));
+  };
+  const auto refuse_token = [&](std::size_t i) { refuse("of token " + std::to_string(i) + " do not fit"); };
+  std::vector<std::vector<std::int32_t>> rows;  // ids [layers, chosen] of each token; none: the model routes it
+  if (const data::row& given = r["routed_experts"]; given.is_string()) {
+    const std::vector<std::int32_t> ids = integers_of(given.get_ref<const std::string&>());
+    std::size_t width = 0;
+    for (const std::size_t w : {all, sparse})
+      for (const std::size_t n : {tokens, tokens - 1})
+        if (ids.size() == n * w) width = w;
+    if (width == 0) refuse("has " + std::to_string(ids.size()) + " 32-bit integers in base64");
+    for (auto from = ids.begin(); from != ids.end(); from += static_cast<std::ptrdiff_t>(width))
+      rows.emplace_back(from, from + static_cast<std::ptrdiff_t>(width));
+  } else {
+    if (!given.is_array()) refuse("is " + data::printable(text::json_text(given)));
+    for (const data::row& token : given) {
+      rows.emplace_back();
+      try {
+        if (!token.is_null())
+          for (const auto& ids : text::get_exactly<std::vector<std::vector<std::int32_t>>>(token))
+            rows.back().insert(rows.back().end(), ids.begin(), ids.end());
+      } catch (const nlohmann::json::exception&) {
+        refuse_token(rows.size() - 1);
+      }
+    }
+  }
+  if (rows.size() > tokens) refuse("has " + std::to_string(rows.size()) + " tokens");
+  rows.resize(tokens - 1);  // nothing comes of the last one
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (std::ranges::all_of(rows[i], [](std::int32_t id) { return id == nn::expert_choices::no_expert; })) {
+      t.routed_experts.insert(t.routed_experts.end(), sparse, nn::expert_choices::no_expert);
+      continue;
+    }
+    const bool fits = rows[i].size() == sparse || rows[i].size() == all;
+    std::size_t layer = 0;  // of those that the row has
+    for (std::int64_t l = 0; l < c.num_hidden_layers && fits; ++l) {
+      const bool has = c.sparse(l) || rows[i].size() == all;
+      const auto ids = std::span(rows[i]).subspan(layer * chosen, has ? chosen : 0);
+      layer += has;
+      if (!c.sparse(l)) continue;
+      if (!nn::are_different(std::span<const std::int32_t>(ids), c.num_experts)) refuse_token(i);
+      t.routed_experts.insert(t.routed_experts.end(), ids.begin(), ids.end());
+    }
+    if (!fits) refuse_token(i);
+  }
+}
+
 RLCORE_INLINE trajectory response_reader::operator()(const data::row& r, const std::string& where) const {
   trajectory t;
   std::vector<std::int32_t> response;
@@ -197,6 +287,7 @@ RLCORE_INLINE trajectory response_reader::operator()(const data::row& r, const s
   t.tokens.insert(t.tokens.end(), response.begin(), response.end());
   t.sampled_ids = t.ids_hash();
   if (run_.sampling_mask) read_mask(r, where, t);
+  if (run_.routes != nullptr) read_experts(r, where, t);
   if (run_.log_probs && t.rollout_logp.empty())
     throw data_error(where +
                      ": no \"log_probs\" of the engine that sampled, which are the old log-probs of this run; "

@@ -61,6 +61,7 @@ RLCORE_INLINE void write_surplus(const std::filesystem::path& folder, std::span<
     for (const step_run& run : t.sampled_by) j["sampled_by"].push_back(run.step), j["sampled_by"].push_back(run.count);
     if (!t.sampling_mask.empty())
       j["sampling_mask"] = {{"values", t.sampling_mask.values}, {"offsets", t.sampling_mask.offsets}};
+    if (!t.routed_experts.empty()) j["routed_experts"] = t.routed_experts;
     if (t.verdict.acc) j["acc"] = *t.verdict.acc;
     if (!t.verdict.has_reason) j["has_reason"] = false;
     if (t.verdict.pred) j["pred"] = nlohmann::json::binary({t.verdict.pred->begin(), t.verdict.pred->end()});
@@ -114,6 +115,8 @@ RLCORE_INLINE std::vector<trajectory> read_surplus(const std::filesystem::path& 
         t.sampling_mask.values = text::get_exactly<std::vector<std::int32_t>>(j["sampling_mask"].at("values"));
         t.sampling_mask.offsets = text::get_exactly<std::vector<std::int32_t>>(j["sampling_mask"].at("offsets"));
       }
+      if (j.contains("routed_experts"))
+        t.routed_experts = text::get_exactly<std::vector<std::int16_t>>(j["routed_experts"]);
       if (j.contains("turn_rewards")) j["turn_rewards"].get_to(t.turn_rewards);
       if (j.contains("agent_logs")) j["agent_logs"].get_to(t.agent_logs);
       if (j.contains("replies")) j["replies"].get_to(t.replies);
@@ -132,11 +135,11 @@ RLCORE_INLINE std::vector<trajectory> read_surplus(const std::filesystem::path& 
         const auto real = [&](std::size_t i) { return i < talk.size() ? talk[i].get<double>() : 0.0; };
         t.talk = {number(0), number(1), number(2), number(3), real(4), real(5), real(6), real(7)};
       }
-      const bool fits = t.prompt_length > 0 && std::ssize(t.tokens) > t.prompt_length && context &&
-                        (t.sampled_by.empty() || drawn == t.written_length()) &&
-                        std::ssize(t.old_logp) == t.policy_length() && t.mask_fits() &&
-                        reason <= static_cast<std::uint8_t>(rollout::finish::paused) &&
-                        why < verify::reason_names.size();
+      const bool fits =
+          t.prompt_length > 0 && std::ssize(t.tokens) > t.prompt_length && context &&
+          (t.sampled_by.empty() || drawn == t.written_length()) && std::ssize(t.old_logp) == t.policy_length() &&
+          t.mask_fits() && t.routed_experts.size() % (t.tokens.size() - 1) == 0 &&
+          reason <= static_cast<std::uint8_t>(rollout::finish::paused) && why < verify::reason_names.size();
       if (!fits) throw format_error(path.string() + ": a trajectory whose parts do not fit each other");
       surplus.push_back(std::move(t));
     }

@@ -76,6 +76,9 @@ struct trajectory {
   /// If it has rows: for each token that the policy wrote what could be drawn in its place (nn::targets), where
   /// log-probs are over that.
   ragged<std::int32_t> sampling_mask;
+  /// If not empty: the experts that a foreign engine has chosen for each token but the last
+  /// (nn::input::routed_experts).
+  std::vector<std::int16_t> routed_experts;
   std::int64_t kept_ref = -1;       ///< where ref_logp begins in actor::kept_ref, if it stays on the device
   std::vector<float> rollout_logp;  ///< as recorded while sampling, where old_logp was computed again
   rollout::finish reason = rollout::finish::length;

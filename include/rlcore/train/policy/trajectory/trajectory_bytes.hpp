@@ -23,7 +23,7 @@ template <class Trajectory, class Visit>
 void each_field(Trajectory& t, Visit&& visit) {
   visit(t.tokens), visit(t.prompt_length), visit(t.row), visit(t.sample), visit(t.sampled_step), visit(t.sampled_ids);
   visit(t.old_logp), visit(t.entropy), visit(t.ref_logp), visit(t.rollout_logp), visit(t.reason);
-  visit(t.sampling_mask.values), visit(t.sampling_mask.offsets);
+  visit(t.sampling_mask.values), visit(t.sampling_mask.offsets), visit(t.routed_experts);
   visit(t.verdict.score), visit(t.verdict.why), visit(t.verdict.acc), visit(t.verdict.pred),
       visit(t.verdict.has_reason);
   visit(t.accuracy), visit(t.length_penalty), visit(t.reward), visit(t.token_reward), visit(t.weight),
