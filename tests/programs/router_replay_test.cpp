@@ -110,16 +110,14 @@ TEST_F(router_replay, experts_of_another_engine) {
     }
 }
 
-/// Tokens without experts are routed by the model, and so are those behind the last that is given.
+/// Tokens without experts are routed by the model.
 TEST_F(router_replay, some_tokens_are_routed_by_the_model) {
   const std::string own = run("own", {});
-  EXPECT_TRUE(own == run("none", replays("none", [](json& line) { line["routed_experts"] = json::array(); })));
-  const std::string some = run("some", replays("some", [](json& line) {
-                                 add_lists(line);
-                                 line["routed_experts"][1] = nullptr;
-                                 while (line["routed_experts"].size() > 4) line["routed_experts"].erase(4);
-                               }));
-  EXPECT_FALSE(own == some);
+  const auto no_experts = [](json& line, std::size_t from) {
+    for (std::size_t t = from; t + 1 < tokens_of(line); ++t) line["routed_experts"][t] = nullptr;
+  };
+  EXPECT_TRUE(own == run("none", replays("none", [&](json& line) { no_experts(line, 0); })));
+  EXPECT_FALSE(own == run("some", replays("some", [&](json& line) { add_lists(line), no_experts(line, 4); })));
 }
 
 /// What a run replays is in its own log, from which it can be replayed.
@@ -156,24 +154,42 @@ TEST_F(router_replay, experts_before_the_first_update) {
 }
 
 TEST_F(router_replay, what_does_not_fit_is_refused) {
-  expect_refused("missing", [](json&) {}, "1.jsonl: line 1: no \"routed_experts\" of the engine that sampled");
-  const std::string expected = "or of all 4, each of 2 different ids below 5";
-  expect_refused("number", [](json& line) { line["routed_experts"] = 7; }, "\"routed_experts\" is 7; expected");
+  const std::string routes = "\"routed_experts\" ";
+  expect_refused("missing", [](json&) {}, "1.jsonl: line 1: no " + routes + "beside the");
   expect_refused(
-      "twice", [](json& line) { add_lists(line), line["routed_experts"][2][1] = {3, 3}; },
-      "\"routed_experts\" of token 2 do not fit");
-  expect_refused("above", [](json& line) { add_lists(line), line["routed_experts"][0][0] = {5, 0}; }, expected);
-  expect_refused("one_layer", [](json& line) { add_lists(line), line["routed_experts"][0].erase(1); }, expected);
-  expect_refused(
-      "words", [](json& line) { add_lists(line), line["routed_experts"][3] = "ab"; }, "of token 3 do not fit");
-  expect_refused(
-      "longer",
-      [](json& line) {
-        add_lists(line);
-        for (int i = 0; i < 2; ++i) line["routed_experts"].push_back(nullptr);
-      },
-      "has ");
-  expect_refused("base64", [](json& line) { line["routed_experts"] = "AAAA"; }, "0 32-bit integers in base64");
+      "text", [](json& line) { add_lists(line), line.erase("response_ids"); }, "no " + routes + "beside the");
+  const auto whole = [&](const std::string& name, const json& value, const std::string& part) {
+    expect_refused(name, [&](json& line) { line["routed_experts"] = value; }, routes + part);
+  };
+  whole("number", 7, "is 7; expected for each of the ");
+  whole("object", json::object(), "is {}; expected");
+  whole("none", json::array(), "has 0 tokens; expected");
+  whole("base64", "AAAA", "has 1 32-bit integers in base64; expected");
+  whole("base64_torn", "AAAAAA", "has 0 32-bit integers in base64; expected");
+  const auto token = [&](const std::string& name, const json& value) {
+    expect_refused(
+        name, [&](json& line) { add_lists(line), line["routed_experts"][2] = value; },
+        routes + "of token 2 do not fit; expected for each of the ");
+  };
+  token("twice", {{0, 1}, {3, 3}, {2, 4}});
+  token("above", {{0, 1}, {3, 5}, {2, 4}});
+  token("below", {{0, 1}, {3, -1}, {2, 4}});
+  token("one_layer", {{0, 1}});
+  token("flat", {0, 1, 2, 3, 4, 0});
+  token("transposed", {{0, 1, 2}, {3, 4, 0}});
+  token("no_layers", json::array());
+  token("empty_layers", {json::array(), json::array(), json::array()});
+  token("words", "ab");
+  const auto longer = [](int count) {
+    return [count](json& line) {
+      add_lists(line);
+      for (int i = 0; i < count; ++i) line["routed_experts"].push_back(nullptr);
+    };
+  };
+  EXPECT_FALSE(run("last", replays("last", longer(1))).empty());
+  expect_refused("longer", longer(2),
+                 " tokens, or all but the last, null or a list of 3 layers with experts or of all 4");
+  expect_refused("shorter", [](json& line) { add_lists(line), line["routed_experts"].erase(0); }, routes + "has ");
   refused({replay_key + "R3", "rlcore.async_depth=1"}, "R3: earlier weights have sampled the responses");
   refused({replay_key + "R4"}, "expected disabled, R2, R3");
   refused({"actor_rollout_ref.actor.router_replay.record_file=a"}, "record_file");
@@ -181,6 +197,9 @@ TEST_F(router_replay, what_does_not_fit_is_refused) {
 
 TEST_F(router_replay, says_what_has_no_effect) {
   const arguments lists = replays("lists", add_lists);
+  EXPECT_NE(train("int8", {replay_key + "R3", "rlcore.rollout_weights=int8", "trainer.total_training_steps=1"})
+                .out.find("note: actor_rollout_ref.actor.router_replay.mode=R3: the experts kept are those that the"),
+            std::string::npos);
   EXPECT_NE(train("unread", {lists.front(), "trainer.total_training_steps=2"})
                 .out.find("note: routed_experts of 24 of them are not read"),
             std::string::npos);

@@ -28,6 +28,7 @@ struct recorder {
   std::string events;
   std::filesystem::path file;
   int threads = 0, files = 0;
+  bool failed = false;  ///< has something not been written?
 };
 inline recorder state;
 inline std::atomic<bool> recording{false};
@@ -71,14 +72,20 @@ inline void record_to(const std::filesystem::path& file) {
   const std::lock_guard lock(detail::state.mutex);
   if (on()) return;
   detail::state.file = file, detail::state.events.clear(), ++detail::state.files, detail::state.threads = 0;
+  detail::state.failed = false;
   detail::recording.store(true, std::memory_order_relaxed);
 }
-/// Writes what has been recorded. Returns whether it could.
+/// Writes what has been recorded. Returns whether all of the file could be written so far.
 inline bool flush() {
+  std::string events;
+  std::filesystem::path file;
+  {
+    const std::lock_guard lock(detail::state.mutex);
+    events.swap(detail::state.events), file = detail::state.file;
+  }
+  const bool good = events.empty() || detail::append(file, events);
   const std::lock_guard lock(detail::state.mutex);
-  const bool good = detail::state.events.empty() || detail::append(detail::state.file, detail::state.events);
-  detail::state.events.clear();
-  return good;
+  return !(detail::state.failed = detail::state.failed || !good);
 }
 /// Records no longer, and forgets what is not written.
 inline void stop() noexcept { detail::recording.store(false, std::memory_order_relaxed); }
@@ -88,7 +95,7 @@ inline bool end(const std::filesystem::path& file) {
                               "\n]\n");
 }
 
-/// The rank whose work this thread does, and the name of the thread beside others of that rank, which must stay.
+/// The rank whose work this thread does, and the name of the thread beside others of that rank; `name` must outlive it.
 inline void name_thread(int rank, const char* name) noexcept { detail::here.rank = rank, detail::here.name = name; }
 /// That rank.
 inline int rank_here() noexcept { return detail::here.rank; }

@@ -72,6 +72,8 @@ class any_device : public op::detail::virtual_runs<any_device_operations> {
   virtual bool host_memory() const = 0;
   /// The free bytes of device memory, if that is not host memory.
   virtual std::optional<std::size_t> available_bytes() const = 0;
+  /// The most that was in use of it, under the same condition.
+  virtual std::optional<memory_peaks> most_memory() const = 0;
   /// What the wrapped device has beyond `device`; run() of other operations throws std::logic_error.
   virtual extent_t attention_tile() const { return 0; }
   virtual bool reads_packed_rows() const { return false; }
@@ -124,6 +126,10 @@ class any_device_of final : public runs_any<any_device_of<D>> {
   bool host_memory() const override { return D::host_readable; }
   std::optional<std::size_t> available_bytes() const override {
     if constexpr (requires { d_.available_bytes(); }) return d_.available_bytes();
+    return std::nullopt;
+  }
+  std::optional<memory_peaks> most_memory() const override {
+    if constexpr (requires { d_.most_memory(); }) return d_.most_memory();
     return std::nullopt;
   }
   extent_t attention_tile() const override { return rlcore::attention_tile(d_); }

@@ -89,6 +89,11 @@ struct log_prob_state {
   float top = 0, target = 0;
 };
 
+/// The most bytes of device memory that a process had in use, and that its allocator held for it, so far.
+struct memory_peaks {
+  std::size_t allocated = 0, reserved = 0;
+};
+
 /// The most logits that a model computes before it consumes them, so that they stay in a cache of the device.
 struct logit_limits {
   std::size_t bytes = std::size_t{8} << 20;

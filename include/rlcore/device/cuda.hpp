@@ -52,6 +52,8 @@ class cuda {
   bool gradients_in_order() const noexcept { return true; }
   /// The free bytes of the GPU's memory.
   std::optional<std::size_t> available_bytes() const { return queue_.available_bytes(); }
+  /// The most bytes of it that were in use.
+  std::optional<memory_peaks> most_memory() const { return queue_.most_memory(); }
 
   void* allocate(std::size_t bytes) { return queue_.allocate(bytes); }
   void release(void* p) noexcept { queue_.release(p); }

@@ -65,6 +65,11 @@ class npu {
   bool gradients_in_order() const noexcept { return false; }
   /// The free bytes of the NPU's memory.
   std::optional<std::size_t> available_bytes() const { return queue_.memory().available(); }
+  /// The most bytes of it that were in use.
+  std::optional<memory_peaks> most_memory() const {
+    const ascend::allocator::usage u = queue_.memory().statistics();
+    return memory_peaks{u.peak, u.most_reserved};
+  }
 
   void* allocate(std::size_t bytes) {
     void* p = queue_.allocate(bytes);

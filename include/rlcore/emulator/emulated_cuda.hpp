@@ -77,7 +77,7 @@ struct machine {
   std::mutex lock;
   emulator_settings settings;
   std::map<CUdeviceptr, std::size_t> memory;
-  std::size_t in_use = 0;
+  std::size_t in_use = 0, most_in_use = 0;
   std::atomic<std::uint64_t> launches = 0;
 
   static machine& here() {
@@ -162,8 +162,12 @@ inline driver_calls driver_of_emulator() {
     return success;
   };
   d.cuMemPoolSetAttribute = [](CUmemoryPool, int, void*) -> int { return success; };
-  d.cuMemPoolGetAttribute = [](CUmemoryPool, int, void* value) -> int {
-    std::memset(value, 0, sizeof(std::uint64_t));
+  d.cuMemPoolGetAttribute = [](CUmemoryPool, int attribute, void* value) -> int {  // it keeps nothing of what is freed
+    machine& m = machine::here();
+    const std::lock_guard hold(m.lock);
+    const bool most = attribute == pool_attribute::most_used || attribute == pool_attribute::most_reserved;
+    const std::uint64_t bytes = most ? m.most_in_use : 0;
+    std::memcpy(value, &bytes, sizeof bytes);
     return success;
   };
   d.cuMemAllocAsync = [](CUdeviceptr* memory, std::size_t bytes, CUstream) -> int {
@@ -178,6 +182,7 @@ inline driver_calls driver_of_emulator() {
     *memory = reinterpret_cast<CUdeviceptr>(p);
     m.memory[*memory] = bytes;
     m.in_use += bytes;
+    m.most_in_use = std::max(m.most_in_use, m.in_use);
     return success;
   };
   d.cuMemFreeAsync = [](CUdeviceptr memory, CUstream) -> int {

@@ -149,6 +149,8 @@ inline constexpr metric_definition metric_definitions[] = {
      "perf/total_num_tokens / timing_s/step, for each rank; of supervised and preference trainers / timing_s/update"},
     {"perf/pipeline_idle", "share", "of the step, in which stages of a pipeline wait for each other"},
     {"perf/cpu_memory_used_gb", "GiB", "resident memory of this process"},
+    {"perf/max_memory_allocated_gb", "GiB", "the most memory of a device that a rank had in use so far"},
+    {"perf/max_memory_reserved_gb", "GiB", "the same with what its allocator keeps"},
     {"val-core/<data source>/<field>/mean@<N>", "score", "mean over prompts of the mean over their N samples"},
     {"val-core/<data source>/<field>/best@<N>/{mean,std}", "score",
      "best of N samples drawn with replacement (with more than one sample)"},

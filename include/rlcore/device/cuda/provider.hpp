@@ -40,7 +40,7 @@ inline constexpr int multiprocessor_count = 16, compute_capability_major = 75, c
                      memory_pools_supported = 115;
 }
 namespace pool_attribute {
-inline constexpr int release_threshold = 4, reserved_now = 5, used_now = 7;
+inline constexpr int release_threshold = 4, reserved_now = 5, most_reserved = 6, used_now = 7, most_used = 8;
 }
 inline constexpr unsigned non_blocking_stream = 1;
 

@@ -43,6 +43,8 @@ class queue {
   int processors() const noexcept { return processors_; }
   /// The free bytes of the GPU and of the pool; none if the driver does not say.
   std::optional<std::size_t> available_bytes() const;
+  /// The most bytes of the pool; none if the driver does not say.
+  std::optional<memory_peaks> most_memory() const;
 
   /// Device memory; null for 0 bytes. Throws cuda_error, with sizes, if the GPU has not enough.
   void* allocate(std::size_t bytes);
@@ -255,6 +257,16 @@ RLCORE_INLINE std::optional<std::size_t> queue::available_bytes() const {
       driver.cuMemPoolGetAttribute(pool_, pool_attribute::used_now, &used) != 0)
     return std::nullopt;
   return left + (reserved - used);
+}
+
+RLCORE_INLINE std::optional<memory_peaks> queue::most_memory() const {
+  const driver_calls& driver = *provider_.driver;
+  const guard here(*this);
+  std::uint64_t reserved = 0, used = 0;
+  if (driver.cuMemPoolGetAttribute(pool_, pool_attribute::most_reserved, &reserved) != 0 ||
+      driver.cuMemPoolGetAttribute(pool_, pool_attribute::most_used, &used) != 0)
+    return std::nullopt;
+  return memory_peaks{used, reserved};
 }
 
 RLCORE_INLINE void* queue::allocate(std::size_t bytes) {

@@ -31,6 +31,7 @@ class allocator {
     std::size_t in_use = 0;    ///< bytes of allocated blocks
     std::size_t peak = 0;      ///< largest in_use so far
     std::size_t reserved = 0;  ///< bytes of segments
+    std::size_t most_reserved = 0;
     std::size_t segments = 0;  ///< segments now
     std::size_t mallocs = 0;   ///< calls of aclrtMalloc so far
   };
@@ -318,6 +319,7 @@ RLCORE_INLINE auto allocator::grow(std::size_t bytes, aclrtStream stream, bool e
   b->exact = exact;
   segments_.push_back({base, size, b});
   usage_.reserved += size;
+  usage_.most_reserved = std::max(usage_.most_reserved, usage_.reserved);
   usage_.segments = segments_.size();
   if (!exact) split(b, need);
   return b;

@@ -68,7 +68,8 @@ inline void check_routed_experts(const input& in, const config& c) {
                                 std::to_string(chosen));
   for (std::size_t i = 0; i < rows; ++i)
     if (const std::span<const std::int16_t> of_row = ids.subspan(i * chosen, chosen);
-        of_row[0] != expert_choices::no_expert && !are_different(of_row, c.num_experts))
+        std::ranges::count(of_row, expert_choices::no_expert) != std::ssize(of_row) &&
+        !are_different(of_row, c.num_experts))
       throw std::invalid_argument("rlcore: the routed experts of token " +
                                   std::to_string(i / static_cast<std::size_t>(c.sparse_layers())) + " are not " +
                                   std::to_string(chosen) + " different ones of " + std::to_string(c.num_experts));

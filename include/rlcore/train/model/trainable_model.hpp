@@ -206,7 +206,8 @@ class trainable_model {
   void for_passes(const micro_batch_settings& s, TokensOf&& tokens_of, ImagesOf&& images_of, F&& f) {
     const leaf_plan plan = plan_leaves(model.settings(), strategy_.settings(), s, tokens_of, images_of);
     const pass_units units(*this, plan);
-    count_experts(plan, f);
+    nn::router_counts unread;
+    count_experts(plan, unread, f);
   }
   /// As nn::chosen_experts.
   std::vector<std::int16_t> chosen_experts(const nn::input& sequences) {
@@ -317,16 +318,16 @@ class trainable_model {
   template <class F>
   void balance_experts(const leaf_plan& plan, F&& f) {
     counting_ = true;
-    count_experts(plan, f);
+    count_experts(plan, routed_, f);
     counting_ = false;
     gradient_.balance(balance_slopes(model.settings(), routed_));
   }
   /// Calls f, which makes a forward, for all micro-batches.
   template <class F>
-  void count_experts(const leaf_plan& plan, F&& f) {
-    routed_.reset(static_cast<std::size_t>(model.settings().num_experts));
+  void count_experts(const leaf_plan& plan, nn::router_counts& counts, F&& f) {
+    counts.reset(static_cast<std::size_t>(model.settings().num_experts));
     const ragged<std::int32_t> none;
-    share_.count_passes(plan, routed_, f, [&] { nn::count_routes(passing(), space, none, routed_); });
+    share_.count_passes(plan, counts, f, [&] { nn::count_routes(passing(), space, none, counts); });
   }
 
   Strategy strategy_;

@@ -221,6 +221,11 @@ class policy_models {
           "again\n",
           group->text().c_str());
     }
+    const bool other_numbers =
+        needs || s.rollout_weights || (s.dynamic_sampling.enabled && s.dynamic_sampling.keep_surplus);
+    if (s.sampled_routes && other_numbers)
+      say("note: actor_rollout_ref.actor.router_replay.mode=R3: the experts kept are those that the policy chooses "
+          "before its first update (R2); sampling, with other numbers or earlier weights, may have chosen others\n");
     return needs;
   }
 

@@ -180,7 +180,7 @@ policy_run_impl<Device>::policy_run_impl(const options& opt, policy_inputs& in, 
   describe_run(opt, in.plan, models.device_description, models.description, frame_.info);
   models.load(in, static_cast<bool>(frame_.from()));
   resume();
-  frame_.open();
+  frame_.open([&models] { return most_memory_of(models.policy.model.device()); });
   if (ranks.first() && !s.rollout_dir.empty() && !s.val_only)
     if (const auto earlier = set_aside_rollouts(s.rollout_dir, frame_.from().step); !earlier.empty())
       say("note: responses of an earlier run are in %s now\n", earlier.c_str());

@@ -73,6 +73,7 @@ struct policy_settings {
   async_settings async;
   bool recorded_old_log_prob = false;  ///< of replayed responses too
   bool keep_routes = false;            ///< update_plan::keep_routes
+  bool sampled_routes = false;         ///< they are asked for as those of sampling (R3)
   bool stored_routes = false;          ///< the experts of replayed responses are those of the engine that sampled
   bool keep_sampling_mask = false;     ///< log-probs are over the tokens that top-k, top-p and min-p left
   std::int64_t val_samples = 1;
@@ -310,7 +311,8 @@ RLCORE_INLINE void read_rollout_settings(policy_settings& s, const options& opt)
   const std::string route_key = "actor_rollout_ref.actor.router_replay.mode", routes = opt.get<std::string>(route_key);
   s.stored_routes = routes == "R3" && opt.find<std::string>("rlcore.replay");
   s.keep_routes = routes != "disabled" && !s.stored_routes;
-  if (routes == "R3" && !s.stored_routes && (s.async.enabled || s.samples_ahead))
+  s.sampled_routes = routes == "R3" && s.keep_routes;
+  if (s.sampled_routes && (s.async.enabled || s.samples_ahead))
     throw config_error(opt.known().typed_name(route_key) +
                        "=R3: earlier weights have sampled the responses, and what they routed is not recorded; R2 "
                        "keeps the experts that the policy chooses before its first update");

@@ -112,7 +112,7 @@ struct update_plan {
   float temperature = 1;
   std::vector<double> lr = {0};  ///< of each update; the last of them goes on
   double grad_clip = 0;
-  bool keep_routes = false;  ///< all updates go to the experts that the policy before the first chose (verl's R2)
+  bool keep_routes = false;  ///< tokens go to the experts that the policy before the first update chose (verl's R2)
   std::function<void()> pause = {};  ///< called before each micro-batch; no result depends on it
 
   /// The learning rate of update number `update` of the step.
@@ -158,7 +158,7 @@ class micro_fields {
   std::vector<device_run> kept_;
 };
 
-/// The experts of the tokens of each trajectory of `mini` by the policy as it is, where this rank passes them on:
+/// The experts that the policy chooses now for the tokens of each trajectory of `mini`; none for those of other ranks.
 /// micro_fields::assign() takes them for an update of `mini`.
 template <class Device>
 std::vector<std::vector<std::int16_t>> chosen_experts(actor<Device>& a, std::span<const trajectory* const> mini,
@@ -169,6 +169,7 @@ std::vector<std::vector<std::int16_t>> chosen_experts(actor<Device>& a, std::spa
   const auto images_of = [&](std::uint32_t i) { return grids_of(*mini[i], a.prompts); };
   a.for_passes({.rows = mini.size(), .max_rows = plan.micro_trajectories, .max_tokens = plan.micro_tokens}, tokens_of,
                images_of, [&](std::span<const std::uint32_t> mine) {
+                 if (plan.pause) plan.pause();
                  fields.assign(mini, mine, a.prompts, a.kept_ref.data());
                  const std::vector<std::int16_t> ids = a.chosen_experts(fields.packed.policy_input());
                  const std::size_t per_token = ids.size() / fields.packed.tokens.values.size();

@@ -51,6 +51,8 @@ class team {
 
   /// The smallest `number` of all ranks.
   std::size_t least(std::size_t number) const;
+  /// The largest.
+  std::size_t most(std::size_t number) const { return ~least(~number); }
 
   /// Throws file_error on every rank unless all ranks have read the same `number` from `folder`, a shared folder.
   void agree(std::int64_t number, const std::string& name, const std::filesystem::path& folder) const;

@@ -15,6 +15,7 @@
 #include "rlcore/checkpoint/step_manifest.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/trace.hpp"
+#include "rlcore/device/arguments.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/telemetry/logger.hpp"
 #include "rlcore/telemetry/metrics.hpp"
@@ -64,8 +65,8 @@ class run_frame {
   const checkpoint::resume_point& from() const noexcept { return from_; }
   /// Prints that the run goes on after `step` of `total`, and the `notice` of what restored its model.
   void say_resumed(std::int64_t step, std::int64_t total, const std::string& notice) const;
-  /// Opens the log, and writes the settings of a fresh run.
-  void open();
+  /// Opens the log, and writes the settings of a fresh run. `memory` is that of the device.
+  void open(std::function<std::optional<memory_peaks>()> memory);
   logger& log() { return *log_; }
 
   /// Whether next() has been called.
@@ -95,7 +96,7 @@ class run_frame {
 
  private:
   void write_current_report();
-  /// Ends the file of rlcore.trace after the step of this start that rlcore.trace_steps names, or with the run.
+  /// Ends the file of rlcore.trace, after rlcore.trace_steps steps of this process or with the run.
   void end_trace();
   void count(metrics& m, std::int64_t step, std::int64_t epoch) const {
     m.set("training/global_step", step);
@@ -114,6 +115,7 @@ class run_frame {
   std::string stopped_;
   std::filesystem::path trace_;  ///< rlcore.trace, while it is recorded
   std::int64_t traced_ = 0;      ///< steps in it
+  std::function<std::optional<memory_peaks>()> memory_;
   bool begun_ = false;
   std::chrono::steady_clock::time_point begin_, reported_;
   stop_signals signals_;
@@ -159,7 +161,8 @@ RLCORE_INLINE void run_frame::say_resumed(std::int64_t step, std::int64_t total,
   if (!notice.empty()) say("note: %s\n", notice.c_str());
 }
 
-RLCORE_INLINE void run_frame::open() {
+RLCORE_INLINE void run_frame::open(std::function<std::optional<memory_peaks>()> memory) {
+  memory_ = std::move(memory);
   if (const auto file = opt_.find<std::string>("rlcore.trace")) {
     const std::filesystem::path trace = checkpoint::expand_home(*file);
     if (ranks_.first()) trace::create(trace);
@@ -178,8 +181,7 @@ RLCORE_INLINE run_frame::~run_frame() {
 
 RLCORE_INLINE void run_frame::end_trace() {
   if (trace_.empty()) return;
-  bool good = trace::flush();
-  ranks_.least(1);  // every rank has flushed
+  bool good = ranks_.least(trace::flush()) == 1;  // every rank has flushed
   trace::stop();
   if (ranks_.first()) good = trace::end(trace_) && good;
   say("%s", good ? ("trace       " + trace_.string() + " (ui.perfetto.dev shows it)\n").c_str()
@@ -229,6 +231,10 @@ RLCORE_INLINE void run_frame::stop_clock() {
 
 RLCORE_INLINE void run_frame::end_step(std::int64_t step, std::int64_t epoch, bool report_now) {
   numbers_.set("perf/cpu_memory_used_gb", resident_memory_gib());
+  if (const auto memory = memory_()) {
+    numbers_.set("perf/max_memory_allocated_gb", static_cast<double>(ranks_.most(memory->allocated)) * 0x1p-30);
+    numbers_.set("perf/max_memory_reserved_gb", static_cast<double>(ranks_.most(memory->reserved)) * 0x1p-30);
+  }
   count(numbers_, step, epoch);
   bar.step_done(step);
   log_->write(step, numbers_, bar.pace());

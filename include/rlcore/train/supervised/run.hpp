@@ -227,7 +227,7 @@ supervised_run<Device, Task>::supervised_run(Device& device, const options& opt,
   describe(device, training);
   resume(training);
   if constexpr (requires { task.prepare(model); }) task.prepare(model);
-  frame_.open();
+  frame_.open([this] { return most_memory_of(model.model.device()); });
   if constexpr (requires { task.watch(frame_.bar); }) task.watch(frame_.bar);
 }
 

@@ -106,6 +106,7 @@ TEST_F(model_rewards, in_shards_have_the_bits_of_one_rank) {
                                                          {.zero = 3, .shard_ranks = 2},
                                                          {.tensor = 2, .zero = 1},
                                                          {.pipeline = {.stages = 2}, .zero = 1},
+                                                         {.expert = 2, .zero = 1},
                                                          {.zero = 1}};
   for (std::size_t l = 0; l < layouts.size(); ++l)
     for (const std::size_t rows : {6u, 3u}) {
@@ -116,8 +117,8 @@ TEST_F(model_rewards, in_shards_have_the_bits_of_one_rank) {
         parallel::world world(everybody, layouts[l]);
         cpu own(1);
         train::model_rewards<cpu> rewards(own, {.path = rm.string(), .max_rows = 1}, files.model, 1 << 20, world);
-        EXPECT_EQ(rewards.model().units() != nullptr, l < 4) << l;
-        EXPECT_EQ(rewards.model().packed_alone(), l == 4) << l;
+        EXPECT_EQ(rewards.model().units() != nullptr, l < 5) << l;
+        EXPECT_EQ(rewards.model().packed_alone(), l == 5) << l;
         std::vector<trajectory> mine;
         std::vector<float> theirs;
         for (std::size_t i = 0; i < rows; ++i)

@@ -110,7 +110,7 @@ inline constexpr key newer[] = {
     {"actor_rollout_ref.actor.pad_to_length", boolean, "False", accepted, "padding is never computed here"},
     {"actor_rollout_ref.actor.router_replay.mode", text, "disabled", honoured,
      "experts of tokens in training: R2: those that the policy before the first update chooses; R3: the same, or with "
-     "rlcore.replay those of the engine that sampled; disabled: the model's in each update",
+     "rlcore.replay those of the engine that sampled; disabled: each update routes by its own weights",
      words("disabled|R2|R3")},
     {"actor_rollout_ref.actor.router_replay.record_file", text, "null", fixed, "file of experts, to debug"},
     {"actor_rollout_ref.actor.router_replay.replay_file", text, "null", fixed, "file of experts, to debug"},
@@ -123,6 +123,9 @@ inline constexpr key newer[] = {
      "memory alone; see rlcore.logits_memory_mb"},
     {"actor_rollout_ref.ref.pad_to_length", boolean, "False", accepted, "padding is never computed here"},
     {"actor_rollout_ref.ref.router_replay", dictionary, "{}", unused, "the reference routes its tokens itself"},
+    {"actor_rollout_ref.ref.megatron.router_replay", dictionary, "{}", unused,
+     "the reference routes its tokens itself"},
+    {"critic.megatron.router_replay", dictionary, "{}", unused, "the critic routes its tokens itself"},
     {"actor_rollout_ref.actor.optim.lr_scheduler_type", text, "constant", honoured, "= optim.warmup_style",
      words("constant|cosine")},
     {"actor_rollout_ref.actor.optim.clip_grad", real, "1.0", honoured, "= grad_clip", at_least(0)},

@@ -61,7 +61,10 @@ class pipeline_stage {
     p.number = running_->pass;
     p.tokens = sequences.tokens;
     p.rows.assign(rows.begin(), rows.end());
-    p.body.emplace(*model_, p.space, nn::input(p.tokens), std::span<const std::int32_t>(p.rows), recompute);
+    p.routed_experts.assign(sequences.routed_experts.begin(), sequences.routed_experts.end());
+    nn::input kept = p.tokens;
+    kept.routed_experts = p.routed_experts;
+    p.body.emplace(*model_, p.space, kept, std::span<const std::int32_t>(p.rows), recompute);
   }
 
   /// Runs the passes of all rounds by the schedule of this stage: f(rows) makes a forward, in the last stage also its
@@ -136,6 +139,7 @@ class pipeline_stage {
     nn::workspace<Device> space;
     ragged<std::int32_t> tokens;
     std::vector<std::int32_t> rows;
+    std::vector<std::int16_t> routed_experts;
     std::optional<nn::backbone<Device>> body;
   };
 

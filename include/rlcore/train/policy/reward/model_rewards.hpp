@@ -35,8 +35,8 @@ namespace train {
 /// renders the conversation again, without line ends after the last turn (verl leaves them). Sequences longer than
 /// max_length or than the model's positions lose their ends; reward/truncated counts them.
 ///
-/// Ranks whose policy is divided have the reward model in shards (ZeRO-3 over all ranks, whatever divides the policy)
-/// and gather it layer by layer; score() then is collective. Otherwise each has all of it, packed alone.
+/// Ranks whose policy is divided have the reward model in shards (ZeRO-3 over all ranks, or over those of a shard
+/// group) and gather it layer by layer; score() then is collective. Otherwise each has all of it, packed alone.
 template <class Device>
 class model_rewards final : public reward_source {
  public:

@@ -281,7 +281,7 @@ RLCORE_INLINE std::string replay_text(const policy_settings& s, const replay& st
     text += "\nnote: " + std::to_string(stored.text_only()) +
             " of them are text alone and are tokenized again: tokens may be cut otherwise than they were sampled, and "
             "those shorter than data.max_response_length get an end token";
-  if (stored.unread_routes() > 0)
+  if (stored.unread_routes() > 0 && !s.stored_routes)
     text += "\nnote: routed_experts of " + std::to_string(stored.unread_routes()) +
             " of them are not read; actor_rollout_ref.actor.router_replay.mode=R3 trains with these experts";
   return text;

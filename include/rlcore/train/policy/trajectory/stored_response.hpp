@@ -156,7 +156,7 @@ RLCORE_INLINE std::string base64_of(std::span<const std::int16_t> ids) {
 RLCORE_INLINE std::vector<std::int32_t> response_reader::integers_of(const std::string& base64) {
   const std::vector<unsigned char> bytes = text::from_base64(base64).value_or(std::vector<unsigned char>());
   std::vector<std::int32_t> integers;
-  for (std::size_t i = 0; i + 4 <= bytes.size(); i += 4) {
+  for (std::size_t i = 0; i < bytes.size() && bytes.size() % 4 == 0; i += 4) {
     std::uint32_t x = 0;
     for (std::size_t k = 4; k-- > 0;) x = x << 8 | bytes[i + k];
     integers.push_back(static_cast<std::int32_t>(x));
@@ -165,62 +165,63 @@ RLCORE_INLINE std::vector<std::int32_t> response_reader::integers_of(const std::
 }
 
 RLCORE_INLINE void response_reader::read_experts(const data::row& r, const std::string& where, trajectory& t) const {
-  if (!r.contains("routed_experts"))
+  if (!r.contains("routed_experts") || !r.contains("response_ids"))
     throw data_error(where +
-                     ": no \"routed_experts\" of the engine that sampled; "
+                     ": no \"routed_experts\" beside the \"response_ids\" of the engine that sampled; "
                      "actor_rollout_ref.actor.router_replay.mode=R2 keeps those that the policy of this run chooses");
   const nn::config& c = *run_.routes;
   const std::size_t tokens = t.tokens.size(), chosen = static_cast<std::size_t>(c.num_experts_per_tok),
-                    sparse = static_cast<std::size_t>(c.sparse_layers()) * chosen,
-                    all = static_cast<std::size_t>(c.num_hidden_layers) * chosen;
+                    sparse = static_cast<std::size_t>(c.sparse_layers()),
+                    all = static_cast<std::size_t>(c.num_hidden_layers);
   const auto refuse = [&](const std::string& what) {
     throw data_error(where + ": \"routed_experts\" " + what + "; expected for each of the " + std::to_string(tokens) +
-                     " tokens, or for the first of them, a list of " + std::to_string(sparse / chosen) + " layers" +
-                     (sparse == all ? "" : " with experts or of all " + std::to_string(all / chosen)) + ", each of " +
+                     " tokens, or all but the last, null or a list of " + std::to_string(sparse) + " layers" +
+                     (sparse == all ? "" : " with experts or of all " + std::to_string(all)) + ", each of " +
                      std::to_string(chosen) + " different ids below " + std::to_string(c.num_experts));
   };
-  const auto refuse_token = [&](std::size_t i) { refuse("of token " + std::to_string(i) + " do not fit"); };
-  std::vector<std::vector<std::int32_t>> rows;  // ids [layers, chosen] of each token; none: the model routes it
+  using layers = std::vector<std::vector<std::int32_t>>;
+  std::vector<layers> rows;  // of each token; without layers: the model routes it
   if (const data::row& given = r["routed_experts"]; given.is_string()) {
     const std::vector<std::int32_t> ids = integers_of(given.get_ref<const std::string&>());
-    std::size_t width = 0;
-    for (const std::size_t w : {all, sparse})
-      for (const std::size_t n : {tokens, tokens - 1})
-        if (ids.size() == n * w) width = w;
-    if (width == 0) refuse("has " + std::to_string(ids.size()) + " 32-bit integers in base64");
-    for (auto from = ids.begin(); from != ids.end(); from += static_cast<std::ptrdiff_t>(width))
-      rows.emplace_back(from, from + static_cast<std::ptrdiff_t>(width));
+    std::size_t count = 0;  // of layers; engines leave the last token out
+    for (const std::size_t n : {tokens, tokens - 1})
+      for (const std::size_t l : {sparse, all})
+        if (ids.size() == n * l * chosen) count = l;
+    if (count == 0) refuse("has " + std::to_string(ids.size()) + " 32-bit integers in base64");
+    for (auto from = ids.begin(); from != ids.end();) {
+      layers& row = rows.emplace_back();
+      for (std::size_t l = 0; l < count; ++l, from += static_cast<std::ptrdiff_t>(chosen))
+        row.emplace_back(from, from + static_cast<std::ptrdiff_t>(chosen));
+      if (row == layers(count, std::vector<std::int32_t>(chosen, nn::expert_choices::no_expert))) row.clear();
+    }
   } else {
     if (!given.is_array()) refuse("is " + data::printable(text::json_text(given)));
     for (const data::row& token : given) {
-      rows.emplace_back();
+      layers row;
       try {
-        if (!token.is_null())
-          for (const auto& ids : text::get_exactly<std::vector<std::vector<std::int32_t>>>(token))
-            rows.back().insert(rows.back().end(), ids.begin(), ids.end());
+        if (!token.is_null()) row = text::get_exactly<layers>(token);
       } catch (const nlohmann::json::exception&) {
-        refuse_token(rows.size() - 1);
       }
+      if (row.empty() && !token.is_null()) refuse("of token " + std::to_string(rows.size()) + " do not fit");
+      rows.push_back(std::move(row));
     }
   }
-  if (rows.size() > tokens) refuse("has " + std::to_string(rows.size()) + " tokens");
-  rows.resize(tokens - 1);  // nothing comes of the last one
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (std::ranges::all_of(rows[i], [](std::int32_t id) { return id == nn::expert_choices::no_expert; })) {
-      t.routed_experts.insert(t.routed_experts.end(), sparse, nn::expert_choices::no_expert);
-      continue;
-    }
-    const bool fits = rows[i].size() == sparse || rows[i].size() == all;
-    std::size_t layer = 0;  // of those that the row has
+  if (rows.size() != tokens && rows.size() + 1 != tokens) refuse("has " + std::to_string(rows.size()) + " tokens");
+  for (std::size_t i = 0; i + 1 < tokens; ++i) {  // nothing comes of the last one
+    bool fits = rows[i].empty() || rows[i].size() == sparse || rows[i].size() == all;
+    auto next = rows[i].begin();
     for (std::int64_t l = 0; l < c.num_hidden_layers && fits; ++l) {
-      const bool has = c.sparse(l) || rows[i].size() == all;
-      const auto ids = std::span(rows[i]).subspan(layer * chosen, has ? chosen : 0);
-      layer += has;
-      if (!c.sparse(l)) continue;
-      if (!nn::are_different(std::span<const std::int32_t>(ids), c.num_experts)) refuse_token(i);
-      t.routed_experts.insert(t.routed_experts.end(), ids.begin(), ids.end());
+      if (!c.sparse(l)) {
+        next += rows[i].size() == all;
+      } else if (rows[i].empty()) {
+        t.routed_experts.insert(t.routed_experts.end(), chosen, nn::expert_choices::no_expert);
+      } else {
+        const std::span<const std::int32_t> ids(*next++);
+        fits = ids.size() == chosen && nn::are_different(ids, c.num_experts);
+        t.routed_experts.insert(t.routed_experts.end(), ids.begin(), ids.end());
+      }
     }
-    if (!fits) refuse_token(i);
+    if (!fits) refuse("of token " + std::to_string(i) + " do not fit");
   }
 }
 
