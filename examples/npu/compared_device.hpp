@@ -53,6 +53,7 @@ class compared_device final : public rlcore::runs_any<compared_device> {
   bool gradients_in_order() const override { return tested_.gradients_in_order(); }
   bool host_memory() const override { return false; }
   std::optional<std::size_t> available_bytes() const override { return tested_.available_bytes(); }
+  std::optional<rlcore::memory_peaks> most_memory() const override { return tested_.most_memory(); }
   void wait() override { tested_.wait(); }
 
   void* allocate(std::size_t bytes) override {

@@ -264,8 +264,9 @@ TEST(planning_memory, of_adapters_and_of_training_that_does_not_sample) {
   const double adapters = 28.0 * static_cast<double>(m.adapter_parameters(16));
   const double copied = M - static_cast<double>(m.embedding_parameters() + m.head_parameters()) -
                         28 * (2 * 3584 + 3584 + 2 * 512.0);  // norms and biases have no adapters
-  EXPECT_NEAR(lora.state, 4 * M + 4 * copied + 16 * adapters, 1);
-  EXPECT_EQ(lora.gradients, 0);
+  const double blocks = 28.0 * static_cast<double>(m.adapter_blocks(16));  // B and its gradient, as passes have them
+  EXPECT_NEAR(lora.state, 4 * M + 4 * copied + 16 * adapters + 4 * adapters + 8 * blocks, 1);
+  EXPECT_NEAR(lora.gradients, 4 * adapters * 3, 1) << "sums of eight leaves";
   w.reference = reference_form::sharded;
   EXPECT_EQ(memory_of(m, l, w, host).reference, 0) << "the model without its adapters";
   w.lora_rank = 0;

@@ -15,7 +15,8 @@ struct memory_counts {
 
 class counted_cpu : public rlcore::cpu {
  public:
-  explicit counted_cpu(memory_counts& counts) : cpu(1), counts_(counts) {}
+  explicit counted_cpu(memory_counts& counts, rlcore::compute type = rlcore::compute::float32)
+      : cpu(1, "", type), counts_(counts) {}
   void* allocate(std::size_t bytes) {
     ++counts_.allocations;
     counts_.live += bytes;
@@ -34,6 +35,13 @@ class counted_cpu : public rlcore::cpu {
  private:
   memory_counts& counts_;
   std::unordered_map<void*, std::size_t> sizes_;
+};
+
+/// The same as a device whose memory the host cannot read, which multiplies bfloat16.
+class counted_remote : public counted_cpu {
+ public:
+  static constexpr bool host_readable = false;
+  explicit counted_remote(memory_counts& counts) : counted_cpu(counts, rlcore::compute::bfloat16) {}
 };
 
 /// The counting device as an any_device, for which models are compiled already.

@@ -1,9 +1,6 @@
 // Time line of a run: spans of its parts by rank and thread, as trace events of Chrome and Perfetto.
 #pragma once
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -41,12 +38,13 @@ struct place {
 };
 inline thread_local place here;
 
-/// Appends `text` by one write, so that processes may share the file.
-inline bool append(const std::filesystem::path& file, const std::string& text, int more_flags = 0) {
-  const int to = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | more_flags, 0644);
-  if (to < 0) return false;
-  const bool good = ::write(to, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  return (::close(to) == 0) && good;
+/// Appends `text` by one write, so that processes may share the file; `mode` is that of std::fopen.
+inline bool append(const std::filesystem::path& file, const std::string& text, const char* mode = "ab") {
+  std::FILE* const to = std::fopen(file.c_str(), mode);
+  if (to == nullptr) return false;
+  std::setvbuf(to, nullptr, _IONBF, 0);
+  const bool good = std::fwrite(text.data(), 1, text.size(), to) == text.size();
+  return (std::fclose(to) == 0) && good;
 }
 /// The number of this thread in the file. Its first call adds its names. The mutex is held.
 inline int number_here() {
@@ -65,7 +63,7 @@ inline bool on() noexcept { return detail::recording.load(std::memory_order_rela
 
 /// Begins an empty file; afterwards each process that takes part calls record_to(). Throws file_error.
 inline void create(const std::filesystem::path& file) {
-  if (!detail::append(file, "[\n", O_TRUNC)) throw file_error(file.string() + ": cannot write");
+  if (!detail::append(file, "[\n", "wb")) throw file_error(file.string() + ": cannot write");
 }
 /// Records from now on; flush() appends to `file`.
 inline void record_to(const std::filesystem::path& file) {

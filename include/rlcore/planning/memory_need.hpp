@@ -47,11 +47,13 @@ struct memory_need {
   double peak() const noexcept { return std::max(training(), least_sampling()); }
 };
 
-/// The values per token of one layer that a backward pass needs: those that tensor parallelism splits, and the rest.
+/// The values per token of one layer that a backward pass needs, and those that all layers share in the backward:
+/// that tensor parallelism splits, and the rest.
 struct layer_values {
-  double split = 0, whole = 0;
-  /// Counts for the shape of one layer. Counts only the active experts of a token.
-  explicit layer_values(const model_shape& m);
+  double split = 0, whole = 0, split_scratch = 0, whole_scratch = 0;
+  /// Counts for the shape of one layer. Counts only the active experts of a token, on ranks that divide them those of
+  /// the rows that it receives, too.
+  layer_values(const model_shape& m, bool divided_experts);
 };
 
 /// Memory of one device of layout `l` for one step `w` of the model `m`, in bytes. The KV cache gets the remaining
@@ -83,11 +85,59 @@ RLCORE_END
 RLCORE_BEGIN
 namespace train::planning {
 
-RLCORE_INLINE layer_values::layer_values(const model_shape& m) {
+RLCORE_INLINE layer_values::layer_values(const model_shape& m, bool divided_experts) {
   const auto f = [](std::int64_t n) { return static_cast<double>(n); };
-  const double copies = m.experts == 0 ? 1 : f(m.experts_per_token);
-  split = 2 * f(m.query_width()) + 2 * f(m.kv_width()) + 3 * copies * f(m.intermediate_size);
-  whole = 4 * f(m.hidden_size) + (m.experts == 0 ? 0 : 2 * copies * f(m.hidden_size));
+  const double attention = 2 * f(m.query_width()) + 2 * f(m.kv_width()), h = f(m.hidden_size);
+  split = attention + (m.experts == 0 ? 3 * f(m.intermediate_size) : 0);
+  whole = 3 * h;
+  split_scratch = attention, whole_scratch = 2 * h;
+  if (m.head_norms) split += f(m.query_width() + m.kv_width() + m.heads + m.kv_heads);
+  if (m.experts == 0) return;
+  const double copies = f(m.experts_per_token), width = f(m.intermediate_size);
+  whole += copies * 3 * width;
+  whole_scratch += copies * (h + width) + f(m.experts);  // of moe_activations::rows, which all layers share
+  if (!divided_experts) return;
+  whole += copies * (2 * h + 3 * width);  // of an expert_visit
+  whole_scratch += copies * (h + width);
+}
+
+/// Sums that the tree over the leaves of a rank has at once.
+inline double tree_levels(const layout& l, const batches& b) {
+  return l.sums == reduction_kind::tree ? std::floor(std::log2(static_cast<double>(b.leaves))) : 0;
+}
+
+/// Bytes of gradients besides those of the state: leaves that are not cut yet, and their sums on the way to shards.
+inline double bytes_of_sums(const model_shape& m, const layout& l, const batches& b, const pipeline_part& part) {
+  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
+  const local_sizes local(m, l.tensor, l.expert_parts(), part);
+  const double whole = local.total(), unit = local.layer + local.experts, ends = local.ends + local.tower;
+  const bool together = l.zero < 2 && (l.sums == reduction_kind::ranked || l.sums == reduction_kind::fast);
+  const bool visits = m.experts > 0 && l.expert > 1, divided = visits && l.expert_parts() > 1;
+  // An expert's gradients for the rows of each other rank.
+  const double own = local_sizes(m, l.tensor, l.expert, part).all_experts();
+  const double of_others = visits && !together ? 4 * f(l.expert - 1) * own : 0;
+  const double levels = tree_levels(l, b), owned = local.dense() / f(l.shards());
+  if (l.zero == 3)  // a leaf of one micro-batch goes layer by layer
+    return of_others + 4 * (b.micro > b.leaves || visits ? whole : std::max(unit + (m.tied ? ends : 0), ends));
+  if (divided) {  // gradients are copied to the tree; that of experts has the leaves of every rank
+    const double of_experts = l.expert_shard_ranks() > 1 ? own : 0;
+    if (together)  // sums are lent
+      return 4 * (l.zero == 1 ? owned + of_experts / f(l.expert_shard_ranks()) : local.dense() + of_experts);
+    const bool cut = l.zero == 2 && l.expert_shard_ranks() > 1;  // then sums are in host memory
+    const double ranks = std::log2(f(l.expert)), sums = l.sums != reduction_kind::tree ? 0
+                                                        : l.zero == 2                  ? (cut ? 0 : levels + ranks)
+                                                        : b.leaves > 1                 ? f(l.expert) * levels + 1
+                                                                                       : ranks + 1;
+    const double of_shards = l.zero == 1 ? owned + of_experts / f(l.expert_shard_ranks()) : 0;
+    return of_others + 4 * (sums * own + of_shards + (l.zero == 2 ? whole : local.dense() * (levels + 1)));
+  }
+  if (l.zero == 2) return of_others + 4 * whole;
+  // The last leaf adds to the tree as a whole, or unit by unit.
+  const bool adds_by_units =
+      levels > 0 && b.micro == b.leaves && l.stages() == 1 && l.tensor == 1 && !m.tower && !visits;
+  const double sums = adds_by_units ? whole * (levels - 1) + unit + ends : whole * levels;
+  const bool no_spare = l.zero == 0 && l.summed() > 1 && levels == 0;  // memory for the sum of all ranks
+  return of_others + 4 * (sums + (l.zero == 1 && l.shards() > 1 ? whole / f(l.shards()) : no_spare ? whole : 0));
 }
 
 RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
@@ -107,11 +157,17 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   if (lora) {  // the weights, and as a copy those that adapters are merged into
     const double adapters = f(part.layers * m.adapter_parameters(w.lora_rank, l.tensor));
     const double owned = adapters / (l.zero >= 1 ? dense : 1);
-    need.state = 4 * (l.zero == 3 ? shard : whole) + 4 * f(part.layers * m.adapted_parameters(l.tensor)) + 8 * owned +
-                 bytes_of_moments(l, c, owned);
+    // Values and gradients are whole; passes have A packed, and B and its gradient by linear layer.
+    need.state = 4 * (l.zero == 3 ? shard : whole) + 4 * f(part.layers * m.adapted_parameters(l.tensor)) +
+                 8 * adapters + bytes_of_moments(l, c, owned);
+    need.state += packed * adapters + 8 * f(part.layers * m.adapter_blocks(w.lora_rank, l.tensor));
+    need.gradients = l.zero >= 1 ? 4 * owned : 0;
+    if (l.zero < 2) need.gradients += 4 * adapters * tree_levels(l, b);
   } else {
     need.state = 4 * (l.zero == 3 ? shard : whole) + 4 * (l.zero >= 2 ? shard : whole) +
                  bytes_of_moments(l, c, l.zero >= 1 ? shard : whole);
+    need.gradients = bytes_of_sums(m, l, b, part);
+    need.released = l.zero < 2 ? 4 * whole : 0;
   }
   need.state += 4 * local.copy;
   if (w.reference != reference_form::none && !lora)  // that of LoRA is the model without its adapters
@@ -125,41 +181,28 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
   } else if (l.zero < 3) {
     need.weights = packed * whole;
   } else {
-    need.weights = held * (l.reshard_after_forward ? local.ends + local.tower + 2 * unit : whole);
+    need.weights = held * (l.reshard_after_forward ? local.ends + local.tower + unit : whole);
   }
-  // A leaf's gradient is complete after its last micro-batch, and is sharded then. With zero 3 and a leaf of one
-  // micro-batch it goes layer by layer.
-  if (l.zero >= 2 && !lora)
-    need.gradients = 4 * (l.zero == 2 || b.micro > b.leaves ? whole : 2 * std::max(unit, local.ends + local.tower));
-
-  if (l.zero < 2 && !lora) {
-    need.released = 4 * whole;
-    // The tree over this rank's leaves holds a sum per level; the last leaf adds to them as a whole, or unit by unit.
-    const bool tree = l.sums == reduction_kind::tree && b.leaves > 1;
-    const double levels = tree ? std::floor(std::log2(f(b.leaves))) : 0;
-    const bool adds_by_units = tree && b.micro == b.leaves && !in_stages;
-    need.gradients = adds_by_units ? 4 * (whole * (levels - 1) + unit + local.ends + local.tower) : 4 * whole * levels;
-  }
-
   // The last stage of a tied embedding keeps leaves until the first stage has sent the sums of their input rows.
   if (in_stages && m.tied && part.has_head() && sums_by_leaf(l) && !lora)
     need.gradients += 4 * whole * f(std::min(b.leaves - 1, (l.stages() - 1) * b.leaves / b.micro));
   if (part.copies_embedding(m) && !lora) need.gradients += 4 * embedding_rows(m, l, b) * f(m.hidden_size);
 
-  // Experts hold gradients for the rows of every remote rank, unless ranks sum all their leaves.
-  const bool together = l.zero < 2 && (l.sums == reduction_kind::ranked || l.sums == reduction_kind::fast);
-  if (m.experts > 0 && !together)
-    need.gradients += 4 * f(l.expert - 1) * local_sizes(m, l.tensor, l.expert, part).all_experts();
-
-  const layer_values layer(m);
+  const layer_values layer(m, m.experts > 0 && l.expert > 1);
   const double tokens = f(b.tokens), split = f(l.tensor);
-  const double one = tokens * value * (layer.split / split + layer.whole / (l.sequence_parallel ? split : 1));
-  const double inputs = tokens * value * f(m.hidden_size) * f(part.layers) / (l.sequence_parallel ? split : 1);
-  need.activations = inputs + (w.recompute ? 2 * one : f(part.layers + 1) * one);
+  const auto of_tokens = [&](double in_parts, double whole_values) {
+    return tokens * value * (in_parts / split + whole_values / (l.sequence_parallel ? split : 1));
+  };
+  const double one = of_tokens(layer.split, layer.whole), inputs = of_tokens(0, f((part.layers + 1) * m.hidden_size));
+  need.activations =
+      inputs + f(w.recompute ? 1 : part.layers) * one + of_tokens(layer.split_scratch, layer.whole_scratch);
   need.activations += value * f(b.micro_rows) * m.tower_values(f(w.image_tokens), w.recompute);
   if (l.how_context == context_kind::gather_kv && l.context > 1)  // gathered, with their gradients
     need.activations += tokens * f(l.context) * 2 * f(m.kv_width()) / split * (value + 4);
-  const double scoring = 2 * one / tokens * f(b.scored_tokens);
+  const layer_values alone(m, false);  // a pass that scores has all experts of a layer
+  const double shared = m.experts == 0 ? 0 : alone.whole_scratch - 2 * f(m.hidden_size);
+  const double scoring =
+      of_tokens(alone.split, alone.whole + 2 * f(m.hidden_size) + shared) / tokens * f(b.scored_tokens);
   if (in_stages) need.activations *= f(part.alive(b.micro));
   // Passes whose backward comes later have memory of their own beside that of scoring.
   if (!part.has_head() && (w.old_log_probs || w.reference != reference_form::none)) need.activations += scoring;

@@ -64,6 +64,13 @@ struct model_shape {
     return r * (4 * hidden_size + (2 * query_width() + 2 * kv_width()) / tensor +
                 std::max<std::int64_t>(experts, 1) * 3 * (hidden_size + middle));
   }
+  /// A layer's matrices B of adapters, one for each linear layer: projections that are one product have theirs side by
+  /// side, with zeros between.
+  std::int64_t adapter_blocks(std::int64_t r, std::int64_t tensor = 1) const noexcept {
+    const std::int64_t middle = experts > 0 ? intermediate_size : intermediate_size / tensor;
+    return r * (3 * (query_width() + 2 * kv_width()) / tensor + hidden_size +
+                std::max<std::int64_t>(experts, 1) * (4 * middle + hidden_size));
+  }
   std::int64_t embedding_parameters() const noexcept { return vocab_size * hidden_size; }
   /// The final norm and, if it is a matrix of its own, the head.
   std::int64_t head_parameters() const noexcept { return hidden_size + (tied ? 0 : embedding_parameters()); }

@@ -237,6 +237,37 @@ TEST(causal_lm, a_steady_step_allocates_no_device_memory) {
   EXPECT_EQ(counted.memory.allocations, before);
 }
 
+/// Layer after layer of a pass takes the same memory, in the first pass, too.
+TEST(workspace, memory_of_a_scope_is_used_again) {
+  counted_device counted;
+  nn::workspace<any_device> space(counted.device);
+  const std::size_t mebi = std::size_t{1} << 20, kept = 2 * mebi, layer = 3 * mebi;
+  const auto floats = [](std::size_t bytes) { return static_cast<extent_t>(bytes / sizeof(float)); };
+  for (int pass = 0; pass < 3; ++pass) {
+    space.reset();
+    const std::byte* const first = space.take<std::byte>(static_cast<extent_t>(kept));
+    std::vector<const float*> places;
+    for (int l = 0; l < 20; ++l) {
+      const nn::workspace<any_device>::scope scope(space);
+      places.push_back(space.take<float>(floats(layer / 3)));
+      const nn::workspace<any_device>::scope inner(space);
+      space.take<float>(floats(2 * layer / 3));
+      EXPECT_NE(static_cast<const void*>(places.back()), static_cast<const void*>(first));
+    }
+    EXPECT_EQ(places, std::vector<const float*>(20, places.front()));
+    EXPECT_LE(space.bytes(), 2 * (kept + layer)) << pass;
+  }
+  EXPECT_LE(space.bytes(), kept + layer + 3 * 4096);
+  EXPECT_LE(counted.memory.most, 2 * (kept + layer));
+  const std::size_t before = counted.memory.live;
+  counted.memory.most = before;
+  for (int l = 0; l < 20; ++l) {  // rows that a rank receives: more from layer to layer
+    const nn::workspace<any_device>::scope scope(space);
+    for (int i = 0; i < 3; ++i) space.take<float>(floats(layer + static_cast<std::size_t>(l) * mebi));
+  }
+  EXPECT_LE(counted.memory.most, before + 3 * (layer + 20 * mebi));
+}
+
 template <class Device>
 std::vector<float> train_and_generate(Device& device) {
   nn::causal_lm<Device> model(device, tiny());

@@ -104,26 +104,25 @@ class workspace {
       blocks_.clear();
       blocks_.emplace_back(*device_, most_);
     }
-    used_ = before_ = most_ = 0;
+    current_ = used_ = before_ = most_ = 0;
     shared_ = nullptr, shared_size_ = 0;
     routings_taken_ = 0;
   }
   /// Scope guard: releases the allocations made during its lifetime.
   class scope {
    public:
-    /// With `gives_back` the destructor frees allocations made since, unless they needed a new block: then all of them
-    /// stay until the next reset().
+    /// With `gives_back` the destructor frees allocations made since; their blocks stay for later ones.
     explicit scope(workspace& space, bool gives_back = true)
-        : space_(space), blocks_(gives_back ? space.blocks_.size() : 0), used_(space.used_) {}
+        : space_(gives_back ? &space : nullptr), current_(space.current_), used_(space.used_), before_(space.before_) {}
     scope(const scope&) = delete;
     scope& operator=(const scope&) = delete;
     ~scope() {
-      if (space_.blocks_.size() == blocks_) space_.used_ = used_;  // otherwise at the next reset()
+      if (space_) space_->current_ = current_, space_->used_ = used_, space_->before_ = before_;
     }
 
    private:
-    workspace& space_;
-    std::size_t blocks_, used_;
+    workspace* space_;
+    std::size_t current_, used_, before_;
   };
   /// n uninitialised values of device memory, valid until the next reset(). Large pieces start at equal places of pages
   /// of 4 KiB: a processor that compares addresses by their low bits then sees no store in the way of its loads.
@@ -132,11 +131,12 @@ class workspace {
     const std::size_t wanted = static_cast<std::size_t>(std::max<extent_t>(n, 1)) * sizeof(T);
     const std::size_t unit = wanted < 65536 ? 64 : 4096, bytes = (wanted + unit - 1) / unit * unit;
     used_ = (used_ + unit - 1) / unit * unit;
-    if (blocks_.empty() || used_ + bytes > blocks_.back().size()) {
-      blocks_.emplace_back(*device_, std::max(bytes, blocks_.empty() ? std::size_t{1} << 20 : blocks_.back().size()));
-      before_ += std::exchange(used_, 0);
+    if (used_ > 0 && used_ + bytes > blocks_[current_].size()) before_ += std::exchange(used_, 0), ++current_;
+    if (current_ == blocks_.size() || bytes > blocks_[current_].size()) {
+      blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(current_), blocks_.end());  // free, and too small
+      blocks_.emplace_back(*device_, std::max(bytes, std::size_t{1} << 20));
     }
-    std::byte* p = blocks_.back().data() + used_;
+    std::byte* p = blocks_[current_].data() + used_;
     used_ += bytes;
     most_ = std::max(most_, before_ + used_);
     return static_cast<T*>(static_cast<void*>(p));
@@ -228,8 +228,8 @@ class workspace {
   }
 
   Device* device_;
-  std::size_t logits_bytes_, used_ = 0, before_ = 0,
-                             most_ = 0;  // used in the last block and in earlier ones; peak
+  std::size_t logits_bytes_;
+  std::size_t current_ = 0, used_ = 0, before_ = 0, most_ = 0;  // block; used in it and in earlier ones; peak
   std::vector<buffer<std::byte, Device>> blocks_;
   buffer<float, Device> cosine_, sine_;
   std::unique_ptr<workspace> vision_;

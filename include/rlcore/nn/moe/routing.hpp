@@ -83,6 +83,7 @@ struct routing {
     rows = count, experts = of_experts, chosen = choices;
     probability.resize(static_cast<std::size_t>(rows * experts));
   }
+  /// Chooses the experts of every row, or takes those of `choices` in layer `layer`, and fills the lists.
   void route(const expert_choices& choices = {}, extent_t layer = 0);
 
   /// The slots of expert e that belong to rows [first, first + count).

@@ -59,7 +59,7 @@ class gradient_sums {
     present_ = std::move(present);
     for (auto& e : tree_.entries())
       if (e.value) idle_.push_back(std::move(*e.value));
-    tree_.clear();
+    tree_.clear(), lent_ = nullptr;
     if (layout_.ranks() == 1 && sum_.size() == layout_.size()) idle_.push_back(std::move(sum_));
     fixed_any_ = false;
     for (std::size_t u = 0; u < pieces_.size(); ++u) pieces_[u].begin(layout_.part(u, shard_rank()).size());
@@ -103,6 +103,7 @@ class gradient_sums {
     idle_.clear();
     sum_ = {};
     fixed_ = {};
+    lent_ = nullptr;
   }
   /// Contributes nothing in this round: the leaf has no rows or does not exist.
   void skip(std::size_t round) {
@@ -130,10 +131,8 @@ class gradient_sums {
         push(at, has_rows ? std::optional(copy_of(x[s])) : std::nullopt);
     }
   }
-  /// The same for all leaves, if !by_leaf().
-  void copy_sums(std::span<const float* const> x) {
-    for (const float* of_source : x) add_up(of_source);
-  }
+  /// The same for the sum of all leaves, if !by_leaf(). x is read until finish().
+  void lend_sum(const float* x) { lent_ = x; }
   /// take() for one unit; only with cut().
   void take_unit_of_device(std::size_t round, std::size_t u, const float* x) {
     take_unit(round, u, host_view(*device_, x, layout_.unit(u).size(), stage_));
@@ -153,10 +152,12 @@ class gradient_sums {
     pieces_[u].end_round();
   }
 
-  /// This rank's shard of the sum, or the whole sum without shards, in device memory; valid until begin().
+  /// This rank's shard of the sum, or the whole sum without shards, in device memory; valid until begin(), or where
+  /// it is that of lend_sum() as long as that.
   const float* finish() {
     if (layout_.ranks() > 1 && !cut_) gather_nodes();
     if (layout_.ranks() == 1 && among_.replicas->size() == 1 && kind_ != reduction_kind::exact) {
+      if (lent_) return lent_;
       if (!tree_.entries().empty() && tree_.entries()[0].value)
         sum_ = std::move(*tree_.entries()[0].value);
       else
@@ -289,6 +290,7 @@ class gradient_sums {
   }
 
   const float* local_node(reduction_node node, value_range r) {
+    if (lent_) return host_view(*device_, lent_ + r.first, r.size(), stage_);
     for (const auto& e : tree_.entries())
       if (e.node == node || kind_ == reduction_kind::ranked)
         return host_view(*device_, e.value->data() + r.first, r.size(), stage_);
@@ -347,6 +349,7 @@ class gradient_sums {
   std::vector<bool> present_;
   reduction_tree<buffer<float, Device>> tree_;  // of this rank's leaves
   std::vector<buffer<float, Device>> idle_;
+  const float* lent_ = nullptr;  // the sum of this rank's leaves, in memory of the caller
   double limit_;
   bool fixed_any_ = false;
   std::vector<fixed_point::value> fixed_;  // the same, exact

@@ -371,26 +371,11 @@ RLCORE_INLINE std::string report_writer::times() const {
 
 RLCORE_INLINE std::string report_writer::numbers() const {
   std::vector<std::string> names = names_with("val-core/", "/mean@");
-  for (const char* name : {"critic/rewards/mean",
-                           "critic/score/mean",
-                           "train/loss",
-                           "val/loss",
-                           "eval/eval_loss",
-                           "actor/kl_loss",
-                           "actor/reward_kl_penalty",
-                           "actor/ppo_kl",
-                           "actor/entropy",
-                           "actor/pg_loss",
-                           "actor/pg_clipfrac",
-                           "actor/grad_norm",
-                           "actor/lr",
-                           "response_length/mean",
-                           "response_length/clip_ratio",
-                           "prompt_length/mean",
-                           "perf/throughput",
-                           "perf/time_per_step",
-                           "perf/cpu_memory_used_gb",
-                           "perf/max_memory_allocated_gb"})
+  for (const char* name :
+       {"critic/rewards/mean", "critic/score/mean", "train/loss", "val/loss", "eval/eval_loss", "actor/kl_loss",
+        "actor/reward_kl_penalty", "actor/ppo_kl", "actor/entropy", "actor/pg_loss", "actor/pg_clipfrac",
+        "actor/grad_norm", "actor/lr", "response_length/mean", "response_length/clip_ratio", "prompt_length/mean",
+        "perf/throughput", "perf/time_per_step", "perf/cpu_memory_used_gb"})
     names.emplace_back(name);
   for (const std::string& name : names_)
     if (html::is_further_curve(name) && std::find(names.begin(), names.end(), name) == names.end())

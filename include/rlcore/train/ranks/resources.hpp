@@ -76,7 +76,6 @@ std::optional<std::size_t> number_in(const std::filesystem::path& file, const st
 /// Empty if the system reports neither. `root` stands for "/".
 std::optional<std::size_t> available_memory(const std::filesystem::path& root = "/");
 
-/// The available bytes of a device's own memory. If the device uses the host's memory, this rank's share of
 /// The most device memory that was in use, where that is not host memory.
 template <class Device>
 std::optional<memory_peaks> most_memory_of(const Device& device) {
@@ -84,6 +83,7 @@ std::optional<memory_peaks> most_memory_of(const Device& device) {
   return std::nullopt;
 }
 
+/// The available bytes of a device's own memory. If the device uses the host's memory, this rank's share of
 /// available_memory(), divided among the `ranks` of this machine.
 template <class Device>
 std::optional<std::size_t> available_memory_of(const Device& device, int ranks = 1) {

@@ -124,12 +124,11 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
     sums_.copy(round, sources_);
     g.zero();
   }
-  /// The same for ranks that sum the gradients of all their leaves.
-  void take_sums(nn::gradients<Device>& g, parallel::gradient_sums<Device>& shared) {
-    const float* gradient = collect_gradients(g);
-    shared.copy_sums({&gradient, 1});
-    sums_.copy_sums(sources_);
-    g.zero();
+  /// The same for ranks that sum the gradients of all their leaves; they are read until the sums are finished.
+  void lend_sums(nn::gradients<Device>& g, parallel::gradient_sums<Device>& shared) {
+    shared.lend_sum(collect_gradients(g));
+    sums_.lend_sum(sources_.back());  // of all ranks' rows together
+    g.zero();                         // the values stay until g is read or written again
   }
   /// Prepares the squares of the experts' gradients for the norm. This rank holds `shard` of them.
   expert_squares& squares_of(const float* shard) {

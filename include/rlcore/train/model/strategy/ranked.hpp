@@ -147,7 +147,7 @@ class any_strategy::share {
   void begin_update() { dealt_ = false; }
   /// Frees the memory of gradients until the next step.
   void release(train::step_gradient<Device>& gradient) {
-    update_.sums().release();
+    update_.sums().release(), values_->release();
     gradient.release();
     if (stage_) stage_->release();
   }

@@ -114,6 +114,8 @@ class held_values {
   /// Takes the step, and shares the result with the ranks that need it.
   virtual void step(optim::adamw<Device>& optimizer, sharded_update<Device>& update, const float* sum, double lr,
                     float scale) = 0;
+  /// Frees the memory of sums besides those of shared parameters until the next step.
+  virtual void release() {}
 };
 
 /// With ZeRO 1 or more a rank's optimizer updates its shard, and the ranks gather the updated values. Each tensor
@@ -273,7 +275,7 @@ class expert_values final : public held_values<Device> {
     if (sums.by_leaf()) experts_.take(round.number, gradient.of_weights(), round.has_rows(), sums);
   }
   void end_rounds(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) override {
-    if (!sums.by_leaf()) experts_.take_sums(gradient.of_weights(), sums);
+    if (!sums.by_leaf()) experts_.lend_sums(gradient.of_weights(), sums);
   }
   double norm(sharded_update<Device>& update, const float* sum) override {
     expert_sum_ = experts_.sums().finish();
@@ -286,6 +288,7 @@ class expert_values final : public held_values<Device> {
     update.gather(values);
     experts_.step(optimizer, update.shard_size(), expert_sum_, lr, scale);
   }
+  void release() override { experts_.sums().release(), expert_sum_ = nullptr; }
 
  private:
   nn::causal_lm<Device>* model_;
