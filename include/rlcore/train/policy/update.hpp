@@ -172,10 +172,10 @@ std::vector<std::vector<std::int16_t>> chosen_experts(actor<Device>& a, std::spa
                  if (plan.pause) plan.pause();
                  fields.assign(mini, mine, a.prompts, a.kept_ref.data());
                  const std::vector<std::int16_t> ids = a.chosen_experts(fields.packed.policy_input());
-                 const std::size_t per_token = ids.size() / fields.packed.tokens.values.size();
+                 const std::size_t token_choices = ids.size() / fields.packed.tokens.values.size();
                  auto from = ids.begin();
                  for (const std::uint32_t i : mine) {
-                   const auto count = static_cast<std::ptrdiff_t>((mini[i]->tokens.size() - 1) * per_token);
+                   const auto count = static_cast<std::ptrdiff_t>((mini[i]->tokens.size() - 1) * token_choices);
                    routes[i].assign(from, from + count), from += count;
                  }
                });

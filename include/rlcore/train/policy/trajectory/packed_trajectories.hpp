@@ -86,10 +86,10 @@ struct packed_trajectories {
   void push_experts(std::span<const std::int16_t> experts, std::size_t count) {
     const std::size_t before = tokens.values.size();
     if (routed_experts.empty() && experts.empty()) return;
-    const std::size_t per_token = experts.empty() ? routed_experts.size() / before : experts.size() / count;
-    routed_experts.resize(before * per_token, nn::expert_choices::no_expert);
+    const std::size_t token_choices = experts.empty() ? routed_experts.size() / before : experts.size() / count;
+    routed_experts.resize(before * token_choices, nn::expert_choices::no_expert);
     routed_experts.insert(routed_experts.end(), experts.begin(), experts.end());
-    routed_experts.resize((before + count) * per_token, nn::expert_choices::no_expert);
+    routed_experts.resize((before + count) * token_choices, nn::expert_choices::no_expert);
   }
   /// Appends the mask's rows of the trajectory's targets, the last of `count`; rows without tokens stand for no mask.
   void push_mask(const trajectory& t, std::size_t count) {
