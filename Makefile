@@ -12,7 +12,7 @@ CTEST = @ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure --prog
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train train_vision train_tools programs variants policy_trainers npu_comparison parallel_table test check fuzz sanitize check_all bench speed package api format clean
+.PHONY: help train train_vision train_tools programs variants policy_trainers npu_comparison parallel_table test one check fuzz sanitize check_all bench speed package api format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
@@ -24,6 +24,7 @@ help:
 	@echo 'make npu_comparison   every method on the emulated NPU against the CPU, docs/npu_proof.md (ARGS="--methods sft,grpo")'
 	@echo 'make parallel_table   GRPO on threads, MPI and two network namespaces: one hash; scaling (ARGS="--steps 5")'
 	@echo 'make test     numbers, ranks and programs on this machine: build and run their tests'
+	@echo 'make one      one test file, compiled alone: TEST=tests/nn/attention/rope_test.cpp FILTER="*yarn*"'
 	@echo 'make check    as well what says the same on every machine, and longer runs: everything that each change has to pass'
 	@echo 'make fuzz     every reader of files, answers and command lines against mutated input (SECONDS=60 ONLY="json text")'
 	@echo 'make sanitize test programs under ASan, UBSan and TSan: hours (SANITIZE=threads ONLY="nn optim" FILTER=adamw)'
@@ -94,6 +95,13 @@ test check:
 	$(CONFIGURE)
 	$(COMPILE) --target $(TIERS:%=tier_%)
 	$(CTEST) --label-regex "^($$(echo $(TIERS) | tr ' ' '|'))$$"
+
+one:
+	@[ -e "$(TEST)" ] || { echo 'make one: TEST= names a test file, such as TEST=tests/nn/attention/rope_test.cpp' >&2; exit 1; }
+	@cmake/setup.sh test
+	$(subst @cmake,@RLCORE_TEST_FILE="$(abspath $(TEST))" cmake,$(CONFIGURE))
+	$(COMPILE) --target test_one
+	@$(BUILD)/tests/test_one $(if $(FILTER),--gtest_filter='$(FILTER)')
 
 SECONDS := 60
 fuzz:

@@ -27,13 +27,15 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     list(APPEND RLCORE_WARNINGS -Wno-restrict)
   endif()
+  # Units stay below 2.5 GB; collecting garbage from 128 MB on, as g++ does, takes a tenth of the time to compile.
+  set(RLCORE_COMPILER_MEMORY --param=ggc-min-heapsize=1000000)
 endif()
 if(RLCORE_WERROR)
   list(APPEND RLCORE_WARNINGS -Werror)
 endif()
 
 function(rlcore_own_target target)
-  target_compile_options(${target} PRIVATE ${RLCORE_WARNINGS})
+  target_compile_options(${target} PRIVATE ${RLCORE_WARNINGS} ${RLCORE_COMPILER_MEMORY})
   if(RLCORE_NATIVE AND RLCORE_HAS_MARCH_NATIVE)
     target_compile_options(${target} PRIVATE -march=native)
     # With AVX-512, the SLP vectoriser of g++ 12.2 stores {1, 1, 0, 0} as {1, 1, 1, 1}. Packs do not need it.

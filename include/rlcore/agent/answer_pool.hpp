@@ -82,15 +82,15 @@ RLCORE_END
 #include <utility>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/core/trace.hpp"
+#include "rlcore/core/timeline.hpp"
 
 RLCORE_BEGIN
 namespace agent {
 
 RLCORE_INLINE answer_pool::answer_pool(const conversation_settings& settings) : settings_(settings) {
   for (std::int64_t i = 0; i < std::max<std::int64_t>(1, settings_.workers); ++i)
-    threads_.emplace_back([this, rank = trace::rank_here()] {
-      trace::name_thread(rank, "answers");
+    threads_.emplace_back([this, rank = timeline::rank_here()] {
+      timeline::name_thread(rank, "answers");
       work();
     });
 }
@@ -114,7 +114,7 @@ RLCORE_INLINE void answer_pool::push(open_turn& turn) {
 RLCORE_INLINE open_turn* answer_pool::next(bool wait) {
   std::unique_lock lock(mutex_);
   if (wait) {
-    const trace::span traced("wait for an answer");
+    const timeline::span traced("wait for an answer");
     ended_.wait(lock, [&] { return !ready_.empty(); });
   }
   if (ready_.empty()) return nullptr;
@@ -125,7 +125,7 @@ RLCORE_INLINE open_turn* answer_pool::next(bool wait) {
 
 RLCORE_INLINE std::vector<open_turn*> answer_pool::next_all(std::size_t count) {
   std::unique_lock lock(mutex_);
-  const trace::span traced("wait for answers", "answers", static_cast<std::int64_t>(count));
+  const timeline::span traced("wait for answers", "answers", static_cast<std::int64_t>(count));
   ended_.wait(lock, [&] { return ready_.size() == count; });
   const std::vector<open_turn*> all(ready_.begin(), ready_.end());
   ready_.clear();
@@ -146,7 +146,7 @@ RLCORE_INLINE void answer_pool::work() {
     else
       run_call(t, i, lock);
     const auto end = std::chrono::steady_clock::now();
-    if (trace::on()) trace::record("answer", begin, end, "call", static_cast<std::int64_t>(i));
+    if (timeline::on()) timeline::record("answer", begin, end, "call", static_cast<std::int64_t>(i));
     t.seconds += std::chrono::duration<double>(end - begin).count();
     if (--t.missing > 0) continue;
     ready_.push_back(&t);

@@ -1,5 +1,5 @@
 // The settings of one run. verl's command lines follow Hydra's rules, flags follow argparse's; a registry of keys
-// checks both. The parser is slow to compile: with RLCORE_COMPILED src/options.cpp provides it.
+// checks both. The parser is slow to compile: with RLCORE_COMPILED src/train_run.cpp provides it.
 #pragma once
 
 #include <cstddef>

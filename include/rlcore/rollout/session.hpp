@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/core/trace.hpp"
+#include "rlcore/core/timeline.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/logit_rules.hpp"
@@ -299,7 +299,7 @@ class session {
   /// Runs a pass if there is work. Returns true if it ran one.
   bool make_pass() {
     if (!begin_pass()) return false;
-    const trace::span traced("sampling pass", "draws", std::ssize(schedule_.draws()));
+    const timeline::span traced("sampling pass", "draws", std::ssize(schedule_.draws()));
     try {
       ranks_.feed(schedule_, weights_);
       memory_.results.read(model_, memory_.logits.data(), schedule_.draws(), schedule_.scores());

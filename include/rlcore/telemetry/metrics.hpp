@@ -23,7 +23,7 @@
 
 #include "rlcore/config/grammar/value.hpp"
 #include "rlcore/core/abi.hpp"
-#include "rlcore/core/trace.hpp"
+#include "rlcore/core/timeline.hpp"
 
 RLCORE_BEGIN
 namespace train {
@@ -124,7 +124,7 @@ class stages {
       std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
       ~stop_watch() { seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
     } watch{seconds_of(name)};
-    const trace::span traced(name.c_str());
+    const timeline::span traced(name.c_str());
     return std::forward<F>(f)();
   }
   /// Adds seconds that were measured elsewhere.

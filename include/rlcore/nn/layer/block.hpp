@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "rlcore/core/trace.hpp"
+#include "rlcore/core/timeline.hpp"
 #include "rlcore/nn/attention/attention.hpp"
 #include "rlcore/nn/layer/linear.hpp"
 #include "rlcore/nn/layer/norm.hpp"
@@ -58,7 +58,7 @@ struct block {
   /// group computes all experts, or gathers what others computed (partition::experts_by_tensor).
   template <class Device, class Place>
   void forward(const pass<Device>& p, const block_activations& a, float* y, const float* x, Place&& place) const {
-    const trace::span traced("layer forward", "tokens", p.tokens);
+    const timeline::span traced("layer forward", "tokens", p.tokens);
     const extent_t t = own_rows(p), h = hidden();
     float *const whole = p.share ? p.share->whole : nullptr, *const part = p.share ? p.share->other : nullptr;
     input_norm.forward(p.device, p.weights, a.normed, h, x, h, a.rstd, t);
@@ -82,7 +82,7 @@ struct block {
   template <class Device, class Place>
   void forward_rows(const pass<Device>& p, const block_activations& a, float* out, const float* x, Place&& place,
                     const std::int32_t* index, extent_t n) const {
-    const trace::span traced("layer forward", "tokens", p.tokens);
+    const timeline::span traced("layer forward", "tokens", p.tokens);
     const extent_t t = p.tokens, h = hidden();
     input_norm.forward(p.device, p.weights, a.normed, h, x, h, a.rstd, t);
     self_attention.forward(p, a.attended, a.post_attention_normed, a.normed, place);
@@ -106,7 +106,7 @@ struct block {
   template <class Device, class Place, class PlaceGradient>
   void backward(const pass<Device>& p, const block_activations& a, const block_scratch& d, float* dx, const float* x,
                 Place&& place, PlaceGradient&& place_gradient) const {
-    const trace::span traced("layer backward", "tokens", p.tokens);
+    const timeline::span traced("layer backward", "tokens", p.tokens);
     const extent_t h = hidden();
     float *const slopes = p.share ? p.share->whole : nullptr, *const room = p.share ? p.share->other : nullptr;
     float* input = all_rows(p, a.post_attention_normed, room, h);

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/core/trace.hpp"
+#include "rlcore/core/timeline.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
 
 RLCORE_BEGIN
@@ -135,7 +135,7 @@ class any_communicator : public typed_collectives<any_communicator> {
     call();
     const auto end = std::chrono::steady_clock::now();
     const std::chrono::duration<double> taken = end - begin;
-    if (trace::on()) trace::record(name_of(operation), begin, end, "bytes", static_cast<std::int64_t>(bytes));
+    if (timeline::on()) timeline::record(name_of(operation), begin, end, "bytes", static_cast<std::int64_t>(bytes));
     counters_.lines[static_cast<std::size_t>(operation)] += {1, bytes, taken.count()};
   }
 

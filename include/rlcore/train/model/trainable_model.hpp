@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/core/trace.hpp"
+#include "rlcore/core/timeline.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/lora/lora.hpp"
@@ -217,7 +217,7 @@ class trainable_model {
   template <class Slopes>
   void forward_backward(const nn::input& sequences, const nn::targets& wanted, float temperature, Slopes&& slopes) {
     if (counting_) return nn::count_routes(passing(), space, sequences, routed_);
-    const trace::span traced("micro-batch", "tokens", std::ssize(sequences.tokens.values));
+    const timeline::span traced("micro-batch", "tokens", std::ssize(sequences.tokens.values));
     if (pass_on(sequences, wanted.row)) return;
     gradient_.with(
         [&](auto& g) { nn::forward_backward(passing(), space, g, sequences, wanted, temperature, recompute, slopes); });
@@ -226,7 +226,7 @@ class trainable_model {
   template <class Slopes>
   void value_forward_backward(const nn::input& sequences, std::span<const std::int32_t> rows, Slopes&& slopes) {
     if (counting_) return nn::count_routes(passing(), space, sequences, routed_);
-    const trace::span traced("micro-batch", "tokens", std::ssize(sequences.tokens.values));
+    const timeline::span traced("micro-batch", "tokens", std::ssize(sequences.tokens.values));
     if (pass_on(sequences, rows)) return;
     gradient_.with(
         [&](auto& g) { nn::value_forward_backward(passing(), space, g, sequences, rows, recompute, slopes); });
@@ -236,12 +236,12 @@ class trainable_model {
   step_outcome apply(const step_settings& s) {
     step_outcome outcome;
     {
-      const trace::span traced("gradient sums");
+      const timeline::span traced("gradient sums");
       outcome.gradient_norm = share_.reduce(gradient_);
     }
     outcome.skipped = !std::isfinite(outcome.gradient_norm);
     if (outcome.skipped) return outcome;
-    const trace::span traced("optimizer");
+    const timeline::span traced("optimizer");
     share_.step(optimizer_, s.lr, optim::clip_scale(outcome.gradient_norm, s.grad_clip));
     if (adapter_) adapter_->merge(model);
     return outcome;

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/core/trace.hpp"
+#include "rlcore/core/timeline.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/train/policy/trajectory/trajectory.hpp"
 #include "rlcore/train/run/interrupt.hpp"
@@ -123,8 +123,8 @@ class ahead_round {
  public:
   /// Calls `draw` in a thread of its own, and returns when it waits for the first time, or has ended.
   explicit ahead_round(std::function<std::vector<trajectory>(device_turns&)> draw)
-      : thread_([this, draw = std::move(draw), rank = trace::rank_here()] {
-          trace::name_thread(rank, "sampling ahead");
+      : thread_([this, draw = std::move(draw), rank = timeline::rank_here()] {
+          timeline::name_thread(rank, "sampling ahead");
           device_.enter();
           try {
             drawn_ = draw(device_);

@@ -16,7 +16,7 @@
 #include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/config/settings/rollout_ranks.hpp"
 #include "rlcore/core/memory_text.hpp"
-#include "rlcore/core/trace.hpp"
+#include "rlcore/core/timeline.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/parallel/tensor_pass.hpp"
@@ -82,7 +82,7 @@ class rollout_model {
   /// fill() copies the current training weights, in `format` (unset: that of training); drop() frees them. All ranks of
   /// the world call fill() together.
   void fill(std::optional<weight_format> format) {
-    const trace::span traced("weights to sampling");
+    const timeline::span traced("weights to sampling");
     weight_sync_.run(*policy_, model_, bucket_, format);
   }
   void drop() { model_.free_weights(); }

@@ -13,7 +13,7 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/core/trace.hpp"
+#include "rlcore/core/timeline.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/parallel/world.hpp"
@@ -29,7 +29,7 @@ class team {
   /// settings, and for several ranks in a program without on_ranks().
   team(const options& opt, parallel::any_communicator* ranks)
       : ranks_(ranks != nullptr ? *ranks : alone(opt)), world_(ranks_, read_parallel(opt, ranks_.size())) {
-    trace::name_thread(ranks_.rank(), "main");
+    timeline::name_thread(ranks_.rank(), "main");
     const device_abilities& device = asked_device(opt);
     unit_ = device.unit, idle_ = idle_ranks(opt, world_.place().data_size);
     if (!device.number_key.empty()) first_device_ = opt.get<std::int64_t>(std::string(device.number_key));

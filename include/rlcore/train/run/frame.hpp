@@ -14,7 +14,7 @@
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/checkpoint/step_manifest.hpp"
 #include "rlcore/config/options.hpp"
-#include "rlcore/core/trace.hpp"
+#include "rlcore/core/timeline.hpp"
 #include "rlcore/device/arguments.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/telemetry/logger.hpp"
@@ -165,9 +165,9 @@ RLCORE_INLINE void run_frame::open(std::function<std::optional<memory_peaks>()> 
   memory_ = std::move(memory);
   if (const auto file = opt_.find<std::string>("rlcore.trace")) {
     const std::filesystem::path trace = checkpoint::expand_home(*file);
-    if (ranks_.first()) trace::create(trace);
+    if (ranks_.first()) timeline::create(trace);
     ranks_.least(1);  // every rank appends to it
-    trace::record_to(trace_ = trace);
+    timeline::record_to(trace_ = trace);
   }
   open_log(log_, opt_, settings_.log, settings_.root, from_ ? from_.step : -1, ranks_.first());
   if (!from_ && ranks_.first()) write_run_settings(settings_.root, opt_, data_);
@@ -175,15 +175,15 @@ RLCORE_INLINE void run_frame::open(std::function<std::optional<memory_peaks>()> 
 
 RLCORE_INLINE run_frame::~run_frame() {
   if (trace_.empty()) return;
-  trace::flush();
-  trace::stop();
+  timeline::flush();
+  timeline::stop();
 }
 
 RLCORE_INLINE void run_frame::end_trace() {
   if (trace_.empty()) return;
-  bool good = ranks_.least(trace::flush()) == 1;  // every rank has flushed
-  trace::stop();
-  if (ranks_.first()) good = trace::end(trace_) && good;
+  bool good = ranks_.least(timeline::flush()) == 1;  // every rank has flushed
+  timeline::stop();
+  if (ranks_.first()) good = timeline::end(trace_) && good;
   say("%s", good ? ("trace       " + trace_.string() + " (ui.perfetto.dev shows it)\n").c_str()
                  : ("note: " + trace_.string() + ": not all of the trace could be written\n").c_str());
   trace_.clear();
@@ -241,7 +241,7 @@ RLCORE_INLINE void run_frame::end_step(std::int64_t step, std::int64_t epoch, bo
   if (!trace_.empty() && ++traced_ >= opt_.get<std::int64_t>("rlcore.trace_steps"))
     end_trace();
   else if (!trace_.empty())
-    trace::flush();
+    timeline::flush();
   if (report_now || std::chrono::steady_clock::now() - reported_ > std::chrono::minutes(1)) write_current_report();
 }
 

@@ -1,5 +1,5 @@
 // The time line of a run: valid JSON of what was recorded, by rank and thread, and nothing where it is off.
-#include "rlcore/core/trace.hpp"
+#include "rlcore/core/timeline.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,34 +17,34 @@ namespace {
 
 using namespace rlcore;
 
-TEST(trace, has_the_spans_of_every_thread) {
+TEST(timeline, has_the_spans_of_every_thread) {
   const scratch::folder place;
   const std::filesystem::path file = place / "trace.json";
   for (int run = 0; run < 2; ++run) {  // the second replaces the file of the first
     {
-      const trace::span before("before");
+      const timeline::span before("before");
     }
-    trace::create(file);
-    trace::record_to(file);
-    EXPECT_TRUE(trace::on());
+    timeline::create(file);
+    timeline::record_to(file);
+    EXPECT_TRUE(timeline::on());
     std::vector<std::thread> ranks;
     for (int rank = 0; rank < 3; ++rank)
       ranks.emplace_back([rank] {
-        trace::name_thread(rank, "main");
-        const trace::span outer("outer", "rank", rank);
-        const trace::span inner("inner");
-        EXPECT_EQ(trace::rank_here(), rank);
+        timeline::name_thread(rank, "main");
+        const timeline::span outer("outer", "rank", rank);
+        const timeline::span inner("inner");
+        EXPECT_EQ(timeline::rank_here(), rank);
       });
     for (std::thread& t : ranks) t.join();
-    EXPECT_TRUE(trace::flush());
+    EXPECT_TRUE(timeline::flush());
     {
-      const trace::span not_flushed("not flushed");
+      const timeline::span not_flushed("not flushed");
     }
-    trace::stop();
+    timeline::stop();
     {
-      const trace::span after("after");
+      const timeline::span after("after");
     }
-    EXPECT_TRUE(trace::end(file));
+    EXPECT_TRUE(timeline::end(file));
     const auto events = nlohmann::json::parse(scratch::read(file));
     std::set<int> ranks_seen, threads;
     int outer = 0, inner = 0;
@@ -68,9 +68,9 @@ TEST(trace, has_the_spans_of_every_thread) {
   }
 }
 
-TEST(trace, a_file_that_cannot_be_written) {
-  EXPECT_THROW(trace::create("/nosuch/folder/trace.json"), file_error);
-  EXPECT_FALSE(trace::on());
+TEST(timeline, a_file_that_cannot_be_written) {
+  EXPECT_THROW(timeline::create("/nosuch/folder/trace.json"), file_error);
+  EXPECT_FALSE(timeline::on());
 }
 
 }  // namespace

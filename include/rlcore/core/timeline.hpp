@@ -14,7 +14,7 @@
 #include "rlcore/core/error.hpp"
 
 RLCORE_BEGIN
-namespace trace {
+namespace timeline {
 
 using clock = std::chrono::steady_clock;
 
@@ -133,5 +133,5 @@ class span {
   clock::time_point begin_;
 };
 
-}  // namespace trace
+}  // namespace timeline
 RLCORE_END
