@@ -24,7 +24,7 @@ help:
 	@echo 'make npu_comparison   every method on the emulated NPU against the CPU, docs/npu_proof.md (ARGS="--methods sft,grpo")'
 	@echo 'make parallel_table   GRPO on threads, MPI and two network namespaces: one hash; scaling (ARGS="--steps 5")'
 	@echo 'make test     numbers, ranks and programs on this machine: build and run their tests'
-	@echo 'make one      one test file, compiled alone: TEST=tests/nn/attention/rope_test.cpp FILTER="*yarn*"'
+	@echo 'make one      one test file, compiled alone: TEST=tests/train/model/trainable_model_test.cpp FILTER="*lora*"'
 	@echo 'make check    as well what says the same on every machine, and longer runs: everything that each change has to pass'
 	@echo 'make fuzz     every reader of files, answers and command lines against mutated input (SECONDS=60 ONLY="json text")'
 	@echo 'make sanitize test programs under ASan, UBSan and TSan: hours (SANITIZE=threads ONLY="nn optim" FILTER=adamw)'
@@ -97,7 +97,7 @@ test check:
 	$(CTEST) --label-regex "^($$(echo $(TIERS) | tr ' ' '|'))$$"
 
 one:
-	@[ -e "$(TEST)" ] || { echo 'make one: TEST= names a test file, such as TEST=tests/nn/attention/rope_test.cpp' >&2; exit 1; }
+	@[ -e "$(TEST)" ] || { echo 'make one: TEST= names a test file, such as TEST=tests/train/model/trainable_model_test.cpp' >&2; exit 1; }
 	@cmake/setup.sh test
 	$(subst @cmake,@RLCORE_TEST_FILE="$(abspath $(TEST))" cmake,$(CONFIGURE))
 	$(COMPILE) --target test_one

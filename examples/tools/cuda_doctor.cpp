@@ -2,20 +2,24 @@
 //   build/bin/cuda_doctor               this machine; exit code 0 if trainer.device=cuda can train
 //   build/bin/cuda_doctor --device 1    checks this GPU instead of 0
 //   build/bin/cuda_doctor --emulator    the kernels in the process, without a GPU
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <map>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/tools.hpp"
 #include "rlcore/core/memory_text.hpp"
+#include "rlcore/cuda.hpp"
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/device/cuda.hpp"
 #include "rlcore/device/every_kernel.hpp"
 #include "rlcore/emulator/emulated_cuda.hpp"
 
@@ -61,6 +65,33 @@ bool check_kernels(cuda& device) {
   return complete && equal == all;
 }
 
+/// Compares the slopes of a clipped surrogate, whose steps a kernel reads as a list, with the host's, whose packs may
+/// lack fused multiply-adds; true if all are within 1e-6.
+bool check_losses(cuda& device) {
+  constexpr extent_t rows = 24, width = 67;
+  constexpr std::size_t n = rows * width;
+  std::vector<float> logp = plain_values(n, 1), old_logp = plain_values(n, 2), advantage = plain_values(n, 3), want(n);
+  const auto matrix = [](const auto& x) { return view<const float, 2>{x.data(), {rows, width}}; };
+  const auto dapo = paper::dapo();
+  const token_batch<float> batch{.logp = matrix(logp), .old_logp = matrix(old_logp), .advantage = matrix(advantage)};
+  evaluate(dapo, batch, {.logp = view<float, 2>{want.data(), {rows, width}}});
+
+  const auto x = to_device(device, logp), old = to_device(device, old_logp), a = to_device(device, advantage);
+  auto slopes = to_device(device, std::vector<float>(n));
+  const auto there = [](const auto& y) { return device_view<const float, 2, cuda>(y.data(), {rows, width}); };
+  evaluate(device, dapo, token_batch<float, cuda>{.logp = there(x), .old_logp = there(old), .advantage = there(a)},
+           {.logp = device_view<float, 2, cuda>(slopes.data(), {rows, width})});
+  std::vector<float> got(n);
+  slopes.memory().download(std::span<float>(got));
+  float largest = 0;
+  for (const float y : want) largest = std::max(largest, std::abs(y));
+  std::size_t near = 0;
+  for (std::size_t k = 0; k < n; ++k) near += std::abs(got[k] - want[k]) <= 1e-6f * largest;
+  row(near == n ? "losses" : "WRONG",
+      std::to_string(near) + " of " + std::to_string(n) + " slopes of DAPO are the host's");
+  return near == n;
+}
+
 int diagnose(bool emulated, int number) {
   if (!emulated)
     if (const std::string why = nvidia::why_not_installed(); !why.empty()) {
@@ -78,7 +109,8 @@ int diagnose(bool emulated, int number) {
   std::snprintf(seconds, sizeof seconds, "%.1f s", took.count());
   row("device", device.description() + ", opened with its kernels in " + seconds);
   if (const auto bytes = device.available_bytes()) row("memory", memory_text(*bytes) + " available");
-  if (!check_kernels(device)) {
+  const bool kernels = check_kernels(device), losses = check_losses(device);
+  if (!kernels || !losses) {
     row("cuda", "trainer.device=cuda would give other bits than the CPU");
     return 1;
   }

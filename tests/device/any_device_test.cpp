@@ -131,7 +131,7 @@ TEST(any_device, passes_every_call_on_as_it_is) {
   EXPECT_EQ(chosen->logit_tile().bytes, 72u);
   EXPECT_EQ(chosen->attention_tile(), 48);
   EXPECT_TRUE(chosen->reads_packed_rows() && chosen->has_bfloat16_exact());
-  EXPECT_TRUE(chosen->runs_losses());
+  EXPECT_TRUE(chosen->losses_stay());
 }
 
 TEST(any_device, says_what_the_device_inside_lacks) {
@@ -139,7 +139,7 @@ TEST(any_device, says_what_the_device_inside_lacks) {
   const std::unique_ptr<any_device> chosen = std::make_unique<any_device_of<plain>>(seen);
   EXPECT_EQ(chosen->attention_tile(), 0);
   EXPECT_FALSE(chosen->reads_packed_rows() || chosen->has_bfloat16_exact());
-  EXPECT_FALSE(chosen->runs_losses());
+  EXPECT_FALSE(chosen->losses_stay());
   try {
     chosen->run(op::row_sums{});
     FAIL();

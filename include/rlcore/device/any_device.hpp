@@ -78,7 +78,8 @@ class any_device : public op::detail::virtual_runs<any_device_operations> {
   virtual extent_t attention_tile() const { return 0; }
   virtual bool reads_packed_rows() const { return false; }
   virtual bool has_bfloat16_exact() const { return false; }
-  virtual bool runs_losses() const { return false; }
+  /// Whether a trainer computes losses in its memory; otherwise on the host, from log-probs that it downloads.
+  virtual bool losses_stay() const { return false; }
 
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* p) noexcept = 0;
@@ -135,7 +136,10 @@ class any_device_of final : public runs_any<any_device_of<D>> {
   extent_t attention_tile() const override { return rlcore::attention_tile(d_); }
   bool reads_packed_rows() const override { return rlcore::reads_packed_rows(d_); }
   bool has_bfloat16_exact() const override { return rlcore::has_bfloat16_exact(d_); }
-  bool runs_losses() const override { return loss_device<D>; }
+  bool losses_stay() const override {
+    if constexpr (requires { d_.losses_stay(); }) return d_.losses_stay();
+    return loss_device<D>;
+  }
 
   void* allocate(std::size_t bytes) override { return d_.allocate(bytes); }
   void release(void* p) noexcept override { d_.release(p); }

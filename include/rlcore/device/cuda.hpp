@@ -76,6 +76,8 @@ class cuda {
   std::size_t kv_page_bytes(const attention_shape& s) const noexcept {
     return static_cast<std::size_t>(2 * kv_page * s.kv_heads * s.head_dim) * sizeof(float);
   }
+  /// A trainer computes losses on the host: its report then has the bits of the CPU's, and log-probs are few bytes.
+  bool losses_stay() const noexcept { return false; }
   bool reads_packed_rows() const noexcept { return true; }
   bool has_bfloat16_exact() const noexcept { return true; }
   extent_t attention_tile() const noexcept { return cpu_kernels::attention_keys; }
@@ -119,6 +121,17 @@ class cuda {
   void run(const op::block_sums_of_squares& o);
   void run(const op::adamw& o);
 
+  /// Losses and advantages, see evaluate(device, ...) and compute_advantages(device, ...).
+  void run(const op::run_program& o);
+  void run(const op::live_slots& o);
+  void run(const op::row_sums& o);
+  void run(const op::to_indices& o);
+  void run(const op::row_largest& o);
+  void run(const op::add_next_slots& o);
+  void run(const op::suffix_sums& o);
+  void run(const op::live_first& o);
+  void run(const op::pick_slots& o);
+
  private:
   bool rounds() const noexcept { return settings_.compute == compute::bfloat16; }
   void multiply(const nvidia::arguments::product& p);
@@ -150,7 +163,7 @@ class cuda {
   nvidia::queue queue_;
 };
 
-static_assert(device<cuda> && partial_attention<cuda> && packed_rows<cuda>);
+static_assert(device<cuda> && partial_attention<cuda> && packed_rows<cuda> && advantage_device<cuda>);
 
 RLCORE_END
 

@@ -4,15 +4,19 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "rlcore/device/cuda/module_text.hpp"
 #include "rlcore/emulator/emulated_cuda.hpp"
+#include "rlcore/objective/traced/source.hpp"
+#include "rlcore/objective/traced/trace.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -130,6 +134,21 @@ TEST(cuda_text, nvrtc_compiles_it) {
     EXPECT_NE(image.find(nvidia::name_of(static_cast<nvidia::kernel>(k))), std::string::npos);
   EXPECT_THAT(refusal([&] { nvidia::compiled(*compiler, "nonsense", nvidia::module_options(90)); }),
               HasSubstr("cuda: NVRTC does not compile the kernels with --gpu-architecture=sm_90 (error 6): rlcore.cu"));
+}
+
+/// What a program is as CUDA text, which may hold numbers that NVRTC has no names for.
+TEST(cuda_text, nvrtc_compiles_programs_with_infinities) {
+  const nvidia::compiler_calls* compiler = nvidia::installed_compiler();
+  if (compiler == nullptr) GTEST_SKIP() << "libnvrtc is not found: pip install nvidia-cuda-nvrtc";
+  const traced x = traced::field_value(field::logp, 0);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  program_writer writer;
+  writer.result("value", traced_math::select(x < traced(0), traced(infinity), traced(std::nan(""))));
+  writer.result("slope", traced_math::max(x, traced(-infinity)));
+  const std::string text =
+      source_prelude(source_language::cuda) + program_source(writer.finish(), "with_infinities", source_language::cuda);
+  const std::string image = nvidia::compiled(*compiler, text, nvidia::module_options(90));
+  EXPECT_NE(image.find("with_infinities"), std::string::npos);
 }
 
 }  // namespace

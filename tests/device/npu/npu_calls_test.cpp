@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "device/npu/counted_calls.hpp"
-#include "device/npu/loss_catalogue.hpp"
+#include "device/loss_catalogue.hpp"
 #include "rlcore/device/advantages.hpp"
 #include "rlcore/device/losses.hpp"
 

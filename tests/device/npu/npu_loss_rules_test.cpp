@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "device/npu/counted_calls.hpp"
-#include "device/npu/loss_batch.hpp"
+#include "device/loss_batch.hpp"
 #include "rlcore/device/losses.hpp"
 #include "rlcore/objective/algorithms.hpp"
 #include "support/thrown.hpp"

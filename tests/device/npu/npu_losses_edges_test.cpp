@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "device/npu/loss_catalogue.hpp"
+#include "device/loss_catalogue.hpp"
 #include "support/thrown.hpp"
 
 namespace rlcore_test::RLCORE_TEST_ID {

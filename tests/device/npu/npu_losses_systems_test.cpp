@@ -1,5 +1,5 @@
 // The algorithms of verl, OpenRLHF and TRL on the emulated npu, by the rules of every CANN from 8.1 to 9.1.
-#include "device/npu/loss_catalogue.hpp"
+#include "device/loss_catalogue.hpp"
 
 namespace rlcore_test::RLCORE_TEST_ID {
 namespace {

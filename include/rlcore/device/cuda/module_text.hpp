@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
 #include "rlcore/core/elementary.hpp"
+#include "rlcore/simd/math.hpp"
 
 RLCORE_BEGIN
 namespace nvidia {
@@ -36,6 +38,17 @@ template <class Values>
 std::string table_text(const std::string& type, const std::string& name, const Values& values) {
   std::string text = "static __device__ const " + type + " " + name + "[" + std::to_string(values.size()) + "] = {";
   for (const auto v : values) text += std::to_string(v) + "ull, ";
+  return text + "};\n";
+}
+/// "static __device__ const float name[2] = {0x1p-1f, };": every digit.
+template <std::size_t n>
+std::string floats_text(const std::string& name, const float (&values)[n]) {
+  std::string text = "static __device__ const float " + name + "[" + std::to_string(n) + "] = {";
+  for (const float v : values) {
+    char digits[40];
+    std::snprintf(digits, sizeof digits, "%af, ", static_cast<double>(v));
+    text += digits;
+  }
   return text + "};\n";
 }
 inline std::string word_text(const std::string& name, elementary::constants::word value) {
@@ -64,6 +77,8 @@ RLCORE_INLINE std::string module_text() {
   text += table_text("word", "log_reciprocals_high", log_high) + table_text("word", "log_reciprocals_low", log_low);
   text += word_text("ln_2_word", c::ln_2_word);
   text += word_text("ln_2_high", static_cast<word>(c::ln_2 >> 64)) + word_text("ln_2_low", static_cast<word>(c::ln_2));
+  text += floats_text("exp_narrow", exp_constants<float>::narrow) +
+          floats_text("exp_wide", exp_constants<float>::wide) + floats_text("log_series", log_constants<float>::series);
   text += word_text("log2_e_high", static_cast<word>(c::log2_e >> 64)) +
           word_text("log2_e_low", static_cast<word>(c::log2_e));
 #define RLCORE_CUDA_TEXT(...) #__VA_ARGS__ "\n"
@@ -77,6 +92,7 @@ RLCORE_INLINE std::string module_text() {
 #include "rlcore/device/cuda/text/attention.inc"
 #include "rlcore/device/cuda/text/elements.inc"
 #include "rlcore/device/cuda/text/log_prob.inc"
+#include "rlcore/device/cuda/text/losses.inc"
 #include "rlcore/device/cuda/text/rows.inc"
       ;
 #undef RLCORE_CUDA_TEXT

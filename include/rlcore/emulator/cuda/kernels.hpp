@@ -24,6 +24,7 @@ RLCORE_END
 
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/emulator/cuda/blocks.hpp"
+#include "rlcore/simd/math.hpp"
 
 RLCORE_BEGIN
 namespace nvidia::emulated {
@@ -74,6 +75,10 @@ inline constexpr word ln_2_word = elementary::constants::ln_2_word,
                       log2_e_high = static_cast<word>(elementary::constants::log2_e >> 64),
                       log2_e_low = static_cast<word>(elementary::constants::log2_e);
 
+inline constexpr auto& exp_narrow = exp_constants<float>::narrow;
+inline constexpr auto& exp_wide = exp_constants<float>::wide;
+inline constexpr auto& log_series = log_constants<float>::series;
+
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #pragma push_macro("__device__")
@@ -95,6 +100,7 @@ inline constexpr word ln_2_word = elementary::constants::ln_2_word,
 #include "rlcore/device/cuda/text/attention.inc"
 #include "rlcore/device/cuda/text/elements.inc"
 #include "rlcore/device/cuda/text/log_prob.inc"
+#include "rlcore/device/cuda/text/losses.inc"
 #include "rlcore/device/cuda/text/rows.inc"
 #undef RLCORE_CUDA_TEXT
 #undef RLCORE_CUDA_KERNEL

@@ -35,7 +35,9 @@ std::vector<program_input<T>> source_inputs(const traced_program& p, const progr
 inline std::string source_prelude(source_language language, std::string_view type = "float") {
   const bool cuda = language == source_language::cuda;
   const std::string f = std::string(cuda ? "static __device__ __forceinline__ " : "static inline ") + "real ";
-  std::string text = cuda ? "" : "#include <cmath>\nusing namespace std;\n";
+  std::string text = cuda ? "#ifndef NAN\n#define NAN __int_as_float(0x7fc00000)\n#endif\n"  // NVRTC has neither
+                            "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif\n"
+                          : "#include <cmath>\nusing namespace std;\n";
   text += "typedef " + std::string(type) + " real;\n";
   text += "struct rlcore_input { const real* data; long long row_stride, token_stride; };\n";
   text += f + "rlcore_min(real a, real b) { return b < a ? b : a; }\n";

@@ -371,8 +371,8 @@ class frozen_model {
 template <class Device>
 bool loss_stays_on_device(const trainable_model<Device>& m) {
   if constexpr (loss_device<Device> && !Device::host_readable) {
-    if constexpr (requires { m.model.device().runs_losses(); })
-      if (!m.model.device().runs_losses()) return false;
+    if constexpr (requires { m.model.device().losses_stay(); })
+      if (!m.model.device().losses_stay()) return false;
     return m.world() == nullptr || m.world()->context().size() == 1;
   } else {
     return false;

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/npu/loss_batch.hpp"
+#include "device/loss_batch.hpp"
 #include "objective/algorithm/catalogue.hpp"
 
 namespace rlcore_test {
@@ -101,8 +101,8 @@ inline void expect_gradient(const floats& got, const std::vector<double>& want, 
 }
 
 /// One algorithm on one layout, with gradients that are overwritten and that are added to.
-template <class A, class... Chosen>
-void check_on_device(npu& d, const std::string& name, const A& a, const loss_batch& batch,
+template <class Device, class A, class... Chosen>
+void check_on_device(Device& d, const std::string& name, const A& a, const loss_batch& batch,
                      const loss_batch& other_slots, const std::vector<double>& terms, const Chosen&... chosen) {
   const auto report_of_pair = [](const auto& r) {
     if constexpr (requires { r.pair; })
@@ -138,8 +138,8 @@ void check_on_device(npu& d, const std::string& name, const A& a, const loss_bat
 }
 
 /// Every layout of a batch.
-template <class A>
-void check_algorithm(npu& d, const std::string& name, const A& a) {
+template <class Device, class A>
+void check_algorithm(Device& d, const std::string& name, const A& a) {
   for (const layout form : {layout::masked, layout::by_length, layout::packed}) {
     SCOPED_TRACE(testing::Message() << name << ", layout " << static_cast<int>(form));
     const auto check = [&](const auto& objective, const auto&... chosen) {

@@ -11,30 +11,46 @@
 
 #include "device/npu/emulated_npu.hpp"
 #include "rlcore/device/advantages.hpp"
+#include "rlcore/device/cuda.hpp"
+#include "rlcore/emulator/emulated_cuda.hpp"
 
 namespace rlcore_test {
 
 using doubles = std::vector<double>;
+
+/// f on an emulated GPU.
+void on_cuda(const auto& f) {
+  emulated_cuda machine;
+  cuda& device = machine;
+  f(device);
+}
+/// f on an emulated NPU and on an emulated GPU.
+void everywhere_once(const auto& f) {
+  f(*emulated_npu(compute::float32));
+  on_cuda(f);
+}
 
 /// Where the slots that count lie.
 enum class slots { all, prefix, gaps, late, none };
 inline constexpr slots every_layout[] = {slots::all, slots::prefix, slots::gaps, slots::late, slots::none};
 
 /// A device_matrix of the host as float and double, and on a device.
+template <class Device>
 struct device_matrix {
-  device_matrix(npu& d, extent_t rows, extent_t width, floats x)
+  device_matrix(Device& d, extent_t rows, extent_t width, floats x)
       : shape{rows, width}, host(x.begin(), x.end()), here(d, shape) {
     here.memory().upload(x);
   }
   view<const double, 2> in_double() const { return {host.data(), shape}; }
   extents<2> shape;
   doubles host;
-  tensor<float, 2, npu> here;
+  tensor<float, 2, Device> here;
 };
 
 /// Random [rows, width] with a mask: NaN where a slot does not count.
+template <class Device>
 struct token_arrays {
-  token_arrays(npu& d, slots form_, extent_t rows_, extent_t width_)
+  token_arrays(Device& d, slots form_, extent_t rows_, extent_t width_)
       : rows(rows_), width(width_), form(form_), device_mask_memory(d, {rows_, width_}) {
     for (extent_t i = 0; i < rows; ++i) {
       const extent_t length = i % 5 == 3 ? 0 : 1 + (i * 11 + 5) % width;
@@ -49,7 +65,7 @@ struct token_arrays {
     device_mask_memory.memory().upload(mask);
   }
   /// Normal values, function of the seed.
-  device_matrix random(npu& d, std::uint64_t seed, double scale, double shift = 0) const {
+  device_matrix<Device> random(Device& d, std::uint64_t seed, double scale, double shift = 0) const {
     floats x = normal(rows * width, seed, scale);
     for (std::size_t k = 0; k < x.size(); ++k)
       x[k] = mask[k] != 0 ? x[k] + static_cast<float>(shift) : std::numeric_limits<float>::quiet_NaN();
@@ -58,8 +74,8 @@ struct token_arrays {
   token_mask on_host() const {
     return form == slots::all ? token_mask{} : token_mask(view<const std::uint8_t, 2>{mask.data(), {rows, width}});
   }
-  device_mask<npu> on_device() const {
-    return form == slots::all ? device_mask<npu>{} : device_mask<npu>(device_mask_memory);
+  device_mask<Device> on_device() const {
+    return form == slots::all ? device_mask<Device>{} : device_mask<Device>(device_mask_memory);
   }
   std::string text() const {
     return "mask " + std::to_string(static_cast<int>(form)) + " of " + std::to_string(rows) + " x " +
@@ -69,11 +85,11 @@ struct token_arrays {
   extent_t rows, width;
   slots form;
   std::vector<std::uint8_t> mask;
-  tensor<std::uint8_t, 2, npu> device_mask_memory;
+  tensor<std::uint8_t, 2, Device> device_mask_memory;
 };
 
-template <std::size_t Rank>
-floats fetched(const tensor<float, Rank, npu>& x) {
+template <std::size_t Rank, class Device>
+floats fetched(const tensor<float, Rank, Device>& x) {
   floats host(x.size());
   x.memory().download(host);
   return host;

@@ -1,4 +1,4 @@
-// Advantages from one reward per row on the emulated npu against the host in double.
+// Advantages from one reward per row on emulated NPUs and GPUs against the host in double.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "device/npu/advantage_batch.hpp"
+#include "device/advantage_batch.hpp"
 #include "rlcore/objective/algorithms.hpp"
 #include "support/thrown.hpp"
 
@@ -65,13 +65,13 @@ double one_over_deviation(const doubles& r, double epsilon) {
 }
 
 /// The advantages of both, by named groups and, where they are of one size, by that size.
-template <class Estimator, class... Lengths>
-void check(npu& d, const Estimator& e, const reward_case& c, const doubles& terms, const Lengths&... lengths) {
+template <class Device, class Estimator, class... Lengths>
+void check(Device& d, const Estimator& e, const reward_case& c, const doubles& terms, const Lengths&... lengths) {
   const auto rows = static_cast<extent_t>(c.reward.size());
   const doubles reward(c.reward.begin(), c.reward.end());
   doubles want(reward.size());
   e(reward, c.group, lengths..., want);
-  tensor<float, 1, npu> rewards(d, {rows}), advantages(d, {rows});
+  tensor<float, 1, Device> rewards(d, {rows}), advantages(d, {rows});
   rewards.memory().upload(c.reward);
   compute_advantages(d, e, rewards, c.group, lengths..., advantages);
   expect_advantages(fetched(advantages), want, terms, c.name);
@@ -82,16 +82,18 @@ void check(npu& d, const Estimator& e, const reward_case& c, const doubles& term
   EXPECT_EQ(fetched(rewards), by_name) << c.name;
 }
 
+/// f for every device and case.
 template <class F>
-void everywhere(F f) {
-  for (const int version : {80100, 80300, 80500, 90100}) {
-    emulated_npu on(compute::float32, {}, version);
-    for (const reward_case& c : cases()) f(*on, c);
-  }
+void everywhere(const F& f) {
+  const auto on = [&](auto& device) {
+    for (const reward_case& c : cases()) f(device, c);
+  };
+  for (const int version : {80100, 80300, 80500, 90100}) on(*emulated_npu(compute::float32, {}, version));
+  on_cuda(on);
 }
 
-TEST(npu_group_advantages, are_those_of_the_host) {
-  everywhere([](npu& d, const reward_case& c) {
+TEST(device_group_advantages, are_those_of_the_host) {
+  everywhere([](auto& d, const reward_case& c) {
     const doubles plain = group_terms(c, [](const doubles&) { return 1.0; });
     for (const singleton_group alone : {singleton_group::zero, singleton_group::reward}) {
       check(d, group_relative{.normalize_by_std = false, .singleton = alone}, c, plain);
@@ -119,8 +121,8 @@ doubles whitened_terms(const reward_case& c, const doubles& centred, const doubl
   return terms;
 }
 
-TEST(npu_group_advantages, of_reinforce_plus_plus_baseline_weigh_rows_by_their_tokens) {
-  everywhere([](npu& d, const reward_case& c) {
+TEST(device_group_advantages, of_reinforce_plus_plus_baseline_weigh_rows_by_their_tokens) {
+  everywhere([](auto& d, const reward_case& c) {
     std::vector<std::int32_t> lengths;
     for (std::size_t i = 0; i < c.reward.size(); ++i) lengths.push_back(static_cast<std::int32_t>((i * 7) % 5 * 100));
     const doubles reward(c.reward.begin(), c.reward.end());
@@ -134,8 +136,8 @@ TEST(npu_group_advantages, of_reinforce_plus_plus_baseline_weigh_rows_by_their_t
   });
 }
 
-TEST(npu_group_advantages, of_stages_are_those_of_the_host) {
-  everywhere([](npu& d, const reward_case& c) {
+TEST(device_group_advantages, of_stages_are_those_of_the_host) {
+  everywhere([](auto& d, const reward_case& c) {
     const doubles reward(c.reward.begin(), c.reward.end());
     const auto checked = [&](const auto& e, const reward_clip& clip) {
       reward_case clipped = c;
@@ -152,54 +154,56 @@ TEST(npu_group_advantages, of_stages_are_those_of_the_host) {
   });
 }
 
-TEST(npu_group_advantages, of_equal_rewards_are_exactly_nothing) {
-  emulated_npu on(compute::float32);
-  tensor<float, 1, npu> rewards(*on, {6}), out(*on, {6});
-  rewards.memory().upload(floats{0.1f, 0.1f, 0.1f, 0.7f, 0.7f, 0.7f});
-  for (const double epsilon : {0.0, 1e-6}) {
-    compute_advantages(*on, group_relative{.epsilon = epsilon}, rewards, 3, out);
+TEST(device_group_advantages, of_equal_rewards_are_exactly_nothing) {
+  everywhere_once([]<class Device>(Device& d) {
+    tensor<float, 1, Device> rewards(d, {6}), out(d, {6});
+    rewards.memory().upload(floats{0.1f, 0.1f, 0.1f, 0.7f, 0.7f, 0.7f});
+    for (const double epsilon : {0.0, 1e-6}) {
+      compute_advantages(d, group_relative{.epsilon = epsilon}, rewards, 3, out);
+      EXPECT_THAT(fetched(out), testing::Each(0.0f));
+    }
+    compute_advantages(d, rloo{}, rewards, 3, out);
     EXPECT_THAT(fetched(out), testing::Each(0.0f));
-  }
-  compute_advantages(*on, rloo{}, rewards, 3, out);
-  EXPECT_THAT(fetched(out), testing::Each(0.0f));
+  });
 }
 
-TEST(npu_group_advantages, of_named_algorithms_need_no_other_name) {
-  emulated_npu on(compute::float32);
-  tensor<float, 1, npu> rewards(*on, {4}), out(*on, {4});
-  rewards.memory().upload(floats{1, 0, 0, 1});
-  compute_advantages(*on, paper::grpo().advantage, rewards, 2, out);
-  const floats got = fetched(out);
-  floats want(4);
-  paper::grpo().advantage(floats{1, 0, 0, 1}, 2, want);
-  EXPECT_THAT(got, testing::Pointwise(testing::FloatNear(1e-6f), want));
-  compute_advantages(*on, paper::dr_grpo().advantage, rewards, 2, out);
-  EXPECT_EQ(fetched(out), (floats{0.5f, -0.5f, -0.5f, 0.5f}));
+TEST(device_group_advantages, of_named_algorithms_need_no_other_name) {
+  everywhere_once([]<class Device>(Device& d) {
+    tensor<float, 1, Device> rewards(d, {4}), out(d, {4});
+    rewards.memory().upload(floats{1, 0, 0, 1});
+    compute_advantages(d, paper::grpo().advantage, rewards, 2, out);
+    const floats got = fetched(out);
+    floats want(4);
+    paper::grpo().advantage(floats{1, 0, 0, 1}, 2, want);
+    EXPECT_THAT(got, testing::Pointwise(testing::FloatNear(1e-6f), want));
+    compute_advantages(d, paper::dr_grpo().advantage, rewards, 2, out);
+    EXPECT_EQ(fetched(out), (floats{0.5f, -0.5f, -0.5f, 0.5f}));
+  });
 }
 
-TEST(npu_advantages, say_what_the_host_says_of_bad_input) {
-  emulated_npu on(compute::float32);
-  npu& d = *on;
-  tensor<float, 1, npu> rewards(d, {6}), few(d, {5});
-  tensor<float, 2, npu> x(d, {2, 3}), wide(d, {2, 4});
-  tensor<bool, 2, npu> mask(d, {2, 4});
-  EXPECT_EQ(thrown_by([&] { compute_advantages(d, group_relative{}, rewards, 4, rewards); }),
-            "rlcore: 6 rewards do not divide into groups of 4");
-  EXPECT_EQ(thrown_by([&] { compute_advantages(d, rloo{}, rewards, 3, few); }),
-            "rlcore: rewards are [6], advantages are [5]");
-  EXPECT_EQ(
-      thrown_by([&] { compute_advantages(d, reinforce_plus_plus_baseline{}, rewards, 3, indices{1, 2}, rewards); }),
-      "rlcore: lengths are [2], rewards are [6]");
-  EXPECT_EQ(thrown_by([&] { compute_advantages(d, gae{}, x, wide, {}, x, x); }),
-            "rlcore: values are [2, 4], rewards are [2, 3]");
-  EXPECT_EQ(thrown_by([&] { compute_advantages(d, whitening{}, x, mask, x); }),
-            "rlcore: the mask is [2, 4], values are [2, 3]");
-  EXPECT_EQ(thrown_by([&] { compute_advantages(d, remax{}, x, few, {}, x); }),
-            "rlcore: baselines are [5], advantages are [2, 3]");
-  EXPECT_EQ(thrown_by([&] { compute_rewards(d, token_rewards{}, few, x, x, {}, x); }),
-            "rlcore: scores are [5], rewards are [2, 3]");
-  EXPECT_EQ(thrown_by([&] { compute_advantages(d, reward_clip{1, -1}, rewards); }).substr(0, 24),
-            "rlcore: reward_clip from");
+TEST(device_advantages, say_what_the_host_says_of_bad_input) {
+  everywhere_once([]<class Device>(Device& d) {
+    tensor<float, 1, Device> rewards(d, {6}), few(d, {5});
+    tensor<float, 2, Device> x(d, {2, 3}), wide(d, {2, 4});
+    tensor<bool, 2, Device> mask(d, {2, 4});
+    EXPECT_EQ(thrown_by([&] { compute_advantages(d, group_relative{}, rewards, 4, rewards); }),
+              "rlcore: 6 rewards do not divide into groups of 4");
+    EXPECT_EQ(thrown_by([&] { compute_advantages(d, rloo{}, rewards, 3, few); }),
+              "rlcore: rewards are [6], advantages are [5]");
+    EXPECT_EQ(
+        thrown_by([&] { compute_advantages(d, reinforce_plus_plus_baseline{}, rewards, 3, indices{1, 2}, rewards); }),
+        "rlcore: lengths are [2], rewards are [6]");
+    EXPECT_EQ(thrown_by([&] { compute_advantages(d, gae{}, x, wide, {}, x, x); }),
+              "rlcore: values are [2, 4], rewards are [2, 3]");
+    EXPECT_EQ(thrown_by([&] { compute_advantages(d, whitening{}, x, mask, x); }),
+              "rlcore: the mask is [2, 4], values are [2, 3]");
+    EXPECT_EQ(thrown_by([&] { compute_advantages(d, remax{}, x, few, {}, x); }),
+              "rlcore: baselines are [5], advantages are [2, 3]");
+    EXPECT_EQ(thrown_by([&] { compute_rewards(d, token_rewards{}, few, x, x, {}, x); }),
+              "rlcore: scores are [5], rewards are [2, 3]");
+    EXPECT_EQ(thrown_by([&] { compute_advantages(d, reward_clip{1, -1}, rewards); }).substr(0, 24),
+              "rlcore: reward_clip from");
+  });
 }
 
 /// The same text for every device.
@@ -222,13 +226,14 @@ std::pair<floats, floats> on_any_device(Device& d) {
   return {of_rows, of_tokens};
 }
 
-TEST(npu_advantages, are_called_as_on_the_host) {
+TEST(device_advantages, are_called_as_on_the_host) {
   cpu host(1);
-  emulated_npu on(compute::float32);
   const auto [want, want_tokens] = on_any_device(host);
-  const auto [got, tokens] = on_any_device(*on);
-  EXPECT_THAT(got, testing::Pointwise(testing::FloatNear(2e-6f), want));
-  EXPECT_THAT(tokens, testing::Pointwise(testing::FloatNear(2e-6f), want_tokens));
+  everywhere_once([&](auto& d) {
+    const auto [got, tokens] = on_any_device(d);
+    EXPECT_THAT(got, testing::Pointwise(testing::FloatNear(2e-6f), want));
+    EXPECT_THAT(tokens, testing::Pointwise(testing::FloatNear(2e-6f), want_tokens));
+  });
 }
 
 }  // namespace

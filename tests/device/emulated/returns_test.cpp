@@ -1,4 +1,4 @@
-// Returns, GAE, whitening and the KL in the reward on the emulated npu against the host in double.
+// Returns, GAE, whitening and the KL in the reward on emulated NPUs and GPUs against the host in double.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "device/npu/advantage_batch.hpp"
+#include "device/advantage_batch.hpp"
 
 namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
@@ -14,24 +14,25 @@ namespace {
 constexpr turn_policy every_turn[] = {turn_policy::skip, turn_policy::discount, turn_policy::reset};
 constexpr std::pair<extent_t, extent_t> shapes[] = {{11, 37}, {3, 1}, {1, 64}, {4, 2}, {2, 129}};
 
-/// f for every version of CANN, layout and shape.
-void everywhere(const std::function<void(npu&, const token_arrays&)>& f) {
-  for (const int version : {80100, 80300, 80500, 90100}) {
-    emulated_npu on(compute::float32, {}, version);
+/// f for every device, layout and shape.
+template <class F>
+void everywhere(const F& f) {
+  const auto on = [&](auto& device) {
     for (const slots form : every_layout)
       for (const auto& [rows, width] : shapes) {
-        f(*on, token_arrays(*on, form, rows, width));
+        f(device, token_arrays(device, form, rows, width));
         if (testing::Test::HasFatalFailure()) return;
       }
-  }
+  };
+  for (const int version : {80100, 80300, 80500, 90100}) on(*emulated_npu(compute::float32, {}, version));
+  on_cuda(on);
 }
 
-doubles sized(const token_arrays& a) { return doubles(static_cast<std::size_t>(a.rows * a.width)); }
-view<double, 2> as_matrix(doubles& x, const token_arrays& a) { return {x.data(), {a.rows, a.width}}; }
+doubles sized(const auto& a) { return doubles(static_cast<std::size_t>(a.rows * a.width)); }
+view<double, 2> as_matrix(doubles& x, const auto& a) { return {x.data(), {a.rows, a.width}}; }
 
 /// What a discounted sum adds up in absolute terms: |r| and |V| of the slot, gamma |V| of the next.
-std::pair<doubles, doubles> terms_of(const gae& g, const device_matrix& rewards, const device_matrix& values,
-                                     const token_arrays& a) {
+std::pair<doubles, doubles> terms_of(const gae& g, const auto& rewards, const auto& values, const auto& a) {
   doubles r(rewards.host), v(values.host);
   for (std::size_t k = 0; k < r.size(); ++k) v[k] = std::abs(v[k]), r[k] = std::abs(r[k]) + 2 * v[k];
   doubles advantages = sized(a), returns = sized(a);
@@ -40,13 +41,14 @@ std::pair<doubles, doubles> terms_of(const gae& g, const device_matrix& rewards,
   return {advantages, returns};
 }
 
-void check_gae(npu& d, const token_arrays& a, const gae& g) {
-  const device_matrix rewards = a.random(d, 1, 1), values = a.random(d, 2, 0.7, 0.3);
+template <class Device>
+void check_gae(Device& d, const token_arrays<Device>& a, const gae& g) {
+  const device_matrix<Device> rewards = a.random(d, 1, 1), values = a.random(d, 2, 0.7, 0.3);
   doubles want = sized(a), want_returns = sized(a);
   auto to = as_matrix(want, a), also = as_matrix(want_returns, a);
   g(rewards.in_double(), values.in_double(), a.on_host(), to, also);
   const auto [terms, return_terms] = terms_of(g, rewards, values, a);
-  tensor<float, 2, npu> advantages(d, {a.rows, a.width}), returns(d, {a.rows, a.width}), alone(d, {a.rows, a.width});
+  tensor<float, 2, Device> advantages(d, {a.rows, a.width}), returns(d, {a.rows, a.width}), alone(d, {a.rows, a.width});
   compute_advantages(d, g, rewards.here, values.here, a.on_device(), advantages, returns);
   const std::string what = a.text() + ", gamma " + std::to_string(g.gamma) + ", lambda " + std::to_string(g.lambda) +
                            ", turns " + std::to_string(static_cast<int>(g.turns));
@@ -56,8 +58,8 @@ void check_gae(npu& d, const token_arrays& a, const gae& g) {
   EXPECT_EQ(fetched(alone), fetched(advantages)) << what;
 }
 
-TEST(npu_returns, of_gae_are_those_of_the_host) {
-  everywhere([](npu& d, const token_arrays& a) {
+TEST(device_returns, of_gae_are_those_of_the_host) {
+  everywhere([]<class Device>(Device& d, const token_arrays<Device>& a) {
     for (const turn_policy turns : every_turn) {
       check_gae(d, a, {.turns = turns});
       check_gae(d, a, {.gamma = 0.99, .lambda = 0.95, .critic_lambda = 1, .turns = turns});
@@ -67,20 +69,21 @@ TEST(npu_returns, of_gae_are_those_of_the_host) {
   });
 }
 
-TEST(npu_returns, of_long_rows_lose_no_digits) {
-  emulated_npu on(compute::float32);
-  for (const slots form : {slots::all, slots::gaps})
-    for (const turn_policy turns : every_turn)
-      check_gae(*on, token_arrays(*on, form, 2, 3001), {.gamma = 0.9995, .lambda = 1, .turns = turns});
+TEST(device_returns, of_long_rows_lose_no_digits) {
+  everywhere_once([]<class Device>(Device& d) {
+    for (const slots form : {slots::all, slots::gaps})
+      for (const turn_policy turns : every_turn)
+        check_gae(d, token_arrays<Device>(d, form, 2, 3001), {.gamma = 0.9995, .lambda = 1, .turns = turns});
+  });
 }
 
-TEST(npu_returns, and_remax_are_those_of_the_host) {
-  everywhere([](npu& d, const token_arrays& a) {
-    const device_matrix rewards = a.random(d, 3, 1);
+TEST(device_returns, and_remax_are_those_of_the_host) {
+  everywhere([]<class Device>(Device& d, const token_arrays<Device>& a) {
+    const device_matrix<Device> rewards = a.random(d, 3, 1);
     const floats baseline = normal(a.rows, 4);
-    tensor<float, 1, npu> baselines(d, {a.rows});
+    tensor<float, 1, Device> baselines(d, {a.rows});
     baselines.memory().upload(baseline);
-    tensor<float, 2, npu> out(d, {a.rows, a.width});
+    tensor<float, 2, Device> out(d, {a.rows, a.width});
     doubles absolute_rewards(rewards.host);
     for (double& r : absolute_rewards) r = std::abs(r);
     for (const turn_policy turns : every_turn) {
@@ -103,7 +106,7 @@ TEST(npu_returns, and_remax_are_those_of_the_host) {
 }
 
 /// (|x| + |mean|) scale of every slot that counts, and + |mean| where it is added back.
-doubles whitening_terms(const whitening& w, const doubles& x, const token_arrays& a) {
+doubles whitening_terms(const whitening& w, const doubles& x, const auto& a) {
   doubles from(x);
   const auto v = as_matrix(from, a);
   const auto sums = w.sums(v, a.on_host());
@@ -113,9 +116,9 @@ doubles whitening_terms(const whitening& w, const doubles& x, const token_arrays
   return terms;
 }
 
-TEST(npu_whitening, is_that_of_the_host) {
-  everywhere([](npu& d, const token_arrays& a) {
-    const device_matrix x = a.random(d, 5, 2, 1.5);
+TEST(device_whitening, is_that_of_the_host) {
+  everywhere([]<class Device>(Device& d, const token_arrays<Device>& a) {
+    const device_matrix<Device> x = a.random(d, 5, 2, 1.5);
     const whitening settings[] = {{},
                                   {.epsilon = 0.5, .guard = variance_guard::floor, .sample_variance = false},
                                   {.epsilon = 100, .guard = variance_guard::floor},
@@ -126,7 +129,7 @@ TEST(npu_whitening, is_that_of_the_host) {
       doubles want = sized(a);
       auto to = as_matrix(want, a);
       w(x.in_double(), a.on_host(), to);
-      tensor<float, 2, npu> out(d, {a.rows, a.width});
+      tensor<float, 2, Device> out(d, {a.rows, a.width});
       compute_advantages(d, w, x.here, a.on_device(), out);
       expect_advantages(fetched(out), want, whitening_terms(w, x.host, a), a.text());
       const floats back = fetched(out);
@@ -138,37 +141,39 @@ TEST(npu_whitening, is_that_of_the_host) {
   });
 }
 
-TEST(npu_whitening, of_equal_values_is_exactly_nothing) {
-  emulated_npu on(compute::float32);
-  const token_arrays a(*on, slots::gaps, 7, 13);
-  floats same(7 * 13, std::numeric_limits<float>::quiet_NaN());
-  for (std::size_t k = 0; k < same.size(); ++k)
-    if (a.mask[k] != 0) same[k] = 0.1f;
-  device_matrix x(*on, 7, 13, same);
-  compute_advantages(*on, whitening{.epsilon = 0}, x.here, a.on_device(), x.here);
-  EXPECT_THAT(fetched(x.here), testing::Each(0.0f));
-  x.here.memory().upload(same);
-  compute_advantages(*on, whitening{.centre = false}, x.here, a.on_device(), x.here);
-  const floats back = fetched(x.here);
-  for (std::size_t k = 0; k < same.size(); ++k) EXPECT_EQ(back[k], a.mask[k] != 0 ? 0.1f : 0.0f);
+TEST(device_whitening, of_equal_values_is_exactly_nothing) {
+  everywhere_once([]<class Device>(Device& d) {
+    const token_arrays<Device> a(d, slots::gaps, 7, 13);
+    floats same(7 * 13, std::numeric_limits<float>::quiet_NaN());
+    for (std::size_t k = 0; k < same.size(); ++k)
+      if (a.mask[k] != 0) same[k] = 0.1f;
+    device_matrix<Device> x(d, 7, 13, same);
+    compute_advantages(d, whitening{.epsilon = 0}, x.here, a.on_device(), x.here);
+    EXPECT_THAT(fetched(x.here), testing::Each(0.0f));
+    x.here.memory().upload(same);
+    compute_advantages(d, whitening{.centre = false}, x.here, a.on_device(), x.here);
+    const floats back = fetched(x.here);
+    for (std::size_t k = 0; k < same.size(); ++k) EXPECT_EQ(back[k], a.mask[k] != 0 ? 0.1f : 0.0f);
+  });
 }
 
-TEST(npu_whitening, of_a_live_nan_or_infinity_shows_it) {
-  emulated_npu on(compute::float32);
-  for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-                            -std::numeric_limits<float>::infinity()}) {
-    device_matrix x(*on, 2, 2, {1, 2, wrong, 4});
-    compute_advantages(*on, whitening{}, x.here, {}, x.here);
-    for (const float y : fetched(x.here)) EXPECT_TRUE(std::isnan(y)) << wrong;
-  }
+TEST(device_whitening, of_a_live_nan_or_infinity_shows_it) {
+  everywhere_once([]<class Device>(Device& d) {
+    for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                              -std::numeric_limits<float>::infinity()}) {
+      device_matrix<Device> x(d, 2, 2, {1, 2, wrong, 4});
+      compute_advantages(d, whitening{}, x.here, {}, x.here);
+      for (const float y : fetched(x.here)) EXPECT_TRUE(std::isnan(y)) << wrong;
+    }
+  });
 }
 
-TEST(npu_advantages, of_reinforce_plus_plus_and_ppo_are_those_of_the_host) {
-  everywhere([](npu& d, const token_arrays& a) {
-    const device_matrix rewards = a.random(d, 6, 1), values = a.random(d, 7, 1);
+TEST(device_advantages, of_reinforce_plus_plus_and_ppo_are_those_of_the_host) {
+  everywhere([]<class Device>(Device& d, const token_arrays<Device>& a) {
+    const device_matrix<Device> rewards = a.random(d, 6, 1), values = a.random(d, 7, 1);
     doubles want = sized(a), want_returns = sized(a);
     auto to = as_matrix(want, a), also = as_matrix(want_returns, a);
-    tensor<float, 2, npu> out(d, {a.rows, a.width}), returns(d, {a.rows, a.width});
+    tensor<float, 2, Device> out(d, {a.rows, a.width}), returns(d, {a.rows, a.width});
     const auto scaled_terms = [&](const doubles& terms, const doubles& unscaled) {
       const doubles scale = whitening_terms({}, doubles(terms.size(), 0.0), a), of = whitening_terms({}, unscaled, a);
       doubles all(terms);
@@ -201,14 +206,14 @@ TEST(npu_advantages, of_reinforce_plus_plus_and_ppo_are_those_of_the_host) {
   });
 }
 
-TEST(npu_rewards, hold_the_kl_and_the_score_at_the_last_token) {
-  everywhere([](npu& d, const token_arrays& a) {
-    const device_matrix old_logp = a.random(d, 8, 0.3, -1), ref_logp = a.random(d, 9, 0.3, -1);
+TEST(device_rewards, hold_the_kl_and_the_score_at_the_last_token) {
+  everywhere([]<class Device>(Device& d, const token_arrays<Device>& a) {
+    const device_matrix<Device> old_logp = a.random(d, 8, 0.3, -1), ref_logp = a.random(d, 9, 0.3, -1);
     floats score = normal(a.rows, 10);
     if (a.rows > 2) score[2] = std::numeric_limits<float>::quiet_NaN();  // nobody scored it
-    tensor<float, 1, npu> scores(d, {a.rows}), totals(d, {a.rows});
+    tensor<float, 1, Device> scores(d, {a.rows}), totals(d, {a.rows});
     scores.memory().upload(score);
-    tensor<float, 2, npu> out(d, {a.rows, a.width});
+    tensor<float, 2, Device> out(d, {a.rows, a.width});
     const auto terms = [&](double coefficient, const doubles& want) {
       doubles all(want);
       for (std::size_t k = 0; k < all.size(); ++k) {
@@ -243,20 +248,21 @@ TEST(npu_rewards, hold_the_kl_and_the_score_at_the_last_token) {
   });
 }
 
-TEST(npu_advantages, of_nothing_are_nothing) {
-  emulated_npu on(compute::float32);
-  for (const auto& [rows, width] : {std::pair<extent_t, extent_t>{0, 5}, {3, 0}}) {
-    tensor<float, 2, npu> x(*on, {rows, width}), y(*on, {rows, width});
-    tensor<float, 1, npu> per_row(*on, {rows});
-    per_row.memory().upload(floats(static_cast<std::size_t>(rows), 1));
-    compute_advantages(*on, gae{}, x, x, {}, y, y);
-    compute_advantages(*on, reinforce_plus_plus{}, x, {}, y);
-    compute_advantages(*on, remax{}, x, per_row, {}, y);
-    compute_advantages(*on, whitening{}, x, {}, y);
-    compute_rewards(*on, token_rewards{}, per_row, x, x, {}, y);
-    row_totals(*on, x, {}, per_row);
-    EXPECT_THAT(fetched(per_row), testing::Each(0.0f));
-  }
+TEST(device_advantages, of_nothing_are_nothing) {
+  everywhere_once([]<class Device>(Device& d) {
+    for (const auto& [rows, width] : {std::pair<extent_t, extent_t>{0, 5}, {3, 0}}) {
+      tensor<float, 2, Device> x(d, {rows, width}), y(d, {rows, width});
+      tensor<float, 1, Device> per_row(d, {rows});
+      per_row.memory().upload(floats(static_cast<std::size_t>(rows), 1));
+      compute_advantages(d, gae{}, x, x, {}, y, y);
+      compute_advantages(d, reinforce_plus_plus{}, x, {}, y);
+      compute_advantages(d, remax{}, x, per_row, {}, y);
+      compute_advantages(d, whitening{}, x, {}, y);
+      compute_rewards(d, token_rewards{}, per_row, x, x, {}, y);
+      row_totals(d, x, {}, per_row);
+      EXPECT_THAT(fetched(per_row), testing::Each(0.0f));
+    }
+  });
 }
 
 }  // namespace

@@ -124,17 +124,19 @@ class loss_batch {
   }
 
   /// The batch in the memory of a device.
-  struct on_npu {
-    std::vector<std::unique_ptr<tensor<float, 1, npu>>> vectors;
-    std::vector<std::unique_ptr<tensor<float, 2, npu>>> matrices;
-    std::unique_ptr<tensor<std::uint8_t, 1, npu>> mask;
+  template <class Device>
+  struct on_device {
+    std::vector<std::unique_ptr<tensor<float, 1, Device>>> vectors;
+    std::vector<std::unique_ptr<tensor<float, 2, Device>>> matrices;
+    std::unique_ptr<tensor<std::uint8_t, 1, Device>> mask;
     std::array<float*, 3> gradient{};
-    token_batch<float, npu> batch;
-    token_gradients<float, npu> gradients;
+    token_batch<float, Device> batch;
+    token_gradients<float, Device> gradients;
   };
-  std::unique_ptr<on_npu> on(npu& d) const {
-    auto h = std::make_unique<on_npu>();
-    device_field<const float, npu>* const to[fields] = {
+  template <class Device>
+  std::unique_ptr<on_device<Device>> on(Device& d) const {
+    auto h = std::make_unique<on_device<Device>>();
+    device_field<const float, Device>* const to[fields] = {
         &h->batch.logp,      &h->batch.old_logp, &h->batch.ref_logp, &h->batch.rollout_logp,
         &h->batch.advantage, &h->batch.weight,   &h->batch.entropy,  &h->batch.value,
         &h->batch.old_value, &h->batch.target,   &h->batch.selected};
@@ -153,12 +155,12 @@ class loss_batch {
     }
     if (packed()) h->batch.offsets = offsets_;
     if (form_ == layout::by_length) h->batch.lengths = lengths_;
-    h->mask = std::make_unique<tensor<std::uint8_t, 1, npu>>(d, extents<1>{static_cast<extent_t>(slots())});
+    h->mask = std::make_unique<tensor<std::uint8_t, 1, Device>>(d, extents<1>{static_cast<extent_t>(slots())});
     h->mask->memory().upload(mask_);
     if (packed()) h->batch.mask = *h->mask;
     if (form_ == layout::masked)
-      h->batch.mask = device_view<const std::uint8_t, 2, npu>(h->mask->data(), {rows_, width_});
-    device_field<float, npu>* const out[] = {&h->gradients.logp, &h->gradients.entropy, &h->gradients.value};
+      h->batch.mask = device_view<const std::uint8_t, 2, Device>(h->mask->data(), {rows_, width_});
+    device_field<float, Device>* const out[] = {&h->gradients.logp, &h->gradients.entropy, &h->gradients.value};
     for (std::size_t k = 0; k < 3; ++k) {
       const floats start(slots(), 0.25f);
       if (packed()) {
@@ -172,7 +174,8 @@ class loss_batch {
     return h;
   }
   /// What lies at a gradient on the device.
-  floats back(npu& d, const float* gradient) const {
+  template <class Device>
+  floats back(Device& d, const float* gradient) const {
     floats x(slots());
     if (!x.empty()) d.download(x.data(), gradient, x.size() * sizeof(float));
     return x;
@@ -197,13 +200,15 @@ class loss_batch {
     const token<double> x = random_token(static_cast<std::uint32_t>(1000 + i));
     return field_at(f) == field::target ? static_cast<float>(i % 2) : static_cast<float>(x.*field_member<double>[f]);
   }
-  static tensor<float, 1, npu>& vector_on(npu& d, on_npu& h, const floats& x) {
-    h.vectors.push_back(std::make_unique<tensor<float, 1, npu>>(d, extents<1>{static_cast<extent_t>(x.size())}));
+  template <class Device>
+  static tensor<float, 1, Device>& vector_on(Device& d, on_device<Device>& h, const floats& x) {
+    h.vectors.push_back(std::make_unique<tensor<float, 1, Device>>(d, extents<1>{static_cast<extent_t>(x.size())}));
     h.vectors.back()->memory().upload(x);
     return *h.vectors.back();
   }
-  tensor<float, 2, npu>& matrix_on(npu& d, on_npu& h, const floats& x) const {
-    h.matrices.push_back(std::make_unique<tensor<float, 2, npu>>(d, extents<2>{rows_, width_}));
+  template <class Device>
+  tensor<float, 2, Device>& matrix_on(Device& d, on_device<Device>& h, const floats& x) const {
+    h.matrices.push_back(std::make_unique<tensor<float, 2, Device>>(d, extents<2>{rows_, width_}));
     h.matrices.back()->memory().upload(x);
     return *h.matrices.back();
   }
