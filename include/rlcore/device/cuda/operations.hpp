@@ -314,7 +314,7 @@ RLCORE_INLINE void cuda::run(const op::adamw& o) {
       o.n);
 }
 
-static_assert(static_cast<int>(operation::softplus) == static_cast<int>(nvidia::arguments::step_softplus) &&
+static_assert(static_cast<int>(operation::multiply_add) == static_cast<int>(nvidia::arguments::step_multiply_add) &&
               static_cast<int>(operation::select) == static_cast<int>(nvidia::arguments::step_select));
 
 namespace nvidia {

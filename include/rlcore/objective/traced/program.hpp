@@ -13,33 +13,34 @@
 RLCORE_BEGIN
 /// One step of a traced program. Truth values (of comparisons and of the logical operations) are 1 and 0.
 enum class operation : std::uint8_t {
-  input,        ///< a field of the token
-  constant,     ///< a number: a setting or a literal
-  add,          ///< a + b
-  subtract,     ///< a - b
-  multiply,     ///< a b
-  divide,       ///< a / b
-  negate,       ///< -a
-  less,         ///< a < b, false where either is NaN
-  less_equal,   ///< a <= b, false where either is NaN
-  equal,        ///< a == b, false where either is NaN
-  logical_and,  ///< both of two truth values
-  logical_or,   ///< either of two truth values
-  logical_not,  ///< the opposite of a truth value
-  select,       ///< b where a is true, else c; the unselected one may be NaN
-  min,          ///< b where it is the smaller one, else a
-  max,          ///< b where it is the larger one, else a
-  clamp,        ///< a limited to [b, c]; NaN stays NaN
-  abs,          ///< |a|
-  sign,         ///< -1, 0 or 1; NaN stays NaN
-  exp,          ///< e^a
-  log,          ///< log a
-  expm1,        ///< e^a - 1
-  log1p,        ///< log(1 + a)
-  excess,       ///< e^a - 1 - a
-  sqrt,         ///< the square root
-  sigmoid,      ///< 1 / (1 + e^-a)
-  softplus,     ///< log(1 + e^a)
+  input,         ///< a field of the token
+  constant,      ///< a number: a setting or a literal
+  add,           ///< a + b
+  subtract,      ///< a - b
+  multiply,      ///< a b
+  divide,        ///< a / b
+  negate,        ///< -a
+  less,          ///< a < b, false where either is NaN
+  less_equal,    ///< a <= b, false where either is NaN
+  equal,         ///< a == b, false where either is NaN
+  logical_and,   ///< both of two truth values
+  logical_or,    ///< either of two truth values
+  logical_not,   ///< the opposite of a truth value
+  select,        ///< b where a is true, else c; the unselected one may be NaN
+  min,           ///< b where it is the smaller one, else a
+  max,           ///< b where it is the larger one, else a
+  clamp,         ///< a limited to [b, c]; NaN stays NaN
+  abs,           ///< |a|
+  sign,          ///< -1, 0 or 1; NaN stays NaN
+  exp,           ///< e^a
+  log,           ///< log a
+  expm1,         ///< e^a - 1
+  log1p,         ///< log(1 + a)
+  excess,        ///< e^a - 1 - a
+  sqrt,          ///< the square root
+  sigmoid,       ///< 1 / (1 + e^-a)
+  softplus,      ///< log(1 + e^a)
+  multiply_add,  ///< a b + c, with one rounding where the executor has it
 };
 
 /// How an operation is written, and how many operands it has.
@@ -51,7 +52,7 @@ struct operation_form {
 };
 
 /// The form of every operation, in their order.
-inline constexpr std::array<operation_form, 27> operation_forms{{
+inline constexpr std::array<operation_form, 28> operation_forms{{
     {"input", 0},
     {"constant", 0},
     {"+", 2, true, true},
@@ -79,6 +80,7 @@ inline constexpr std::array<operation_form, 27> operation_forms{{
     {"sqrt", 1},
     {"sigmoid", 1},
     {"softplus", 1},
+    {"multiply_add", 3},
 }};
 
 /// The form of `what`.

@@ -72,6 +72,8 @@ inline double run_operation(operation what, double a, double b, double c) noexce
       return math::sigmoid(a);
     case operation::softplus:
       return math::softplus(a);
+    case operation::multiply_add:
+      return a * b + c;
   }
   return 0;
 }

@@ -87,6 +87,10 @@ class program_writer {
       case operation::divide:
         if (is_number(b, 1)) return a;
         break;
+      case operation::multiply_add:
+        if (is_number(a, 1)) return added({operation::add, {b, c}});
+        if (is_number(b, 1)) return added({operation::add, {a, c}});
+        break;
       case operation::subtract:
         if (is_number(b, 0)) return a;
         break;

@@ -85,6 +85,8 @@ inline std::string source_step(const traced_step& s) {
     case operation::log1p:
     case operation::sqrt:
       return std::string(form.text) + "(" + x(0) + ")";
+    case operation::multiply_add:
+      return "fma(" + x(0) + ", " + x(1) + ", " + x(2) + ")";
     default:
       break;
   }

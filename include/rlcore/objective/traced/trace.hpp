@@ -47,6 +47,9 @@ inline std::vector<bool> steps_that_vanish(const traced_program& p, field f) {
       case operation::select:
         zero.push_back(of(1) && of(2));
         break;
+      case operation::multiply_add:
+        zero.push_back((of(0) || of(1)) && of(2));
+        break;
       case operation::negate:
       case operation::abs:
       case operation::sign:
@@ -148,6 +151,8 @@ inline traced expanded_step(const traced_step& s, const traced& a, const traced&
       return few::sigmoid(a);
     case operation::softplus:
       return few::softplus(a);
+    case operation::multiply_add:
+      return a * b + c;
     default:
       return traced(expression_of(s.what, a, b, c));
   }
@@ -231,10 +236,12 @@ void trace_piece(const Objective& objective, program_writer& writer, const token
   writer.result(piece::name, t.value);
   if constexpr (monitor_count < piece >> 0)
     for (std::size_t m = 0; m < monitor_count<piece>; ++m) writer.result(monitors_of<piece>()[m], t.monitor[m]);
-  const traced scaled = t.slope * traced(coefficient_at<Index>(objective));
+  const traced coefficient(coefficient_at<Index>(objective));
   std::size_t f = 0;
   while (field_at(f) != wrt_of<piece>()) ++f;
-  slope[f] = structure<Objective>::first_with_output(Index) ? scaled : slope[f] + scaled;
+  slope[f] = structure<Objective>::first_with_output(Index)
+                 ? t.slope * coefficient
+                 : traced::of(operation::multiply_add, t.slope, coefficient, slope[f]);  // as the pack loop has it
 }
 
 }  // namespace detail

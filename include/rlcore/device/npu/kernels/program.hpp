@@ -120,6 +120,7 @@ RLCORE_INLINE bool is_operator(const traced_program& p, const traced_step& s) {
     case operation::log1p:
     case operation::excess:
     case operation::softplus:
+    case operation::multiply_add:
       return false;
     default:
       return true;
