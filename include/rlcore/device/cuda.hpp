@@ -168,5 +168,6 @@ static_assert(device<cuda> && partial_attention<cuda> && packed_rows<cuda> && ad
 RLCORE_END
 
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_DEVICE)
+#include "rlcore/device/cuda/loss_operations.hpp"
 #include "rlcore/device/cuda/operations.hpp"
 #endif

@@ -8,6 +8,7 @@ namespace nvidia {
 
 #define RLCORE_CUDA_TEXT(...) __VA_ARGS__
 #include "rlcore/device/cuda/text/arguments.inc"
+#include "rlcore/device/cuda/text/loss_arguments.inc"
 #undef RLCORE_CUDA_TEXT
 
 /// The kernels, numbered; the arguments of a kernel have its name.

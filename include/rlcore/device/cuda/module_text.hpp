@@ -84,6 +84,7 @@ RLCORE_INLINE std::string module_text() {
 #define RLCORE_CUDA_TEXT(...) #__VA_ARGS__ "\n"
   return text +
 #include "rlcore/device/cuda/text/arguments.inc"
+#include "rlcore/device/cuda/text/loss_arguments.inc"
 #include "rlcore/device/cuda/text/sums.inc"
 
 #include "rlcore/device/cuda/text/elementary.inc"
