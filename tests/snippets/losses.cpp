@@ -22,6 +22,15 @@ inline void run() {
 }
 }  // namespace readme_device
 
+namespace cuda_evaluate {
+const Eigen::ArrayXXf logp, old_logp, dlogp;
+const Eigen::ArrayXf advantage;
+inline void run() {
+  // <snippet: docs/cuda.md 2>
+  (void)r;
+}
+}  // namespace cuda_evaluate
+
 namespace objectives_evaluate {
 inline std::vector<float> rewards, advantage;
 inline rlcore::matrix_view<float> logp, old_logp, ref_logp, dlogp;

@@ -1,6 +1,7 @@
 // Losses and advantages on a cuda device against the host: every algorithm, layout and estimator.
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <limits>
 #include <string>
@@ -80,11 +81,55 @@ TEST(cuda_programs, compute_the_functions_of_packs) {
 }
 
 TEST(cuda_losses, are_those_of_the_host) {
-  emulated_cuda on;
+  emulated_cuda on({}, {.seed = 1});
   cuda& device = on;
   std::size_t checked = 0;
   each_algorithm([&](const char* name, const auto& a) { check_algorithm(device, name, a), ++checked; });
   EXPECT_GT(checked, 90u);
+}
+
+template <class E>
+double loss_with_mask(cuda& d, const std::vector<E>& host) {
+  tensor<float, 2, cuda> logp(d, {2, 3});
+  logp.memory().upload(floats{-1, -2, -4, -8, -16, -32});
+  tensor<E, 2, cuda> mask(d, {2, 3});
+  mask.memory().upload(host);
+  const token_batch<float, cuda> batch{.logp = logp, .mask = mask};
+  return evaluate(d, paper::sft(), batch, global_counts::reduced(3, 2, 2, 2)).loss();
+}
+TEST(cuda_losses, take_masks_of_many_types) {
+  emulated_cuda on({}, {.seed = 3});
+  const double wanted = (1 + 4 + 16) / 3.0;
+  EXPECT_EQ(loss_with_mask<float>(on, {1, 0, 0.5f, -0.0f, 2, 0}), wanted);
+  EXPECT_EQ(loss_with_mask<std::int32_t>(on, {1, 0, -7, 0, 256, 0}), wanted);
+  EXPECT_EQ(loss_with_mask<std::int64_t>(on, {1, 0, -7, 0, std::int64_t{1} << 32, 0}), wanted);
+  EXPECT_EQ(loss_with_mask<std::uint8_t>(on, {1, 0, 255, 0, 2, 0}), wanted);
+}
+TEST(cuda_losses, of_nothing_are_nothing) {
+  emulated_cuda on;
+  for (const auto& [rows, width] : {std::pair<extent_t, extent_t>{0, 3}, {3, 0}}) {
+    tensor<float, 2, cuda> logp(on, {rows, width});
+    const token_batch<float, cuda> batch{.logp = logp};
+    const auto report = evaluate(static_cast<cuda&>(on), paper::sft(), batch, global_counts{});
+    EXPECT_EQ(report.loss(), 0);
+    EXPECT_TRUE(report.empty_step);
+  }
+}
+/// A step that no wanted result needs reads nothing, so its input may be missing.
+TEST(cuda_programs, compute_what_is_wanted_alone) {
+  emulated_cuda on;
+  cuda& d = on;
+  const traced x = traced::field_value(field::logp, 0), y = traced::field_value(field::old_logp, 0);
+  program_writer writer;
+  writer.result("wanted", x * x + x), writer.result("unwanted", y * x);
+  const traced_program program = writer.finish();
+  auto in = put(d, floats{1, 2, -3});
+  auto out = room<float>(d, 3);
+  float* const results[] = {out.data(), nullptr};
+  program_arrays<float> arrays;
+  arrays.rows = 1, arrays.width = 3, arrays.input[0][0] = {in.data(), 3, 1}, arrays.results = results;
+  d.run(rlcore::op::run_program{.program = program, .arrays = arrays});
+  EXPECT_EQ(out.back(), (floats{2, 6, 6}));
 }
 
 /// Terms of tokens alone: no sum over rows, whose order the host's packs would set, reaches a slope.

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <clocale>
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
@@ -134,6 +135,19 @@ TEST(cuda_text, nvrtc_compiles_it) {
     EXPECT_NE(image.find(nvidia::name_of(static_cast<nvidia::kernel>(k))), std::string::npos);
   EXPECT_THAT(refusal([&] { nvidia::compiled(*compiler, "nonsense", nvidia::module_options(90)); }),
               HasSubstr("cuda: NVRTC does not compile the kernels with --gpu-architecture=sm_90 (error 6): rlcore.cu"));
+}
+
+/// A program that uses the user's locale may write numbers with a comma.
+TEST(cuda_text, has_no_numbers_of_a_locale) {
+  const std::string text = nvidia::module_text();
+  EXPECT_THAT(text, HasSubstr("float exp_narrow[5] = {0x1p-1f, 0x1.5554dcp-3f, "));
+  const char* before = std::setlocale(LC_ALL, nullptr);
+  const std::string kept = before == nullptr ? "C" : before;
+  for (const char* name : {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE"})
+    if (std::setlocale(LC_ALL, name) != nullptr) {
+      EXPECT_EQ(nvidia::module_text(), text) << name;
+    }
+  std::setlocale(LC_ALL, kept.c_str());
 }
 
 /// What a program is as CUDA text, which may hold numbers that NVRTC has no names for.

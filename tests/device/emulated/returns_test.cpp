@@ -12,7 +12,7 @@ namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
 
 constexpr turn_policy every_turn[] = {turn_policy::skip, turn_policy::discount, turn_policy::reset};
-constexpr std::pair<extent_t, extent_t> shapes[] = {{11, 37}, {3, 1}, {1, 64}, {4, 2}, {2, 129}};
+constexpr std::pair<extent_t, extent_t> shapes[] = {{11, 37}, {3, 1}, {1, 64}, {4, 2}, {2, 129}, {130, 3}};
 
 /// f for every device, layout and shape.
 template <class F>

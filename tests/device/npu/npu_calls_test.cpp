@@ -10,8 +10,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include "device/npu/counted_calls.hpp"
 #include "device/loss_catalogue.hpp"
+#include "device/npu/counted_calls.hpp"
 #include "rlcore/device/advantages.hpp"
 #include "rlcore/device/losses.hpp"
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "device/npu/counted_calls.hpp"
 #include "device/loss_batch.hpp"
+#include "device/npu/counted_calls.hpp"
 #include "rlcore/device/losses.hpp"
 #include "rlcore/objective/algorithms.hpp"
 #include "support/thrown.hpp"

@@ -201,8 +201,8 @@ void estimate(const backward_pass<Device>& pass, Device& device, double gamma, c
 
 }  // namespace device_advantages
 
-/// gae on a device, with returns: rewards, values and results are device matrices [rows, tokens]. Sums are in float, in
-/// doubling windows, so their error is that of log2(tokens) additions.
+/// gae on a device, with returns: rewards, values and results are device matrices [rows, tokens]. On an NPU sums
+/// are in float, in doubling windows, so their error is that of log2(tokens) additions; on an NVIDIA GPU in double.
 template <advantage_device Device>
 void compute_advantages(Device& device, const gae& estimator, device_advantages::matrix_in<Device> rewards,
                         device_advantages::matrix_in<Device> values, device_advantages::mask_in<Device> mask,

@@ -16,29 +16,51 @@
 RLCORE_BEGIN
 
 static_assert(static_cast<int>(operation::multiply_add) == static_cast<int>(nvidia::arguments::step_multiply_add) &&
-              static_cast<int>(operation::select) == static_cast<int>(nvidia::arguments::step_select));
+              static_cast<int>(operation::select) == static_cast<int>(nvidia::arguments::step_select) &&
+              operation_forms.size() == nvidia::arguments::step_operations);
 
 namespace nvidia {
 
-/// A traced program as its kernel reads it, in one block of bytes: outputs, fields, steps.
+/// A traced program as its kernel reads it, in one block of bytes: outputs, fields, and the steps that wanted results
+/// need. A value has a place until its last reader; then the place is used again.
 struct program_block {
   std::vector<arguments::program_output> outputs;
   std::vector<arguments::program_field> fields;
   std::vector<arguments::program_step> steps;
+  std::size_t places = 0;
 
   /// Throws std::invalid_argument if an input has no data.
   program_block(const traced_program& program, const program_arrays<float>& arrays) {
-    for (const traced_step& s : program.steps) {
-      const auto number = [&](std::size_t k) { return static_cast<int>(s.operands[k]); };
-      steps.push_back({static_cast<int>(s.what), number(0), number(1), number(2), static_cast<float>(s.number)});
-      if (s.what != operation::input) continue;
-      const program_input<float>& in = arrays.of(s);
-      steps.back().a = static_cast<int>(fields.size());
-      fields.push_back({in.data, in.row_stride, in.token_stride});
+    const std::size_t count = program.steps.size(), never = count, at_the_end = count + 1;
+    std::vector<std::size_t> last(count, never);  // reader of each step
+    for (std::size_t r = 0; r < program.results.size(); ++r)
+      if (arrays.results[r] != nullptr) last[program.results[r].step] = at_the_end;
+    for (std::size_t i = count; i-- > 0;)
+      if (last[i] != never)
+        for (std::size_t k = 0; k < form_of(program.steps[i].what).operands; ++k)
+          if (std::size_t& reader = last[program.steps[i].operands[k]]; reader == never) reader = i;
+    std::vector<int> place(count), free;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (last[i] == never) continue;
+      const traced_step& s = program.steps[i];
+      arguments::program_step step{static_cast<int>(s.what), 0, 0, 0, 0, static_cast<float>(s.number)};
+      int* const operands[] = {&step.a, &step.b, &step.c};
+      for (std::size_t k = 0; k < form_of(s.what).operands; ++k) *operands[k] = place[s.operands[k]];
+      for (std::size_t k = 0; k < form_of(s.what).operands; ++k)
+        if (std::size_t& reader = last[s.operands[k]]; reader == i)
+          free.push_back(place[s.operands[k]]), reader = at_the_end;  // once, also where it is read twice here
+      if (s.what == operation::input) {
+        const program_input<float>& in = arrays.of(s);
+        step.a = static_cast<int>(fields.size());
+        fields.push_back({in.data, in.row_stride, in.token_stride});
+      }
+      if (free.empty()) free.push_back(static_cast<int>(places++));
+      step.to = place[i] = free.back();
+      free.pop_back();
+      steps.push_back(step);
     }
     for (std::size_t r = 0; r < program.results.size(); ++r)
-      if (arrays.results[r] != nullptr)
-        outputs.push_back({arrays.results[r], static_cast<int>(program.results[r].step)});
+      if (arrays.results[r] != nullptr) outputs.push_back({arrays.results[r], place[program.results[r].step]});
   }
   std::size_t output_bytes() const { return outputs.size() * sizeof(outputs[0]); }
   std::size_t field_bytes() const { return fields.size() * sizeof(fields[0]); }

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <cstddef>
-#include <cstdio>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -40,14 +42,14 @@ std::string table_text(const std::string& type, const std::string& name, const V
   for (const auto v : values) text += std::to_string(v) + "ull, ";
   return text + "};\n";
 }
-/// "static __device__ const float name[2] = {0x1p-1f, };": every digit.
+/// "static __device__ const float name[2] = {0x1p-1f, };": every digit, in every locale.
 template <std::size_t n>
 std::string floats_text(const std::string& name, const float (&values)[n]) {
   std::string text = "static __device__ const float " + name + "[" + std::to_string(n) + "] = {";
   for (const float v : values) {
     char digits[40];
-    std::snprintf(digits, sizeof digits, "%af, ", static_cast<double>(v));
-    text += digits;
+    const auto end = std::to_chars(digits, std::end(digits), std::abs(v), std::chars_format::hex).ptr;
+    text += (v < 0 ? "-0x" : "0x") + std::string(digits, end) + "f, ";
   }
   return text + "};\n";
 }
