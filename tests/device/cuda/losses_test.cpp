@@ -110,7 +110,9 @@ TEST(cuda_losses, of_nothing_are_nothing) {
   for (const auto& [rows, width] : {std::pair<extent_t, extent_t>{0, 3}, {3, 0}}) {
     tensor<float, 2, cuda> logp(on, {rows, width});
     const token_batch<float, cuda> batch{.logp = logp};
-    const auto report = evaluate(static_cast<cuda&>(on), paper::sft(), batch, global_counts{});
+    global_counts counts;
+    for (extent_t i = 0; i < rows; ++i) counts.add_row(0);
+    const auto report = evaluate(static_cast<cuda&>(on), paper::sft(), batch, counts);
     EXPECT_EQ(report.loss(), 0);
     EXPECT_TRUE(report.empty_step);
   }
