@@ -96,10 +96,11 @@ test check:
 	$(COMPILE) --target $(TIERS:%=tier_%)
 	$(CTEST) --label-regex "^($$(echo $(TIERS) | tr ' ' '|'))$$"
 
+one: export RLCORE_TEST_FILE := $(abspath $(TEST))
 one:
 	@[ -e "$(TEST)" ] || { echo 'make one: TEST= names a test file, such as TEST=tests/train/model/trainable_model_test.cpp' >&2; exit 1; }
 	@cmake/setup.sh test
-	$(subst @cmake,@RLCORE_TEST_FILE="$(abspath $(TEST))" cmake,$(CONFIGURE))
+	$(CONFIGURE)
 	$(COMPILE) --target test_one
 	@$(BUILD)/tests/test_one $(if $(FILTER),--gtest_filter='$(FILTER)')
 

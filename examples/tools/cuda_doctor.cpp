@@ -66,8 +66,8 @@ bool check_kernels(cuda& device) {
   return complete && equal == all;
 }
 
-/// Compares, on rows with gaps, the slopes of a clipped surrogate and the returns of GAE with the host's; true if all
-/// are within rounding.
+/// Compares, on rows with gaps, the slopes of a clipped surrogate and the advantages of GAE with the host's; true if
+/// all are within rounding.
 bool check_losses(cuda& device) {
   constexpr extent_t rows = 24, width = 67;
   constexpr std::size_t n = rows * width;
@@ -91,14 +91,14 @@ bool check_losses(cuda& device) {
 
   const auto x = to_device(device, logp), old = to_device(device, old_logp), a = to_device(device, advantage);
   const auto m = to_device(device, mask);
-  auto dx = to_device(device, std::vector<float>(n)), returns = to_device(device, std::vector<float>(n));
+  auto dx = to_device(device, std::vector<float>(n)), da = to_device(device, std::vector<float>(n));
   const auto there = [](const auto& y) { return device_view<const float, 2, cuda>(y.data(), {rows, width}); };
   const auto written = [](auto& y) { return device_view<float, 2, cuda>(y.data(), {rows, width}); };
   const device_view<const std::uint8_t, 2, cuda> counting(m.data(), {rows, width});
   evaluate(device, dapo,
            token_batch<float, cuda>{.logp = there(x), .old_logp = there(old), .advantage = there(a), .mask = counting},
            {.logp = written(dx)});
-  compute_advantages(device, estimator, there(a), there(x), counting, written(returns));
+  compute_advantages(device, estimator, there(a), there(x), counting, written(da));
 
   bool good = true;
   const auto compare = [&](const char* what, const auto& found, const std::vector<float>& want, float floor) {
@@ -112,7 +112,7 @@ bool check_losses(cuda& device) {
     good = good && near == n;
   };
   compare("slopes of DAPO", dx, slopes, 0);
-  compare("advantages of GAE", returns, advantages, 1);
+  compare("advantages of GAE", da, advantages, 1);
   return good;
 }
 
@@ -134,12 +134,9 @@ int diagnose(bool emulated, int number) {
   row("device", device.description() + ", opened with its kernels in " + seconds);
   if (const auto bytes = device.available_bytes()) row("memory", memory_text(*bytes) + " available");
   const bool kernels = check_kernels(device), losses = check_losses(device);
-  if (kernels && !losses) {
-    row("cuda", "trainer.device=cuda can train here; losses that your own programs compute there would be wrong");
-    return 1;
-  }
-  if (!kernels) {
-    row("cuda", "trainer.device=cuda would give other bits than the CPU");
+  if (!kernels || !losses) {
+    row("cuda", kernels ? "losses of your own programs would be wrong; trainer.device=cuda computes them on the host"
+                        : "trainer.device=cuda would give other bits than the CPU");
     return 1;
   }
   row("cuda", emulated ? "the kernels are right; whether this machine has a GPU was not asked"

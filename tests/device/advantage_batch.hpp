@@ -9,26 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "device/npu/emulated_npu.hpp"
+#include "device/emulated_devices.hpp"
 #include "rlcore/device/advantages.hpp"
-#include "rlcore/device/cuda.hpp"
-#include "rlcore/emulator/emulated_cuda.hpp"
 
 namespace rlcore_test {
 
 using doubles = std::vector<double>;
-
-/// f on an emulated GPU.
-void on_cuda(const auto& f) {
-  emulated_cuda machine;
-  cuda& device = machine;
-  f(device);
-}
-/// f on an emulated NPU and on an emulated GPU.
-void everywhere_once(const auto& f) {
-  f(*emulated_npu(compute::float32));
-  on_cuda(f);
-}
 
 /// Where the slots that count lie.
 enum class slots { all, prefix, gaps, late, none };

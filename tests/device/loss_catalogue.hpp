@@ -165,4 +165,15 @@ constexpr bool reads_log_probs() {
   }
 }
 
+/// f(name, algorithm) for every algorithm on tokens or sequences.
+template <class F>
+void each_on_log_probs(const F& f) {
+  const auto look = [&](const char* name, const auto& a, const defaults& = {}) {
+    if constexpr (reads_log_probs<std::remove_cvref_t<decltype(a)>>())
+      if (std::string_view(name) != "gvpo") f(name, a);  // without its group size
+  };
+  each_of_papers(look), each_of_systems(look);
+  f("gvpo", paper::gvpo({.group_size = 4}));
+}
+
 }  // namespace rlcore_test

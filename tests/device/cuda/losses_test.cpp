@@ -1,33 +1,18 @@
-// Losses and advantages on a cuda device against the host: every algorithm, layout and estimator.
+// Losses on a cuda device against the host: every algorithm and layout, and the functions of their programs.
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <iterator>
 #include <limits>
-#include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "device/advantage_batch.hpp"
 #include "device/loss_catalogue.hpp"
 #include "rlcore/device/cuda.hpp"
 #include "rlcore/emulator/emulated_cuda.hpp"
 
 namespace rlcore_test::RLCORE_TEST_ID {
 namespace {
-
-/// f(name, algorithm) for every algorithm on log-probs.
-template <class F>
-void each_algorithm(const F& f) {
-  const auto look = [&](const char* name, const auto& a, const defaults& = {}) {
-    if constexpr (reads_log_probs<std::remove_cvref_t<decltype(a)>>())
-      if (std::string_view(name) != "gvpo") f(name, a);  // without its group size
-  };
-  each_of_papers(look), each_of_systems(look);
-  f("gvpo", paper::gvpo({.group_size = 4}));
-}
 
 /// What a program of one input gives for each x.
 floats run_on(cuda& d, const traced& value, const floats& x) {
@@ -84,39 +69,10 @@ TEST(cuda_losses, are_those_of_the_host) {
   emulated_cuda on({}, {.seed = 1});
   cuda& device = on;
   std::size_t checked = 0;
-  each_algorithm([&](const char* name, const auto& a) { check_algorithm(device, name, a), ++checked; });
+  each_on_log_probs([&](const char* name, const auto& a) { check_algorithm(device, name, a), ++checked; });
   EXPECT_GT(checked, 90u);
 }
 
-template <class E>
-double loss_with_mask(cuda& d, const std::vector<E>& host) {
-  tensor<float, 2, cuda> logp(d, {2, 3});
-  logp.memory().upload(floats{-1, -2, -4, -8, -16, -32});
-  tensor<E, 2, cuda> mask(d, {2, 3});
-  mask.memory().upload(host);
-  const token_batch<float, cuda> batch{.logp = logp, .mask = mask};
-  return evaluate(d, paper::sft(), batch, global_counts::reduced(3, 2, 2, 2)).loss();
-}
-TEST(cuda_losses, take_masks_of_many_types) {
-  emulated_cuda on({}, {.seed = 3});
-  const double wanted = (1 + 4 + 16) / 3.0;
-  EXPECT_EQ(loss_with_mask<float>(on, {1, 0, 0.5f, -0.0f, 2, 0}), wanted);
-  EXPECT_EQ(loss_with_mask<std::int32_t>(on, {1, 0, -7, 0, 256, 0}), wanted);
-  EXPECT_EQ(loss_with_mask<std::int64_t>(on, {1, 0, -7, 0, std::int64_t{1} << 32, 0}), wanted);
-  EXPECT_EQ(loss_with_mask<std::uint8_t>(on, {1, 0, 255, 0, 2, 0}), wanted);
-}
-TEST(cuda_losses, of_nothing_are_nothing) {
-  emulated_cuda on;
-  for (const auto& [rows, width] : {std::pair<extent_t, extent_t>{0, 3}, {3, 0}}) {
-    tensor<float, 2, cuda> logp(on, {rows, width});
-    const token_batch<float, cuda> batch{.logp = logp};
-    global_counts counts;
-    for (extent_t i = 0; i < rows; ++i) counts.add_row(0);
-    const auto report = evaluate(static_cast<cuda&>(on), paper::sft(), batch, counts);
-    EXPECT_EQ(report.loss(), 0);
-    EXPECT_TRUE(report.empty_step);
-  }
-}
 /// A step that no wanted result needs reads nothing, so its input may be missing.
 TEST(cuda_programs, compute_what_is_wanted_alone) {
   emulated_cuda on;
@@ -151,7 +107,7 @@ TEST(cuda_losses, of_tokens_have_the_slopes_of_the_host_to_the_bit) {
   emulated_cuda on;
   cuda& device = on;
   std::size_t checked = 0;
-  each_algorithm([&]<class A>(const char* name, const A& a) {
+  each_on_log_probs([&]<class A>(const char* name, const A& a) {
     if constexpr (has_slopes_of_tokens<A>())
       for (const layout form : {layout::masked, layout::by_length, layout::packed}) {
         const loss_batch batch(form, 8, 37, row_fields_of(a.objective));

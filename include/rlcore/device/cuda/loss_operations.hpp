@@ -89,8 +89,7 @@ RLCORE_INLINE void cuda::run(const op::run_program& o) {
   using run_program = nvidia::arguments::run_program;
   const extent_t blocks =
       std::min<extent_t>((slots + run_program::threads - 1) / run_program::threads, extent_t{8} * queue_.processors());
-  const scratch values(queue_,
-                       block.steps.size() * static_cast<std::size_t>(blocks * run_program::threads) * sizeof(float));
+  const scratch values(queue_, block.places * static_cast<std::size_t>(blocks * run_program::threads) * sizeof(float));
   const std::byte* at = program.as<std::byte>();
   const auto& live = o.arrays.live;
   queue_.launch(run_program{reinterpret_cast<const nvidia::arguments::program_step*>(at + block.output_bytes() +
