@@ -42,9 +42,9 @@ cells_of() {
     printf '%s\n' "-O2" "-O3 -march=native"
   elif [ "$1" = losses_hash ]; then
     if is_clang "$2"; then
-      printf '%s\n' "-O3 -march=x86-64-v2" "-O2 -march=x86-64-v3" "-O3 -march=native"
+      printf '%s\n' "-O2 -march=x86-64-v3" "-O3 -march=native"
     else
-      printf '%s\n' "-O2 -march=x86-64" "-O2 -march=haswell" "-O3 -march=znver3" "-O2 -march=x86-64-v4" \
+      printf '%s\n' "-O2 -march=x86-64" "-O3 -march=znver3" "-O2 -march=x86-64-v4" \
         "-O2 -march=sandybridge -include $here/fast_math_pragma.hpp"
     fi
   elif is_clang "$2"; then
