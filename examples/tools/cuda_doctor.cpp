@@ -1,4 +1,4 @@
-// GPU diagnosis: what of CUDA is on this machine, what is missing, and whether the kernels have the CPU's bits:
+// GPU diagnosis: what of CUDA is on this machine, what is missing, and whether the kernels have the bits they should:
 //   build/bin/cuda_doctor               this machine; exit code 0 if trainer.device=cuda can train
 //   build/bin/cuda_doctor --device 1    checks this GPU instead of 0
 //   build/bin/cuda_doctor --emulator    the kernels in the process, without a GPU
@@ -33,37 +33,103 @@ void row(const char* label, const std::string& value) {
   std::fflush(stdout);
 }
 
+/// Rows of products for which a GPU uses its largest tiles.
+extent_t large_side(cuda& device) {
+  extent_t tiles = 1;
+  while (tiles * tiles < device.queue().processors()) ++tiles;
+  return 128 * tiles;
+}
+
 /// Results of one kernel.
 struct tally {
   std::size_t results = 0, equal = 0;
 };
 
-/// Compares every operation with the CPU's on odd sizes; true if all bits are the same.
-bool check_kernels(cuda& device) {
+/// Compares the results of every operation with those of another device, on odd sizes.
+template <class Device>
+class comparison {
+ public:
+  comparison(const every_kernel<Device>& expected, const every_kernel<cuda>& found) {
+    auto next = found.results().begin();
+    for (const auto& want : expected.results()) {
+      if (next == found.results().end() || next->kernel != want.kernel) continue;  // of the CPU alone
+      tally& t = kernels_[want.kernel];
+      ++t.results, ++all_;
+      t.equal += next->bytes == want.bytes, equal_ += next->bytes == want.bytes;
+      ++next;
+    }
+    complete_ = next == found.results().end();
+  }
+  /// Whether all bits are the same.
+  bool equal() const { return complete_ && equal_ == all_; }
+  /// "10 of 12 results of 2 operations"
+  std::string text() const {
+    return std::to_string(equal_) + " of " + std::to_string(all_) + " results of " + std::to_string(kernels_.size()) +
+           " operations";
+  }
+  /// A line for each operation that differs.
+  void print_others(const char* label, const char* whose) const {
+    for (const auto& [name, t] : kernels_)
+      if (t.equal != t.results)
+        row(label, name + ": " + std::to_string(t.results - t.equal) + " of " + std::to_string(t.results) +
+                       " results differ from " + whose);
+    if (!complete_) row(label, "some results were not compared");
+  }
+
+ private:
+  std::map<std::string, tally> kernels_;
+  std::size_t all_ = 0, equal_ = 0;
+  bool complete_ = false;
+};
+
+/// Compares every operation in float32 with the CPU's; true if all bits are the same.
+bool check_float32(cuda& device) {
   cpu host(1);
-  const every_kernel<cpu> expected(host);
-  const every_kernel<cuda> found(device);
-  std::map<std::string, tally> kernels;
-  auto next = found.results().begin();
-  for (const auto& want : expected.results()) {
-    if (next == found.results().end() || next->kernel != want.kernel) continue;  // of the CPU alone
-    tally& t = kernels[want.kernel];
-    ++t.results;
-    t.equal += next->bytes == want.bytes;
-    ++next;
+  const extent_t side = large_side(device);
+  const comparison found(every_kernel<cpu>(host, side), every_kernel<cuda>(device, side));
+  found.print_others("WRONG", "the CPU's");
+  row("float32", found.text() + " have the bits of " + host.description());
+  return found.equal();
+}
+
+/// The last `rows` rows of a product of `all` rows, computed without the others.
+std::vector<float> product_rows(cuda& device, extent_t all, extent_t rows) {
+  constexpr extent_t outputs = 300, inputs = 520;
+  const auto format = device.compute_format();
+  const std::vector<float> host = plain_values(static_cast<std::size_t>(all * inputs), 1);
+  const auto x = to_device(device, std::vector<float>(host.end() - rows * inputs, host.end()));
+  const auto weight = to_device(device, plain_values(outputs * inputs, 2));
+  auto packed = to_device(device, std::vector<std::uint8_t>(device.packed_bytes(format, outputs, inputs)));
+  auto y = to_device(device, std::vector<float>(static_cast<std::size_t>(rows * outputs)));
+  auto* const bytes = reinterpret_cast<std::byte*>(packed.data());
+  device.run(op::pack_weight{bytes, format, weight.data(), outputs, inputs});
+  device.run(op::linear_forward{y.data(), x.data(), bytes, format, nullptr, rows, outputs, inputs});
+  std::vector<float> found(y.size());
+  y.memory().download(std::span<float>(found));
+  return found;
+}
+
+/// Checks bfloat16: products of a row do not depend on the other rows and, on a GPU, every operation has the bits of
+/// the emulator, whose tensor cores are Hopper's. True unless the first is wrong, or the second on a Hopper GPU.
+bool check_bfloat16(const nvidia::provider& functions, int number, bool emulated) {
+  cuda device(functions, {.device = number, .compute = compute::bfloat16});
+  const extent_t side = large_side(device);
+  const std::vector<float> all = product_rows(device, side, side);
+  bool good = true;
+  for (const extent_t rows : {1, 16, 60}) {
+    const std::vector<float> some = product_rows(device, side, rows);
+    good = good && std::equal(some.begin(), some.end(), all.end() - static_cast<std::ptrdiff_t>(some.size()));
   }
-  std::size_t all = 0, equal = 0;
-  for (const auto& [name, t] : kernels) {
-    all += t.results, equal += t.equal;
-    if (t.equal != t.results)
-      std::printf("%-10s %s: %zu of %zu results differ from the CPU's\n", "WRONG", name.c_str(), t.results - t.equal,
-                  t.results);
-  }
-  const bool complete = next == found.results().end();
-  row("kernels", std::to_string(equal) + " of " + std::to_string(all) + " results of " +
-                     std::to_string(kernels.size()) + " operations have the bits of " + host.description() +
-                     (complete ? "" : "; some were not compared"));
-  return complete && equal == all;
+  row(good ? "bfloat16" : "WRONG", std::string("products of 1, 16 and 60 rows ") + (good ? "have" : "lack") +
+                                       " the bits of the same rows among " + std::to_string(side));
+  if (emulated) return good;
+  emulated_cuda model({.compute = compute::bfloat16}, {.capability = device.queue().capability()});
+  const comparison found(every_kernel<cuda>(model, side), every_kernel<cuda>(device, side));
+  const bool hopper = device.queue().capability() == 90;
+  found.print_others(hopper ? "WRONG" : "bfloat16", "the emulator's");
+  row("bfloat16", found.text() + " have the bits of the emulator" +
+                      (found.equal() || hopper ? "" : ", whose tensor cores are Hopper's; this GPU has others"));
+  return good && (found.equal() || !hopper);
 }
 
 /// Compares, on rows with gaps, the slopes of a clipped surrogate and the advantages of GAE with the host's; true if
@@ -133,10 +199,13 @@ int diagnose(bool emulated, int number) {
   std::snprintf(seconds, sizeof seconds, "%.1f s", took.count());
   row("device", device.description() + ", opened with its kernels in " + seconds);
   if (const auto bytes = device.available_bytes()) row("memory", memory_text(*bytes) + " available");
-  const bool kernels = check_kernels(device), losses = check_losses(device);
-  if (!kernels || !losses) {
-    row("cuda", kernels ? "losses of your own programs would be wrong; trainer.device=cuda computes them on the host"
-                        : "trainer.device=cuda would give other bits than the CPU");
+  const bool float32 = check_float32(device), bfloat16 = check_bfloat16(functions, number, emulated),
+             losses = check_losses(device);
+  if (!float32 || !bfloat16 || !losses) {
+    row("cuda", !float32 ? "trainer.device=cuda would give other bits than the CPU"
+                : !bfloat16
+                    ? "trainer.device=cuda is right in float32; rlcore.compute=bfloat16 is not"
+                    : "losses of your own programs would be wrong; trainer.device=cuda computes them on the host");
     return 1;
   }
   row("cuda", emulated ? "the kernels are right; whether this machine has a GPU was not asked"

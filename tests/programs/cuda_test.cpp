@@ -1,6 +1,8 @@
 // trainer.device=cuda and cuda_emulator in programs: the bits of the CPU, on whichever device a run goes on.
 #include <algorithm>
 #include <cstddef>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "grpo_trainer.hpp"
@@ -26,11 +28,8 @@ TEST_F(cuda_runs, the_emulator_has_the_bits_of_the_cpu) {
   EXPECT_NE(scratch::read(root("cuda") / "report.html").find("emulated GPU"), std::string::npos);
 }
 
-/// With a critic, limits of sampling and bfloat16 products.
 TEST_F(cuda_runs, so_have_a_critic_and_cut_distributions) {
-  const arguments more{"rlcore.compute=bfloat16",
-                       "rlcore.instruction_set=portable",
-                       "trainer.total_training_steps=2",
+  const arguments more{"trainer.total_training_steps=2",
                        "algorithm.adv_estimator=gae",
                        "critic.model.path=" + files.model.string(),
                        "critic.ppo_micro_batch_size_per_gpu=3",
@@ -40,6 +39,24 @@ TEST_F(cuda_runs, so_have_a_critic_and_cut_distributions) {
   train("cpu", on_cpu + more);
   train("cuda", emulated + more);
   expect_same("cpu", "cuda", 2);
+}
+
+/// On tensor cores too, what sampling records token by token is what a pass over whole rows computes.
+TEST_F(cuda_runs, in_bfloat16_recorded_log_probs_are_those_of_training) {
+  const arguments more{"rlcore.compute=bfloat16", "trainer.total_training_steps=2"};
+  const program::result r = train("recorded", emulated + more);
+  EXPECT_NE(r.out.find("\ndevice cuda 0 (emulated GPU by emulator), bfloat16\n"), std::string::npos) << r.out;
+  train("again", emulated + more +
+                     arguments{"rlcore.recompute_old_log_prob=True",
+                               "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=5"});
+  expect_same("recorded", "again", 2);
+  std::istringstream lines(scratch::read(root("again") / "metrics.jsonl"));
+  int steps = 0;
+  for (std::string line; std::getline(lines, line); ++steps)
+    EXPECT_EQ(nlohmann::json::parse(line).at("training/rollout_probs_diff_max").get<double>(), 0) << line;
+  EXPECT_EQ(steps, 2);
+  train("float32", emulated + arguments{"trainer.total_training_steps=2"});
+  EXPECT_FALSE(weights(root("float32"), 2) == weights(root("recorded"), 2));
 }
 
 TEST_F(cuda_runs, a_run_of_the_cpu_goes_on_there) {
@@ -82,7 +99,10 @@ TEST_F(cuda_runs, the_doctor_compares_every_kernel) {
   EXPECT_NE(r.out.find("\ndevice     cuda 0 (emulated GPU by emulator), float32, opened with its kernels in "),
             std::string::npos)
       << r.out;
-  EXPECT_NE(r.out.find("operations have the bits of cpu ("), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find(" operations have the bits of cpu ("), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("\nbfloat16   products of 1, 16 and 60 rows have the bits of the same rows among 256\n"),
+            std::string::npos)
+      << r.out;
   for (const char* what : {"slopes of DAPO", "advantages of GAE"})
     EXPECT_NE(r.out.find(std::string("\nlosses     1608 of 1608 ") + what + " are the host's\n"), std::string::npos)
         << r.out;

@@ -28,8 +28,9 @@ struct cuda_settings {
 /// Device policy of one NVIDIA GPU or of the emulator, depending on the provider. Copies wait, kernels do not. One call
 /// at a time, from one thread at a time.
 ///
-/// Every sum has the order of rlcore::cpu, so results have its bits, and laws 1, 2 and 3 hold. With bfloat16, products
-/// round their inputs and sum as float32 does (the CPU's set avx512_bf16 takes subnormal numbers for 0).
+/// In float32 every sum has the order of rlcore::cpu, so results have its bits, and laws 1, 2 and 3 hold. In bfloat16,
+/// products are those of the tensor cores, in steps of 16 places of the depth in order, whatever the number of rows:
+/// laws 1 and 3 hold, 2 up to rounding. GPUs before 8.0 have no tensor cores for bfloat16 and round the inputs alone.
 class cuda {
  public:
   static constexpr bool host_readable = false;
@@ -49,7 +50,8 @@ class cuda {
   }
   nvidia::queue& queue() noexcept { return queue_; }
   bool batch_invariant() const noexcept { return true; }
-  bool gradients_in_order() const noexcept { return true; }
+  /// A step of the tensor cores takes 16 tokens.
+  bool gradients_in_order() const noexcept { return !uses_tensor_cores(); }
   /// The free bytes of the GPU's memory.
   std::optional<std::size_t> available_bytes() const { return queue_.available_bytes(); }
   /// The most bytes of it that were in use.
@@ -134,6 +136,7 @@ class cuda {
 
  private:
   bool rounds() const noexcept { return settings_.compute == compute::bfloat16; }
+  bool uses_tensor_cores() const noexcept { return rounds() && queue_.capability() >= 80; }
   void multiply(const nvidia::arguments::product& p);
   /// The same of two arrays of floats, b [depth, columns], from the value in memory on if it accumulates.
   void multiply_in_one_chain(nvidia::arguments::product p);

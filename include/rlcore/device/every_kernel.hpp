@@ -40,9 +40,11 @@ class every_kernel {
  public:
   static constexpr bool on_host = std::is_same_v<Device, cpu>;
 
-  /// Throws what an operation throws.
-  explicit every_kernel(Device& device) : d(device) {
+  /// With `side`, products of side rows and side columns as well, for kernels of large tiles. Throws what an operation
+  /// throws.
+  explicit every_kernel(Device& device, extent_t side = 0) : d(device) {
     products();
+    if (side > 0) products(side, side, 40);
     norms();
     attention();
     log_probs();
@@ -107,48 +109,49 @@ class every_kernel {
 
   void products() {
     for (const extent_t t : {1, 3, 7, 14, 31})
-      for (const auto& [o, i] : {std::pair<extent_t, extent_t>{1, 5}, {17, 37}, {70, 1100}, {33, 16}}) {
-        floats x = values(t * i), weight = values(o * i), bias = values(o), dy = values(t * o);
-        for (const weight_format f :
-             {weight_format::float32, weight_format::bfloat16, weight_format::int8, weight_format::bfloat16_exact}) {
-          auto packed = on_device(std::vector<std::byte>(d.packed_bytes(f, o, i)));
-          d.run(op::pack_weight{
-              .packed = packed.data(), .format = f, .weight = weight.data(), .outputs = o, .inputs = i});
-          if (on_host) keep("pack_weight", packed);
-          floats y = zeros(t * o);
-          d.run(op::linear_forward{.y = y.data(),
-                                   .x = x.data(),
-                                   .packed = packed.data(),
-                                   .format = f,
-                                   .bias = t % 2 ? bias.data() : nullptr,
-                                   .rows = t,
-                                   .outputs = o,
-                                   .inputs = i});
-          keep("linear_forward", y);
-        }
-        for (const bool accumulate : {false, true}) {
-          floats dx = values(t * i), dweight = values(o * i);
-          d.run(op::linear_backward_input{.dx = dx.data(),
-                                          .dy = dy.data(),
-                                          .weight = weight.data(),
-                                          .rows = t,
-                                          .outputs = o,
-                                          .inputs = i,
-                                          .accumulate = accumulate});
-          keep("linear_backward_input", dx);
-          d.run(op::linear_backward_weight{.dweight = dweight.data(),
-                                           .dy = dy.data(),
-                                           .x = x.data(),
-                                           .rows = t,
-                                           .outputs = o,
-                                           .inputs = i,
-                                           .accumulate = accumulate});
-          keep("linear_backward_weight", dweight);
-        }
-        floats total = values(o);
-        d.run(op::sum_rows{.total = total.data(), .x = dy.data(), .rows = t, .width = o});
-        keep("sum_rows", total);
-      }
+      for (const auto& [o, i] : {std::pair<extent_t, extent_t>{1, 5}, {17, 37}, {70, 1100}, {33, 16}})
+        products(t, o, i);
+  }
+  void products(extent_t t, extent_t o, extent_t i) {
+    floats x = values(t * i), weight = values(o * i), bias = values(o), dy = values(t * o);
+    for (const weight_format f :
+         {weight_format::float32, weight_format::bfloat16, weight_format::int8, weight_format::bfloat16_exact}) {
+      auto packed = on_device(std::vector<std::byte>(d.packed_bytes(f, o, i)));
+      d.run(op::pack_weight{.packed = packed.data(), .format = f, .weight = weight.data(), .outputs = o, .inputs = i});
+      if (on_host) keep("pack_weight", packed);
+      floats y = zeros(t * o);
+      d.run(op::linear_forward{.y = y.data(),
+                               .x = x.data(),
+                               .packed = packed.data(),
+                               .format = f,
+                               .bias = t % 2 ? bias.data() : nullptr,
+                               .rows = t,
+                               .outputs = o,
+                               .inputs = i});
+      keep("linear_forward", y);
+    }
+    for (const bool accumulate : {false, true}) {
+      floats dx = values(t * i), dweight = values(o * i);
+      d.run(op::linear_backward_input{.dx = dx.data(),
+                                      .dy = dy.data(),
+                                      .weight = weight.data(),
+                                      .rows = t,
+                                      .outputs = o,
+                                      .inputs = i,
+                                      .accumulate = accumulate});
+      keep("linear_backward_input", dx);
+      d.run(op::linear_backward_weight{.dweight = dweight.data(),
+                                       .dy = dy.data(),
+                                       .x = x.data(),
+                                       .rows = t,
+                                       .outputs = o,
+                                       .inputs = i,
+                                       .accumulate = accumulate});
+      keep("linear_backward_weight", dweight);
+    }
+    floats total = values(o);
+    d.run(op::sum_rows{.total = total.data(), .x = dy.data(), .rows = t, .width = o});
+    keep("sum_rows", total);
   }
 
   void norms() {

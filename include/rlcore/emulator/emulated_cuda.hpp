@@ -18,6 +18,7 @@ struct emulator_settings {
   int devices = 2;
   std::size_t memory_bytes = std::size_t{8} << 30;  ///< of each GPU, taken from the host when used
   std::uint64_t seed = 0;  ///< of the order of a block's threads between barriers; 0: by number
+  int capability = 90;     ///< compute capability; from 80 on the tensor cores are those of Hopper
 };
 
 /// A provider of CUDA's functions without a GPU, driver or NVRTC. A kernel ends before its launch returns. Memory is
@@ -126,8 +127,10 @@ inline driver_calls driver_of_emulator() {
     return success;
   };
   d.cuDeviceGetAttribute = [](int* value, int attribute, int) -> int {
+    const int capability = machine::here().current().capability;
     *value = attribute == device_attribute::multiprocessor_count       ? 2
-             : attribute == device_attribute::compute_capability_major ? 9
+             : attribute == device_attribute::compute_capability_major ? capability / 10
+             : attribute == device_attribute::compute_capability_minor ? capability % 10
              : attribute == device_attribute::memory_pools_supported   ? 1
                                                                        : 0;
     return success;

@@ -57,6 +57,25 @@ inline std::string word_text(const std::string& name, elementary::constants::wor
   return "static __device__ const word " + name + " = " + std::to_string(value) + "ull;\n";
 }
 
+/// Two floats as bfloat16, the first one in the lower half; and d += a b of 16 x 16 by 16 x 8, spread over a warp as
+/// PTX says. GPUs before 8.0 have no such instructions, and the host launches no kernel that calls these.
+inline constexpr const char* tensor_core_text = R"(#if __CUDA_ARCH__ >= 800
+static __device__ __forceinline__ unsigned two_bf16(float low, float high) {
+  unsigned both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+static __device__ __forceinline__ void add_tensor_product(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#else
+static __device__ __forceinline__ unsigned two_bf16(float, float) { __trap(); return 0; }
+static __device__ __forceinline__ void add_tensor_product(float (&)[4], const unsigned (&)[4], const unsigned (&)[2]) { __trap(); }
+#endif
+)";
+
 }  // namespace detail
 
 RLCORE_INLINE std::string module_text() {
@@ -71,7 +90,8 @@ RLCORE_INLINE std::string module_text() {
       "typedef unsigned __int128 wide;\n"
       "typedef __int128 signed_wide;\n"
       "#define RLCORE_CUDA_KERNEL(name) extern \"C\" __global__ void "
-      "__launch_bounds__(arguments::name::threads) name(const arguments::name o)\n";
+      "__launch_bounds__(arguments::name::threads) name(const arguments::name o)\n"
+      "#define RLCORE_CUDA_UNROLL _Pragma(\"unroll\")\n";
   text += table_text("word", "powers_of_two", c::powers_of_two);
   text += table_text("word", "over_factorial", elementary::detail::over_factorial<63>);
   text += table_text("word", "over", elementary::detail::over);
@@ -83,6 +103,7 @@ RLCORE_INLINE std::string module_text() {
           floats_text("exp_wide", exp_constants<float>::wide) + floats_text("log_series", log_constants<float>::series);
   text += word_text("log2_e_high", static_cast<word>(c::log2_e >> 64)) +
           word_text("log2_e_low", static_cast<word>(c::log2_e));
+  text += tensor_core_text;
 #define RLCORE_CUDA_TEXT(...) #__VA_ARGS__ "\n"
   return text +
 #include "rlcore/device/cuda/text/arguments.inc"
@@ -97,6 +118,7 @@ RLCORE_INLINE std::string module_text() {
 #include "rlcore/device/cuda/text/log_prob.inc"
 #include "rlcore/device/cuda/text/losses.inc"
 #include "rlcore/device/cuda/text/rows.inc"
+#include "rlcore/device/cuda/text/tensor_products.inc"
       ;
 #undef RLCORE_CUDA_TEXT
 }

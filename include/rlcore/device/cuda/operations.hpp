@@ -33,11 +33,25 @@ inline arguments::heads_of_attention heads_of(const attention_shape& s) {
 }  // namespace nvidia
 
 RLCORE_INLINE void cuda::multiply(const nvidia::arguments::product& p) {
-  const extent_t columns = (p.columns + 63) / 64;
-  if (p.rows <= 16)
-    queue_.launch(nvidia::arguments::product_few{p}, columns, (p.rows + 15) / 16);
+  namespace k = nvidia::arguments;
+  const bool tensor = uses_tensor_cores() && (p.round_a || p.round_b);
+  const auto tiles = [&](extent_t side) { return (p.rows + side - 1) / side * ((p.columns + side - 1) / side); };
+  const auto launch = [&](const auto& arguments, extent_t rows, extent_t columns) {
+    queue_.launch(arguments, (p.columns + columns - 1) / columns, (p.rows + rows - 1) / rows);
+  };
+  const bool large = p.rows > 64 && p.columns > 64 && tiles(128) >= queue_.processors();
+  if (tensor && p.rows <= 16 && p.b_format != static_cast<int>(weight_format::float32))
+    launch(k::tensor_product_few{p}, 16, 32);
+  else if (tensor && large)
+    launch(k::tensor_product_large{p}, 128, 128);
+  else if (tensor)
+    launch(k::tensor_product{p}, 64, 64);
+  else if (p.rows <= 16)
+    launch(k::product_few{p}, 16, 64);
+  else if (large)
+    launch(k::product_large{p}, 128, 128);
   else
-    queue_.launch(p, columns, (p.rows + 63) / 64);
+    launch(p, 64, 64);
 }
 
 RLCORE_INLINE void cuda::run(const op::pack_weight& o) {

@@ -41,6 +41,8 @@ class queue {
   const std::string& device_name() const noexcept { return device_name_; }
   /// Streaming multiprocessors.
   int processors() const noexcept { return processors_; }
+  /// Its compute capability: 90 for 9.0.
+  int capability() const noexcept { return capability_; }
   /// The free bytes of the GPU and of the pool; none if the driver does not say.
   std::optional<std::size_t> available_bytes() const;
   /// The most bytes of the pool; none if the driver does not say.

@@ -59,6 +59,8 @@ class running_block {
 
   /// Waits until every thread of the block that has not ended waits.
   void barrier() { leave(); }
+  /// How often the threads that run here have gone from barrier to barrier; from 1 on.
+  std::uint64_t round() const { return round_; }
 
  private:
   static constexpr std::size_t stack_bytes = std::size_t{1} << 16;
@@ -80,6 +82,7 @@ class running_block {
     }
     threadIdx = {};
     for (std::size_t left = threads; left > 0;) {
+      ++round_;
       if (shuffled)
         for (std::size_t i = left; i > 1; --i) std::swap(order_[i - 1], order_[next_random() % i]);
       std::size_t kept = 0;
@@ -136,7 +139,7 @@ class running_block {
   std::vector<fiber> fibers_;
   std::vector<unsigned> order_;
   unsigned now_ = 0;
-  std::uint64_t random_ = 0;
+  std::uint64_t random_ = 0, round_ = 0;
   void (*body_)(const void*) = nullptr;
   const void* arguments_ = nullptr;
 };

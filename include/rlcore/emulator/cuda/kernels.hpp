@@ -24,6 +24,7 @@ RLCORE_END
 
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/emulator/cuda/blocks.hpp"
+#include "rlcore/emulator/cuda/tensor_core.hpp"
 #include "rlcore/simd/math.hpp"
 
 RLCORE_BEGIN
@@ -39,8 +40,15 @@ inline long long __double_as_longlong(double x) { return std::bit_cast<long long
 inline double __longlong_as_double(long long x) { return std::bit_cast<double>(x); }
 inline int __clzll(long long x) { return std::countl_zero(static_cast<unsigned long long>(x)); }
 inline void __syncthreads() { running_block::here().barrier(); }
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
 
 namespace text {
+using std::size_t;
 using word = unsigned long long;  ///< half of a number of the tables
 using elementary::constants::signed_wide;
 using elementary::constants::wide;
@@ -84,14 +92,18 @@ inline constexpr auto& log_series = log_constants<float>::series;
 #pragma push_macro("__device__")
 #pragma push_macro("__forceinline__")
 #pragma push_macro("__shared__")
+#pragma push_macro("__align__")
 #undef __device__
 #undef __forceinline__
 #undef __shared__
+#undef __align__
 #define RLCORE_CUDA_TEXT(...) __VA_ARGS__
 #define RLCORE_CUDA_KERNEL(name) inline void name(const arguments::name& o)
+#define RLCORE_CUDA_UNROLL
 #define __device__
 #define __forceinline__ inline
 #define __shared__ static thread_local
+#define __align__(bytes) __attribute__((aligned(bytes)))
 #include "rlcore/device/cuda/text/sums.inc"
 
 #include "rlcore/device/cuda/text/elementary.inc"
@@ -102,11 +114,14 @@ inline constexpr auto& log_series = log_constants<float>::series;
 #include "rlcore/device/cuda/text/log_prob.inc"
 #include "rlcore/device/cuda/text/losses.inc"
 #include "rlcore/device/cuda/text/rows.inc"
+#include "rlcore/device/cuda/text/tensor_products.inc"
 #undef RLCORE_CUDA_TEXT
 #undef RLCORE_CUDA_KERNEL
+#undef RLCORE_CUDA_UNROLL
 #pragma pop_macro("__device__")
 #pragma pop_macro("__forceinline__")
 #pragma pop_macro("__shared__")
+#pragma pop_macro("__align__")
 #pragma GCC diagnostic pop
 }  // namespace text
 
