@@ -114,6 +114,7 @@ RLCORE_INLINE std::string module_text() {
 #include "rlcore/device/cuda/text/products.inc"
 
 #include "rlcore/device/cuda/text/attention.inc"
+#include "rlcore/device/cuda/text/attention_tiles.inc"
 #include "rlcore/device/cuda/text/elements.inc"
 #include "rlcore/device/cuda/text/log_prob.inc"
 #include "rlcore/device/cuda/text/losses.inc"

@@ -182,22 +182,51 @@ RLCORE_INLINE void cuda::run(const op::store_keys_values& o) {
       nvidia::arguments::store_keys_values{nvidia::heads_of(o.shape), segments.as(), o.layer, o.keys, o.values, o.row},
       segments.most_rows() * o.shape.kv_heads, segments.count());
 }
+namespace nvidia {
+
+/// Blocks of 64 queries, rows times the heads of a key head.
+inline extent_t query_tiles(const attention_shape& s, extent_t rows) {
+  return (rows * (s.heads / s.kv_heads) + 63) / 64;
+}
+/// Whether there are enough rows to share keys in tiles, and heads that fit the kernels.
+inline bool attends_in_tiles(const attention_shape& s, extent_t rows) { return rows >= 8 && s.head_dim <= 128; }
+
+}  // namespace nvidia
+
 RLCORE_INLINE void cuda::attend_forward(const op::attention_forward& o, std::span<const attention_part> parts) {
+  namespace k = nvidia::arguments;
   const segments_on_device segments(queue_, o.segments, {}, parts);
-  queue_.launch(nvidia::arguments::attention_forward{nvidia::heads_of(o.shape), segments.as(), o.q, o.q_row, o.out,
-                                                     o.out_row, o.statistics},
-                segments.most_rows() * o.shape.heads, segments.count());
+  const extent_t rows = segments.most_rows(), tiles = nvidia::query_tiles(o.shape, rows);
+  const k::attention_forward a{nvidia::heads_of(o.shape), segments.as(), o.q, o.q_row, o.out, o.out_row, o.statistics};
+  if (!nvidia::attends_in_tiles(o.shape, rows))
+    queue_.launch(a, rows * o.shape.heads, segments.count());
+  else if (o.shape.head_dim <= 64)
+    queue_.launch(k::attention_forward_64{a}, tiles, o.shape.kv_heads, segments.count());
+  else
+    queue_.launch(k::attention_forward_128{a}, tiles, o.shape.kv_heads, segments.count());
 }
 RLCORE_INLINE void cuda::attend_backward(const op::attention_backward& o, std::span<const attention_part> parts) {
+  namespace k = nvidia::arguments;
   const segments_on_device segments(queue_, o.segments, o.gradients, parts);
   const scratch means(queue_, static_cast<std::size_t>(segments.last_row() * o.shape.heads) * sizeof(float));
   const auto shape = nvidia::heads_of(o.shape);
-  queue_.launch(nvidia::arguments::attention_backward_queries{shape, segments.as(), o.q, o.q_row, o.out, o.dout,
-                                                              o.out_row, o.statistics, o.dq, means.as<float>()},
-                segments.most_rows() * o.shape.heads, segments.count());
-  queue_.launch(nvidia::arguments::attention_backward_keys{shape, segments.as(), o.q, o.q_row, o.dout, o.out_row,
-                                                           o.statistics, means.as<float>()},
-                segments.most_keys(), o.shape.kv_heads, segments.count());
+  const extent_t rows = segments.most_rows(), keys = segments.most_keys(), heads = o.shape.kv_heads,
+                 count = segments.count();
+  const extent_t tiles = nvidia::query_tiles(o.shape, rows), key_tiles = (keys + 63) / 64;
+  const k::attention_backward_queries to_queries{shape,  segments.as(), o.q,          o.q_row, o.out,
+                                                 o.dout, o.out_row,     o.statistics, o.dq,    means.as<float>()};
+  const k::attention_backward_keys to_keys{shape,  segments.as(), o.q,          o.q_row,
+                                           o.dout, o.out_row,     o.statistics, means.as<float>()};
+  if (!nvidia::attends_in_tiles(o.shape, rows)) {
+    queue_.launch(to_queries, rows * o.shape.heads, count);
+    queue_.launch(to_keys, keys, heads, count);
+  } else if (o.shape.head_dim <= 64) {
+    queue_.launch(k::attention_backward_queries_64{to_queries}, tiles, heads, count);
+    queue_.launch(k::attention_backward_keys_64{to_keys}, key_tiles, heads, count);
+  } else {
+    queue_.launch(k::attention_backward_queries_128{to_queries}, tiles, heads, count);
+    queue_.launch(k::attention_backward_keys_128{to_keys}, key_tiles, heads, count);
+  }
 }
 
 RLCORE_INLINE void cuda::run(const op::swiglu_forward& o) {

@@ -110,6 +110,7 @@ inline constexpr auto& log_series = log_constants<float>::series;
 #include "rlcore/device/cuda/text/products.inc"
 
 #include "rlcore/device/cuda/text/attention.inc"
+#include "rlcore/device/cuda/text/attention_tiles.inc"
 #include "rlcore/device/cuda/text/elements.inc"
 #include "rlcore/device/cuda/text/log_prob.inc"
 #include "rlcore/device/cuda/text/losses.inc"
