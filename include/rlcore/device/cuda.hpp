@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "rlcore/device/arguments.hpp"
 #include "rlcore/device/cpu/arguments.hpp"
@@ -25,7 +26,7 @@ struct cuda_settings {
   std::string cache = {};            ///< folder of compiled kernels; empty: as docs/cuda.md says; "none": none
 };
 
-/// Device policy of one NVIDIA GPU or of the emulator, depending on the provider. Copies wait, kernels do not. One call
+/// Device policy of one NVIDIA GPU or of the emulator, depending on the provider. Downloads and large uploads wait, kernels do not. One call
 /// at a time, from one thread at a time.
 ///
 /// In float32 every sum has the order of rlcore::cpu, so results have its bits, and laws 1, 2 and 3 hold. In bfloat16,
@@ -159,11 +160,23 @@ class cuda {
     nvidia::queue& queue_;
     void* memory_;
   };
-  /// Segments in device memory.
-  class segments_on_device;
+  /// Segments in device memory, which stay there until others are asked for: those of a pass are the same in each layer.
+  struct segments_on_device {
+    nvidia::arguments::segments_of_call call;
+    extent_t count = 0;
+    extent_t most_rows = 0;  ///< rows of the longest segment
+    extent_t last_row = 0;   ///< one more than the last row of the call
+    extent_t most_keys = 0;
+  };
+  /// Without `parts`, all keys of each segment.
+  segments_on_device segments_of(std::span<const attention_segment> segments,
+                                 std::span<const attention_segment_gradient> gradients,
+                                 std::span<const attention_part> parts);
 
   cuda_settings settings_;
   nvidia::queue queue_;
+  std::vector<nvidia::arguments::segment> segments_, segments_before_;
+  std::optional<scratch> segment_memory_;
 };
 
 static_assert(device<cuda> && partial_attention<cuda> && packed_rows<cuda> && advantage_device<cuda>);

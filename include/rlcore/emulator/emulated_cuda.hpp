@@ -27,8 +27,11 @@ provider emulator(emulator_settings settings = {});
 
 /// Bytes of emulated memory in use.
 std::size_t emulated_bytes_in_use();
-/// Kernels launched on emulated GPUs so far.
-std::uint64_t emulated_launches();
+/// Calls of the driver for emulated GPUs, so far.
+struct emulated_calls {
+  std::uint64_t launches = 0, uploads = 0, downloads = 0, waits = 0;
+};
+emulated_calls calls_of_emulator();
 
 }  // namespace nvidia
 
@@ -79,7 +82,7 @@ struct machine {
   emulator_settings settings;
   std::map<CUdeviceptr, std::size_t> memory;
   std::size_t in_use = 0, most_in_use = 0;
-  std::atomic<std::uint64_t> launches = 0;
+  std::atomic<std::uint64_t> launches = 0, uploads = 0, downloads = 0, waits = 0;
 
   static machine& here() {
     static machine m;
@@ -156,7 +159,10 @@ inline driver_calls driver_of_emulator() {
     return success;
   };
   d.cuStreamDestroy_v2 = [](CUstream) -> int { return success; };
-  d.cuStreamSynchronize = [](CUstream) -> int { return contexts == 0 ? invalid_context : success; };
+  d.cuStreamSynchronize = [](CUstream) -> int {
+    ++machine::here().waits;
+    return contexts == 0 ? invalid_context : success;
+  };
   d.cuMemGetInfo_v2 = [](std::size_t* left, std::size_t* total) -> int {
     machine& m = machine::here();
     const std::lock_guard hold(m.lock);
@@ -201,12 +207,14 @@ inline driver_calls driver_of_emulator() {
   d.cuMemcpyHtoDAsync_v2 = [](CUdeviceptr to, const void* from, std::size_t bytes, CUstream) -> int {
     if (contexts == 0) return invalid_context;
     if (!machine::here().holds(to, bytes)) return invalid_value;
+    ++machine::here().uploads;
     std::memcpy(reinterpret_cast<void*>(to), from, bytes);
     return success;
   };
   d.cuMemcpyDtoHAsync_v2 = [](void* to, CUdeviceptr from, std::size_t bytes, CUstream) -> int {
     if (contexts == 0) return invalid_context;
     if (!machine::here().holds(from, bytes)) return invalid_value;
+    ++machine::here().downloads;
     std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
     return success;
   };
@@ -237,6 +245,10 @@ inline driver_calls driver_of_emulator() {
         block_x > 1024 || block_y != 1 || block_z != 1)
       return invalid_value;
     machine& m = machine::here();
+    if (function == reinterpret_cast<CUfunction>(host_kernel_of(kernel::write_bytes))) {
+      const auto& a = *static_cast<const arguments::write_bytes*>(parameters[0]);
+      if (!m.holds(reinterpret_cast<CUdeviceptr>(a.to), static_cast<std::size_t>(a.count))) return illegal_address;
+    }
     const std::uint64_t number = ++m.launches, seed = m.current().seed;
     running_block::here().run({grid_x, grid_y, grid_z}, block_x, seed == 0 ? 0 : seed * 1000003 + number,
                               reinterpret_cast<host_kernel>(function), parameters[0]);
@@ -285,7 +297,10 @@ RLCORE_INLINE std::size_t emulated_bytes_in_use() {
   const std::lock_guard hold(m.lock);
   return m.in_use;
 }
-RLCORE_INLINE std::uint64_t emulated_launches() { return emulated::machine::here().launches; }
+RLCORE_INLINE emulated_calls calls_of_emulator() {
+  const emulated::machine& m = emulated::machine::here();
+  return {m.launches, m.uploads, m.downloads, m.waits};
+}
 
 }  // namespace nvidia
 RLCORE_END

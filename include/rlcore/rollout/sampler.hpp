@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <span>
@@ -174,6 +175,7 @@ class sampler {
       }
       arguments = {settings.temperature, 0, 1, 0};
     }
+    const float temperature = logprob_temperature.value_or(settings.greedy() ? 1 : settings.temperature);
     if constexpr (Device::host_readable) {
       device.run(op::sample{.settings = arguments,
                             .logits = from,
@@ -181,6 +183,7 @@ class sampler {
                             .vocabulary = vocabulary,
                             .uniform = uniform.data(),
                             .tokens = tokens.data()});
+      score(device, chunks, scored, vocabulary, temperature, tokens, logp, entropy);
     } else {
       reserve(device, tokens.size());
       device.upload(uniform_.data(), uniform.data(), uniform.size_bytes());
@@ -189,11 +192,14 @@ class sampler {
                             .rows = rows,
                             .vocabulary = vocabulary,
                             .uniform = uniform_.data(),
-                            .tokens = tokens_.data()});
-      device.download(tokens.data(), tokens_.data(), tokens.size_bytes());
+                            .tokens = results_.data()});
+      if (chunks.apart()) {
+        device.download(tokens.data(), results_.data(), tokens.size_bytes());
+        return score_in_chunks(device, chunks, scored, temperature, tokens, logp, entropy);
+      }
+      score_drawn(device, scored, rows, vocabulary, temperature);
+      download(device, 0, tokens.size(), tokens, logp, entropy);
     }
-    score(device, chunks, scored, vocabulary,
-          logprob_temperature.value_or(settings.greedy() ? 1 : settings.temperature), tokens, logp, entropy);
   }
   /// The log-prob of tokens[row] under softmax(logits / temperature) and the entropy of this distribution, computed
   /// from `chunks` as in training.
@@ -212,16 +218,9 @@ class sampler {
       device.wait();
     } else {
       reserve(device, tokens.size());
-      device.upload(tokens_.data(), tokens.data(), tokens.size_bytes());
-      device.run(op::log_prob_forward{.logits = logits,
-                                      .rows = rows,
-                                      .vocabulary = vocabulary,
-                                      .targets = tokens_.data(),
-                                      .temperature = temperature,
-                                      .logp = results_.data(),
-                                      .entropy = results_.data() + tokens.size()});
-      device.download(logp.data(), results_.data(), logp.size_bytes());
-      device.download(entropy.data(), results_.data() + tokens.size(), entropy.size_bytes());
+      device.upload(results_.data(), tokens.data(), tokens.size_bytes());
+      score_drawn(device, logits, rows, vocabulary, temperature);
+      download(device, tokens.size(), tokens.size(), {}, logp, entropy);
     }
   }
 
@@ -233,8 +232,29 @@ class sampler {
   void reserve(Device& device, std::size_t rows) {
     if (uniform_.size() >= rows) return;
     uniform_ = {device, rows};
-    tokens_ = {device, rows};
-    results_ = {device, 2 * rows};
+    results_ = {device, 3 * rows};
+  }
+  float* floats_at(std::size_t place) { return reinterpret_cast<float*>(results_.data() + place); }
+  /// Log-probs and entropies of the tokens in results_, next to them.
+  void score_drawn(Device& device, const float* logits, extent_t rows, extent_t vocabulary, float temperature) {
+    const auto n = static_cast<std::size_t>(rows);
+    device.run(op::log_prob_forward{.logits = logits,
+                                    .rows = rows,
+                                    .vocabulary = vocabulary,
+                                    .targets = results_.data(),
+                                    .temperature = temperature,
+                                    .logp = floats_at(n),
+                                    .entropy = floats_at(2 * n)});
+  }
+  /// What results_ holds of n rows, from `first` on, by one transfer.
+  void download(Device& device, std::size_t first, std::size_t n, std::span<std::int32_t> tokens, std::span<float> logp,
+                std::span<float> entropy) {
+    if (n == 0) return;
+    host_results_.resize(3 * n);
+    device.download(host_results_.data() + first, results_.data() + first, (3 * n - first) * sizeof(std::int32_t));
+    if (!tokens.empty()) std::memcpy(tokens.data(), host_results_.data(), tokens.size_bytes());
+    std::memcpy(logp.data(), host_results_.data() + n, logp.size_bytes());
+    std::memcpy(entropy.data(), host_results_.data() + 2 * n, entropy.size_bytes());
   }
   void score_in_chunks(Device& device, const nn::vocabulary_chunks& chunks, const float* logits, float temperature,
                        std::span<const std::int32_t> tokens, std::span<float> logp, std::span<float> entropy) {
@@ -282,8 +302,8 @@ class sampler {
   std::optional<masked_logits<Device>> masked_, masked_rules_;  // made when they are used
   const float* drawn_from_ = nullptr;
   buffer<double, Device> uniform_;
-  buffer<std::int32_t, Device> tokens_;
-  buffer<float, Device> results_;
+  buffer<std::int32_t, Device> results_;  // tokens, log-probs, entropies: four bytes each
+  std::vector<std::int32_t> host_results_;
   buffer<std::int32_t, Device> chunk_tokens_;  // this and the next three: for chunks
   buffer<float, Device> chunk_results_, part_;
   buffer<log_prob_state, Device> states_;

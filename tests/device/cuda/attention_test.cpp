@@ -72,8 +72,8 @@ struct attention_problem {
   }
 };
 
-/// Where both are NaN, they may be different ones. With `masked_nan`, gradients may be NaN on the CPU alone, whose lanes
-/// multiply what is masked by 0.
+/// Where both are NaN, they may be different ones. With `masked_nan`, gradients may be NaN on the CPU alone, whose
+/// lanes multiply what is masked by 0.
 void expect_the_bits_of_cpu(const attention_problem& p, std::uint64_t seed, bool masked_nan = false) {
   cpu host(1);
   emulated_cuda device({}, {.seed = seed});

@@ -149,12 +149,12 @@ TEST(cuda_kernels, read_weights_that_were_packed_in_strips) {
 TEST(cuda_kernels, take_nothing) {
   emulated_cuda device;
   auto y = to_device(device, std::vector<float>{1, 2});
-  const std::uint64_t before = nvidia::emulated_launches();
+  const std::uint64_t before = nvidia::calls_of_emulator().launches;
   device.run(op::add{.y = y.data(), .a = y.data(), .b = y.data(), .n = 0});
   device.run(op::rms_norm_forward{.norm = {2, 1, 2, y.data()}, .y = y.data(), .y_row = 2, .x = y.data(), .rows = 0});
   device.run(op::log_prob_forward{.rows = 0, .vocabulary = 5});
   EXPECT_EQ(device.run(op::sum_of_squares{.x = y.data(), .n = 0}), 0);
-  EXPECT_EQ(nvidia::emulated_launches(), before);
+  EXPECT_EQ(nvidia::calls_of_emulator().launches, before);
   device.run(op::linear_backward_weight{
       .dweight = y.data(), .dy = nullptr, .x = nullptr, .rows = 0, .outputs = 1, .inputs = 2, .accumulate = true});
   std::vector<float> found(2);

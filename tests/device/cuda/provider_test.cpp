@@ -58,6 +58,11 @@ TEST(cuda_provider, copies_of_other_memory_fail) {
   std::vector<float> host(16);
   EXPECT_THAT(refusal([&] { device.download(host.data(), host.data() + 8, 4); }),
               HasSubstr("cuMemcpyDtoHAsync of 4 B: CUDA_ERROR_INVALID_VALUE (1)"));
+  std::vector<float> large(1 << 14);
+  EXPECT_THAT(refusal([&] { device.upload(large.data(), large.data(), large.size() * sizeof(float)); }),
+              HasSubstr("cuMemcpyHtoDAsync of 64.00 KiB: CUDA_ERROR_INVALID_VALUE (1)"));
+  EXPECT_THAT(refusal([&] { device.upload(host.data(), host.data() + 8, 4); }),
+              HasSubstr("cuLaunchKernel of write_bytes: CUDA_ERROR_ILLEGAL_ADDRESS (700)"));
 }
 
 /// A driver's word on a launch that goes wrong later names the kernels before it.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <utility>
 #include <vector>
@@ -129,58 +130,58 @@ RLCORE_INLINE void cuda::run(const op::rope& o) {
       o.rows * o.heads * (o.head_dim / 2));
 }
 
-/// Segments in device memory.
-class cuda::segments_on_device {
- public:
-  /// Without `parts`, all keys of each segment.
-  segments_on_device(nvidia::queue& q, std::span<const attention_segment> segments,
-                     std::span<const attention_segment_gradient> gradients, std::span<const attention_part> parts)
-      : count_(static_cast<extent_t>(segments.size())),
-        memory_(q, segments.size() * sizeof(nvidia::arguments::segment)) {
-    constexpr attention_part all_keys;
-    std::vector<nvidia::arguments::segment> rows(segments.size());
-    for (std::size_t i = 0; i < segments.size(); ++i) {
-      const attention_segment& s = segments[i];
-      const attention_part& part = parts.empty() ? all_keys : parts[i];
-      most_rows_ = std::max(most_rows_, s.rows);
-      last_row_ = std::max(last_row_, s.first_row + s.rows);
-      const extent_t keys = s.first_position + s.rows;
-      most_keys_ = std::max(most_keys_, std::min(keys, part.end) - part.begin);
-      rows[i] = {s.keys,
-                 s.values,
-                 gradients.empty() ? nullptr : gradients[i].keys,
-                 gradients.empty() ? nullptr : gradients[i].values,
-                 s.pages,
-                 s.key_row,
-                 s.first_row,
-                 s.rows,
-                 s.first_position,
-                 part.begin,
-                 std::min<extent_t>(part.end, keys),
-                 part.resume,
-                 part.finish};
+RLCORE_INLINE cuda::segments_on_device cuda::segments_of(std::span<const attention_segment> segments,
+                                                         std::span<const attention_segment_gradient> gradients,
+                                                         std::span<const attention_part> parts) {
+  using nvidia::arguments::segment;
+  constexpr attention_part all_keys;
+  segments_on_device all;
+  all.count = static_cast<extent_t>(segments.size());
+  if (segments.empty()) return all;
+  const auto floats_from = [](const float* first, const float* p) {  // they may lie in different arrays
+    return static_cast<extent_t>(reinterpret_cast<std::intptr_t>(p) - reinterpret_cast<std::intptr_t>(first)) /
+           static_cast<extent_t>(sizeof(float));
+  };
+  all.call.keys = segments[0].keys;
+  all.call.dkeys = gradients.empty() ? nullptr : gradients[0].keys;
+  segments_.assign(segments.size(), segment{});
+  std::memset(static_cast<void*>(segments_.data()), 0, segments.size() * sizeof(segment));  // what lies between, too
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    const attention_segment& s = segments[i];
+    const attention_part& part = parts.empty() ? all_keys : parts[i];
+    const extent_t keys = s.first_position + s.rows;
+    all.most_rows = std::max(all.most_rows, s.rows);
+    all.last_row = std::max(all.last_row, s.first_row + s.rows);
+    all.most_keys = std::max(all.most_keys, std::min(keys, part.end) - part.begin);
+    segment& to = segments_[i];
+    if (s.pages == nullptr) {
+      to.keys = floats_from(segments[0].keys, s.keys);
+      to.values = floats_from(segments[0].keys, s.values);
+      // a pass forward asks for the same as the pass back where gradients lie as keys do
+      to.dkeys = gradients.empty() ? to.keys : floats_from(gradients[0].keys, gradients[i].keys);
+      to.dvalues = gradients.empty() ? to.values : floats_from(gradients[0].keys, gradients[i].values);
     }
-    q.upload(memory_.as<void>(), rows.data(), rows.size() * sizeof(rows[0]));
+    to.page_list = s.pages;
+    to.key_row = s.key_row, to.first_row = s.first_row, to.rows = s.rows, to.first_position = s.first_position;
+    to.begin = part.begin, to.end = std::min<extent_t>(part.end, keys);
+    to.resume = part.resume, to.finish = part.finish;
   }
-
-  const nvidia::arguments::segment* as() const noexcept { return memory_.as<nvidia::arguments::segment>(); }
-  extent_t count() const noexcept { return count_; }
-  /// The rows of the longest segment.
-  extent_t most_rows() const noexcept { return most_rows_; }
-  /// One more than the last row of the call.
-  extent_t last_row() const noexcept { return last_row_; }
-  extent_t most_keys() const noexcept { return most_keys_; }
-
- private:
-  extent_t count_, most_rows_ = 0, last_row_ = 0, most_keys_ = 0;
-  scratch memory_;
-};
+  const std::size_t bytes = segments.size() * sizeof(segment);
+  if (segments_.size() > segments_before_.size()) segment_memory_.emplace(queue_, bytes);
+  if (segments_.size() != segments_before_.size() ||
+      std::memcmp(segments_.data(), segments_before_.data(), bytes) != 0) {
+    queue_.upload(segment_memory_->as<void>(), segments_.data(), bytes);
+    std::swap(segments_, segments_before_);
+  }
+  all.call.list = segment_memory_->as<segment>();
+  return all;
+}
 
 RLCORE_INLINE void cuda::run(const op::store_keys_values& o) {
-  const segments_on_device segments(queue_, o.segments, {}, {});
+  const segments_on_device segments = segments_of(o.segments, {}, {});
   queue_.launch(
-      nvidia::arguments::store_keys_values{nvidia::heads_of(o.shape), segments.as(), o.layer, o.keys, o.values, o.row},
-      segments.most_rows() * o.shape.kv_heads, segments.count());
+      nvidia::arguments::store_keys_values{nvidia::heads_of(o.shape), segments.call, o.layer, o.keys, o.values, o.row},
+      segments.most_rows * o.shape.kv_heads, segments.count);
 }
 namespace nvidia {
 
@@ -195,27 +196,26 @@ inline bool attends_in_tiles(const attention_shape& s, extent_t rows) { return r
 
 RLCORE_INLINE void cuda::attend_forward(const op::attention_forward& o, std::span<const attention_part> parts) {
   namespace k = nvidia::arguments;
-  const segments_on_device segments(queue_, o.segments, {}, parts);
-  const extent_t rows = segments.most_rows(), tiles = nvidia::query_tiles(o.shape, rows);
-  const k::attention_forward a{nvidia::heads_of(o.shape), segments.as(), o.q, o.q_row, o.out, o.out_row, o.statistics};
+  const segments_on_device segments = segments_of(o.segments, {}, parts);
+  const extent_t rows = segments.most_rows, tiles = nvidia::query_tiles(o.shape, rows);
+  const k::attention_forward a{nvidia::heads_of(o.shape), segments.call, o.q, o.q_row, o.out, o.out_row, o.statistics};
   if (!nvidia::attends_in_tiles(o.shape, rows))
-    queue_.launch(a, rows * o.shape.heads, segments.count());
+    queue_.launch(a, rows * o.shape.heads, segments.count);
   else if (o.shape.head_dim <= 64)
-    queue_.launch(k::attention_forward_64{a}, tiles, o.shape.kv_heads, segments.count());
+    queue_.launch(k::attention_forward_64{a}, tiles, o.shape.kv_heads, segments.count);
   else
-    queue_.launch(k::attention_forward_128{a}, tiles, o.shape.kv_heads, segments.count());
+    queue_.launch(k::attention_forward_128{a}, tiles, o.shape.kv_heads, segments.count);
 }
 RLCORE_INLINE void cuda::attend_backward(const op::attention_backward& o, std::span<const attention_part> parts) {
   namespace k = nvidia::arguments;
-  const segments_on_device segments(queue_, o.segments, o.gradients, parts);
-  const scratch means(queue_, static_cast<std::size_t>(segments.last_row() * o.shape.heads) * sizeof(float));
+  const segments_on_device segments = segments_of(o.segments, o.gradients, parts);
+  const scratch means(queue_, static_cast<std::size_t>(segments.last_row * o.shape.heads) * sizeof(float));
   const auto shape = nvidia::heads_of(o.shape);
-  const extent_t rows = segments.most_rows(), keys = segments.most_keys(), heads = o.shape.kv_heads,
-                 count = segments.count();
+  const extent_t rows = segments.most_rows, keys = segments.most_keys, heads = o.shape.kv_heads, count = segments.count;
   const extent_t tiles = nvidia::query_tiles(o.shape, rows), key_tiles = (keys + 63) / 64;
-  const k::attention_backward_queries to_queries{shape,  segments.as(), o.q,          o.q_row, o.out,
+  const k::attention_backward_queries to_queries{shape,  segments.call, o.q,          o.q_row, o.out,
                                                  o.dout, o.out_row,     o.statistics, o.dq,    means.as<float>()};
-  const k::attention_backward_keys to_keys{shape,  segments.as(), o.q,          o.q_row,
+  const k::attention_backward_keys to_keys{shape,  segments.call, o.q,          o.q_row,
                                            o.dout, o.out_row,     o.statistics, means.as<float>()};
   if (!nvidia::attends_in_tiles(o.shape, rows)) {
     queue_.launch(to_queries, rows * o.shape.heads, count);

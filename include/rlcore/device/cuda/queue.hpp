@@ -52,7 +52,7 @@ class queue {
   void* allocate(std::size_t bytes);
   /// Kernels launched before may still use it.
   void release(void* memory) noexcept;
-  /// Waits for the copy, so that the host memory may be reused.
+  /// The host memory may be reused at once: few bytes travel with launches, more are waited for.
   void upload(void* device, const void* host, std::size_t bytes);
   /// Returns when the data has arrived.
   void download(void* host, const void* device, std::size_t bytes);
@@ -119,6 +119,7 @@ RLCORE_END
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -298,7 +299,18 @@ RLCORE_INLINE void queue::release(void* memory) noexcept {
 }
 
 RLCORE_INLINE void queue::upload(void* device, const void* host, std::size_t bytes) {
-  if (bytes == 0) return;
+  using arguments::write_bytes;
+  constexpr std::size_t most = write_bytes::most, launches = 4;
+  if (bytes <= launches * most) {
+    for (std::size_t first = 0; first < bytes; first += most) {
+      write_bytes part;
+      part.to = static_cast<std::byte*>(device) + first;
+      part.count = static_cast<int>(std::min(most, bytes - first));
+      std::memcpy(part.bytes, static_cast<const std::byte*>(host) + first, static_cast<std::size_t>(part.count));
+      launch(kernel::write_bytes, &part, write_bytes::threads, 1, 1, 1);
+    }
+    return;
+  }
   {
     const guard here(*this);
     check(*provider_.driver, provider_.driver->cuMemcpyHtoDAsync_v2(detail::address(device), host, bytes, stream_),

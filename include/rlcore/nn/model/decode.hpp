@@ -159,7 +159,6 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
   if (n == 0) return;
   const head_activations rows = model.head().normed(p, y, n);
   all_logits(model, p, logits, rows.normed, n);
-  device.wait();
 }
 
 }  // namespace nn
