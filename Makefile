@@ -12,7 +12,7 @@ CTEST = @ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure --prog
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train train_vision train_tools programs variants policy_trainers npu_comparison parallel_table test one check fuzz sanitize check_all bench speed package api format clean
+.PHONY: help train train_vision train_tools programs variants policy_trainers npu_comparison cuda_check parallel_table test one check fuzz sanitize check_all bench speed package api format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
@@ -22,6 +22,7 @@ help:
 	@echo 'make variants compare algorithms on the same small task: one table, one report (ARGS="--list")'
 	@echo 'make policy_trainers  every policy trainer on the same small task, three seeds (TRAINERS="ppo" SEEDS="1")'
 	@echo 'make npu_comparison   every method on the emulated NPU against the CPU, docs/npu_proof.md (ARGS="--methods sft,grpo")'
+	@echo 'make cuda_check   all that an NVIDIA GPU has to confirm: bits, and speed beside PyTorch (PYTHON=... ARGS="--only decode")'
 	@echo 'make parallel_table   GRPO on threads, MPI and two network namespaces: one hash; scaling (ARGS="--steps 5")'
 	@echo 'make test     numbers, ranks and programs on this machine: build and run their tests'
 	@echo 'make one      one test file, compiled alone: TEST=tests/train/model/trainable_model_test.cpp FILTER="*lora*"'
@@ -79,6 +80,12 @@ npu_comparison:
 	$(CONFIGURE)
 	$(COMPILE) --target quickstart compare_runs $(METHODS:%=%_trainer)
 	@bench/npu_comparison.py --build $(BUILD)/bin $(ARGS)
+
+cuda_check:
+	@cmake/setup.sh speed
+	$(CONFIGURE)
+	$(COMPILE) --target cuda_doctor quickstart speed_bench
+	@bench/cuda_check.py --build $(BUILD)/bin $(if $(PYTHON),--python $(PYTHON)) $(ARGS)
 
 parallel_table:
 	@cmake/setup.sh programs

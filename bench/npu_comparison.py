@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Every method on the emulated NPU (bfloat16) and on the CPU (float32): Mean Error of loss or reward, by compare_runs.
+"""Every method on the emulated NPU (bfloat16) and on a reference, the CPU (float32) or a GPU (bfloat16): Mean Error of
+loss or reward, by compare_runs.
 
     make npu_comparison [ARGS="--methods sft,grpo --steps 5"]      ("--methods precision": only the second table)
     bench/npu_comparison.py [--build build/bin] [--output runs/npu_comparison] [--methods NAME,...] [--steps N]
-                            [--soc NAME] [--cann 8.3] [--markdown FILE]
+                            [--reference cpu|cuda|cuda_emulator] [--soc NAME] [--cann 8.3] [--markdown FILE]
 
 The task is that of quickstart: word problems, a Qwen2 of two layers. Runs that ended are taken over. The numbers are
-modelled, no hardware. With an NPU, --device npu runs on it instead. This file needs the standard library alone.
+modelled, no hardware. With an NPU, --device npu runs on it instead; with an NVIDIA GPU, --reference cuda compares with
+it, as published comparisons do. This file needs the standard library alone.
 """
 
 import argparse
@@ -46,6 +48,11 @@ class Comparison:
         if asked.device == "npu_emulator":
             npu += ["rlcore.npu_emulator.soc=" + asked.soc, "rlcore.npu_emulator.cann_version=" + asked.cann]
         self.npu = npu
+        self.reference = ["rlcore.compute=float32"]
+        if asked.reference != "cpu":
+            self.reference = ["trainer.device=" + asked.reference, "rlcore.compute=bfloat16"]
+        if asked.reference == "cuda":
+            self.reference += ["rlcore.cuda.required=True"]
 
     def run(self, program, arguments, log):
         with open(os.path.join(self.root, log + ".log"), "w") as out:
@@ -187,6 +194,7 @@ def main():
     p.add_argument("--steps", type=int, default=10)
     p.add_argument("--prompts", type=int, default=32, help="prompts per step of a policy trainer, 8 responses each")
     p.add_argument("--device", default="npu_emulator", choices=("npu_emulator", "npu"))
+    p.add_argument("--reference", default="cpu", choices=("cpu", "cuda", "cuda_emulator"))
     p.add_argument("--soc", default="Ascend910B3")
     p.add_argument("--cann", default="8.3")
     p.add_argument("--markdown", help="file for the tables")
@@ -201,10 +209,10 @@ def main():
     for method, title, program, key, threshold in METHODS:
         if method not in wanted:
             continue
-        cpu, npu = method + "/cpu", method + "/npu"
-        seconds = [all_of.train(method, program, cpu, ["rlcore.compute=float32"]),
+        reference, npu = method + "/" + asked.reference, method + "/npu"
+        seconds = [all_of.train(method, program, reference, all_of.reference),
                    all_of.train(method, program, npu, all_of.npu)]
-        steps, error, relative, largest = all_of.compare(npu, cpu, key)
+        steps, error, relative, largest = all_of.compare(npu, reference, key)
         within = error <= threshold
         failed = failed or not within
         free.append((title, key, steps, "%.3g %%" % error, "%d %%" % threshold, "yes" if within else "**no**",
@@ -213,18 +221,18 @@ def main():
             title, key, error, threshold, ", ".join("-" if s is None else "%.0f" % s for s in seconds)), flush=True)
         if method not in POLICY:
             continue
-        stored = method + "/replay"
+        stored = method + ("/replay" if asked.reference == "cpu" else "/replay_of_" + asked.reference)
         all_of.train(method, program, stored,
-                     all_of.npu + ["rlcore.replay=" + os.path.join(all_of.root, cpu, "rollouts")])
+                     all_of.npu + ["rlcore.replay=" + os.path.join(all_of.root, reference, "rollouts")])
         for name in ("actor/pg_loss", "actor/entropy", "actor/grad_norm"):
-            steps, error, relative, largest = all_of.compare(stored, cpu, name)
+            steps, error, relative, largest = all_of.compare(stored, reference, name)
             same.append((title, name, steps, "%.3g %%" % error, relative + " %", largest + " %"))
     tables = ["| method | metric | steps | mean error, modelled | threshold | within | relative | largest | hardware |",
               "|---|---|---|---|---|---|---|---|---|"] + ["| " + " | ".join(map(str, r)) + " |" for r in free]
     if same:
-        tables += ["", "| method, on the CPU's responses | metric | steps | mean error, modelled | relative | largest |",
+        tables += ["", "| method, on the responses of " + asked.reference + " | metric | steps | mean error, modelled | relative | largest |",
                    "|---|---|---|---|---|---|"] + ["| " + " | ".join(map(str, r)) + " |" for r in same]
-    if "precision" in wanted and asked.device == "npu_emulator":
+    if "precision" in wanted and asked.device == "npu_emulator" and asked.reference == "cpu":
         tables += [""] + precision_table(all_of)
     text = "\n".join(tables) + "\n"
     print("\n" + text)

@@ -28,14 +28,16 @@ namespace {
 constexpr struct {
   const char* name;
   void (*run)(const speed::options&);
-} items[] = {{"limits", speed::limits},       {"gemm", speed::gemm},           {"head", speed::head},
-             {"optimizer", speed::optimizer}, {"attention", speed::attention}, {"train", speed::train},
-             {"tower", speed::tower},         {"images", speed::images},       {"generate", speed::generate}};
+} items[] = {
+    {"limits", speed::limits},       {"gemm", speed::gemm},   {"head", speed::head},   {"optimizer", speed::optimizer},
+    {"attention", speed::attention}, {"train", speed::train}, {"tower", speed::tower}, {"images", speed::images},
+    {"generate", speed::generate},   {"cuda", speed::cuda}};
 
 int usage() {
   std::fputs(
       "usage: speed_bench limits|gemm|head|optimizer|attention|train|tower|images|generate\n"
       "                   [--threads N] [--quick] [--only TEXT]\n"
+      "       speed_bench cuda [--device cuda|cuda_emulator] [--quick] [--only TEXT]\n"
       "       speed_bench folder tiny|0.5B|images PATH\n",
       stderr);
   return 2;
@@ -54,6 +56,8 @@ int run(int argc, char** argv) {
     const std::string_view word = argv[k];
     if (word == "--quick")
       o.quick = true;
+    else if (word == "--device" && k + 1 < argc)
+      o.device = argv[++k];
     else if (word == "--threads" && k + 1 < argc)
       o.threads = std::atoi(argv[++k]);
     else if (word == "--only" && k + 1 < argc)

@@ -20,6 +20,7 @@ namespace speed {
 
 struct options {
   std::string item, only;  ///< only: cases whose name contains it
+  std::string device = "cuda";  ///< of the item cuda
   int threads = 1;
   bool quick = false;
   double budget() const { return quick ? 0.1 : 0.3; }  ///< seconds for one case
@@ -135,6 +136,7 @@ void gemm(const options&);
 void head(const options&);
 void optimizer(const options&);
 void attention(const options&);
+void cuda(const options&);
 void train(const options&);
 void tower(const options&);
 void images(const options&);
