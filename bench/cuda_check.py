@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -30,21 +31,26 @@ class Check:
         self.output = os.path.abspath(asked.output)
         self.emulated = asked.device == "cuda_emulator"
         self.rows, self.speed, self.good = [], [], True
+        self.end = time.time() + asked.seconds
         os.makedirs(self.output, exist_ok=True)
 
     def run(self, name, command, seconds, folder=None):
-        """(exit code, output); code None: stopped at its deadline."""
-        started = time.time()
-        try:
-            done = subprocess.run(command, cwd=folder, timeout=seconds, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  text=True, errors="replace")
-            code, out = done.returncode, done.stdout
-        except subprocess.TimeoutExpired as late:
-            code, out = None, (late.stdout or b"").decode(errors="replace")
-        except OSError as e:
-            code, out = 127, str(e)
-        with open(os.path.join(self.output, name + ".log"), "w") as log:
-            log.write(out)
+        """(exit code, output); code None: stopped at its deadline, with the processes that it started."""
+        started, path = time.time(), os.path.join(self.output, name + ".log")
+        with open(path, "w") as log:
+            try:
+                process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT,
+                                           start_new_session=True)
+                code = process.wait(max(1, min(seconds, self.end - started)))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                code = None
+            except OSError as e:
+                code = 127
+                log.write(str(e) + "\n")
+        with open(path, errors="replace") as log:
+            out = log.read()
         print("%-28s %5.0f s  %s" % (name, time.time() - started,
                                      "late" if code is None else "ok" if code == 0 else "exit code %d" % code), flush=True)
         return code, out
@@ -62,8 +68,9 @@ class Check:
             for row in [x for x in out.splitlines() if x.startswith(label + " ")]:
                 self.result(label, row[len(label):].strip(), None if label == "device" else label != "WRONG")
         if code != 0:
-            self.result("cuda_doctor", "late" if code is None else out.strip().splitlines()[-1], False)
-        return code == 0
+            last = (out.strip().splitlines() or ["exit code %s" % code])[-1]
+            self.result("cuda_doctor", "late" if code is None else last, False)
+        return "\ndevice " in out
 
     def trained(self, name, more, steps):
         """Digest of a quickstart's weights and its metrics without times, or None."""
@@ -79,7 +86,7 @@ class Check:
         files = glob.glob(folder + "/runs/quickstart/global_step_*/**/model*.safetensors", recursive=True)
         if code != 0 or not files:
             return None
-        with open(files[0], "rb") as f:
+        with open(sorted(files)[0], "rb") as f:
             digest = hashlib.sha256(f.read()).hexdigest()[:12]
         with open(folder + "/runs/quickstart/metrics.jsonl") as f:
             rows = [json.loads(row) for row in f]
@@ -119,7 +126,10 @@ class Check:
                                                        ("ours again", ours)]
         best = {}
         for name, command in turns:
-            _, out = self.run("speed, " + name, command, 75)
+            code, out = self.run("speed, " + name, command, 75)
+            if code != 0:
+                self.result("speed, " + name, "late" if code is None else (out.strip().splitlines() or [""])[-1],
+                            False if code is not None and name.startswith("ours") else None)
             for row in out.splitlines():
                 if row.startswith("{"):
                     x = json.loads(row)
@@ -161,16 +171,18 @@ def main():
     p.add_argument("--device", default="cuda", choices=("cuda", "cuda_emulator"))
     p.add_argument("--python", default=sys.executable)
     p.add_argument("--output", default="runs/cuda_check")
+    p.add_argument("--seconds", type=float, help="for all parts; by default 480, on the emulator an hour")
     p.add_argument("--only", default="", help="cases of speed whose name contains it")
     asked = p.parse_args()
+    asked.seconds = asked.seconds or (3600 if asked.device == "cuda_emulator" else 480)
     for program in ("cuda_doctor", "quickstart", "speed_bench"):
         if not os.path.exists(os.path.join(asked.build, program)):
             sys.exit("cuda_check.py: no %s/%s; make cuda_check builds it" % (asked.build, program))
     check = Check(asked)
-    if check.doctor() or check.emulated:
+    if check.doctor():  # else there is no GPU to ask more
         check.runs()
-        check.speeds()
         check.sanitizer()
+        check.speeds()
     with open(os.path.join(check.output, "cuda_check.md")) as table:
         print("\n" + table.read())
     return 0 if check.good else 1

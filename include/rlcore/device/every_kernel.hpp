@@ -40,11 +40,11 @@ class every_kernel {
  public:
   static constexpr bool on_host = std::is_same_v<Device, cpu>;
 
-  /// With `side`, products of side rows and side columns as well, for kernels of large tiles. Throws what an operation
-  /// throws.
+  /// With `side`, products of nearly side rows and columns as well, for kernels of large tiles. Throws what an
+  /// operation throws.
   explicit every_kernel(Device& device, extent_t side = 0) : d(device) {
     products();
-    if (side > 0) products(side, side, 40);
+    if (side > 0) large_products(side - 3);
     norms();
     attention();
     log_probs();
@@ -152,6 +152,33 @@ class every_kernel {
     floats total = values(o);
     d.run(op::sum_rows{.total = total.data(), .x = dy.data(), .rows = t, .width = o});
     keep("sum_rows", total);
+  }
+
+  /// Three times side rows and side columns, over a depth of 300.
+  void large_products(extent_t side) {
+    constexpr extent_t depth = 300;
+    const weight_format f = d.compute_format();
+    floats rows = values(side * depth), columns = values(side * depth), bias = values(side), to = values(side * side);
+    auto packed = on_device(std::vector<std::byte>(d.packed_bytes(f, side, depth)));
+    d.run(op::pack_weight{packed.data(), f, columns.data(), side, depth});
+    d.run(op::linear_forward{to.data(), rows.data(), packed.data(), f, bias.data(), side, side, depth});
+    keep("linear_forward", to);
+    d.run(op::linear_backward_input{.dx = to.data(),
+                                    .dy = rows.data(),
+                                    .weight = columns.data(),
+                                    .rows = side,
+                                    .outputs = depth,
+                                    .inputs = side,
+                                    .accumulate = true});
+    keep("linear_backward_input", to);
+    d.run(op::linear_backward_weight{.dweight = to.data(),
+                                     .dy = rows.data(),
+                                     .x = columns.data(),
+                                     .rows = depth,
+                                     .outputs = side,
+                                     .inputs = side,
+                                     .accumulate = true});
+    keep("linear_backward_weight", to);
   }
 
   void norms() {

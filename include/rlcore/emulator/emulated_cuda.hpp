@@ -31,6 +31,7 @@ std::size_t emulated_bytes_in_use();
 struct emulated_calls {
   std::uint64_t launches = 0, uploads = 0, downloads = 0, waits = 0;
 };
+/// The counts.
 emulated_calls calls_of_emulator();
 
 }  // namespace nvidia

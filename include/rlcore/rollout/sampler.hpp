@@ -231,8 +231,8 @@ class sampler {
  private:
   void reserve(Device& device, std::size_t rows) {
     if (uniform_.size() >= rows) return;
-    uniform_ = {device, rows};
     results_ = {device, 3 * rows};
+    uniform_ = {device, rows};
   }
   float* floats_at(std::size_t place) { return reinterpret_cast<float*>(results_.data() + place); }
   /// Log-probs and entropies of the tokens in results_, next to them.

@@ -2,6 +2,7 @@
 // of rows; products in float32 have the bits of cpu in tiles of every size.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -140,11 +141,12 @@ products chains_of(const problem& p) {
           [&](extent_t k) { return at(p.x, k, p.inputs, i); }));
   return all;
 }
+bool same_bits(const floats& a, const floats& b) { return std::ranges::equal(a, b, {}, bits, bits); }
 void expect_equal(const products& found, const products& want, const problem& p) {
   const auto name = testing::Message() << p.rows << " rows, " << p.inputs << " -> " << p.outputs;
-  EXPECT_TRUE(found.y == want.y) << name;
-  EXPECT_TRUE(found.dx == want.dx) << name;
-  EXPECT_TRUE(found.dweight == want.dweight) << name;
+  EXPECT_TRUE(same_bits(found.y, want.y)) << name;
+  EXPECT_TRUE(same_bits(found.dx, want.dx)) << name;
+  EXPECT_TRUE(same_bits(found.dweight, want.dweight)) << name;
 }
 
 /// Rows, outputs and inputs for each kernel, at its edges and where fours are not whole or not aligned.

@@ -104,8 +104,8 @@ RLCORE_INLINE std::string module_text() {
   text += word_text("log2_e_high", static_cast<word>(c::log2_e >> 64)) +
           word_text("log2_e_low", static_cast<word>(c::log2_e));
   text += tensor_core_text;
-#define RLCORE_CUDA_TEXT(...) #__VA_ARGS__ "\n"
-  return text +
+  // One literal a file: a compiler need not take more than 65536 characters.
+#define RLCORE_CUDA_TEXT(...) text += #__VA_ARGS__ "\n";
 #include "rlcore/device/cuda/text/arguments.inc"
 #include "rlcore/device/cuda/text/loss_arguments.inc"
 #include "rlcore/device/cuda/text/sums.inc"
@@ -120,8 +120,8 @@ RLCORE_INLINE std::string module_text() {
 #include "rlcore/device/cuda/text/losses.inc"
 #include "rlcore/device/cuda/text/rows.inc"
 #include "rlcore/device/cuda/text/tensor_products.inc"
-      ;
 #undef RLCORE_CUDA_TEXT
+  return text;
 }
 
 RLCORE_INLINE std::vector<std::string> module_options(int capability) {

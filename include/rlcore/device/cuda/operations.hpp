@@ -167,9 +167,11 @@ RLCORE_INLINE cuda::segments_on_device cuda::segments_of(std::span<const attenti
     to.resume = part.resume, to.finish = part.finish;
   }
   const std::size_t bytes = segments.size() * sizeof(segment);
-  if (segments_.size() > segments_before_.size()) segment_memory_.emplace(queue_, bytes);
   if (segments_.size() != segments_before_.size() ||
       std::memcmp(segments_.data(), segments_before_.data(), bytes) != 0) {
+    const bool more = segments_.size() > segments_before_.size();
+    segments_before_.clear();  // should the next two lines throw
+    if (more) segment_memory_.emplace(queue_, bytes);
     queue_.upload(segment_memory_->as<void>(), segments_.data(), bytes);
     std::swap(segments_, segments_before_);
   }

@@ -40,9 +40,12 @@ inline long long __double_as_longlong(double x) { return std::bit_cast<long long
 inline double __longlong_as_double(long long x) { return std::bit_cast<double>(x); }
 inline int __clzll(long long x) { return std::countl_zero(static_cast<unsigned long long>(x)); }
 inline void __syncthreads() { running_block::here().barrier(); }
+inline void __syncwarp() {}  // the emulator's threads meet in add_tensor_product itself
+/// CUDA's vector of four floats, which is read and written at once.
 struct alignas(16) float4 {
   float x, y, z, w;
 };
+/// CUDA's vector of two words.
 struct alignas(8) uint2 {
   unsigned x, y;
 };

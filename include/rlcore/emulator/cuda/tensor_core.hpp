@@ -22,6 +22,7 @@ struct tensor_row {
   std::array<double, 16> values{};
   std::array<int, 16> exponents{};
 
+  /// Takes the bits of value `at`.
   void set(std::size_t at, std::uint16_t bits) {
     values[at] = std::bit_cast<float>(std::uint32_t{bits} << 16);
     const int e = bits >> 7 & 255;
