@@ -114,7 +114,7 @@ std::vector<float> product_rows(cuda& device, extent_t all, extent_t rows) {
   const auto format = device.compute_format();
   const std::vector<float> host = plain_values(static_cast<std::size_t>(all * inputs), 1);
   const auto x = to_device(device, std::vector<float>(host.end() - rows * inputs, host.end()));
-  const auto weight = to_device(device, plain_values(outputs * inputs, 2));
+  const auto weight = to_device(device, plain_values(static_cast<std::size_t>(outputs * inputs), 2));
   auto packed = to_device(device, std::vector<std::uint8_t>(device.packed_bytes(format, outputs, inputs)));
   auto y = to_device(device, std::vector<float>(static_cast<std::size_t>(rows * outputs)));
   auto* const bytes = reinterpret_cast<std::byte*>(packed.data());
