@@ -116,69 +116,46 @@ class every_kernel {
     floats x = values(t * i), weight = values(o * i), bias = values(o), dy = values(t * o);
     for (const weight_format f :
          {weight_format::float32, weight_format::bfloat16, weight_format::int8, weight_format::bfloat16_exact}) {
-      auto packed = on_device(std::vector<std::byte>(d.packed_bytes(f, o, i)));
-      d.run(op::pack_weight{.packed = packed.data(), .format = f, .weight = weight.data(), .outputs = o, .inputs = i});
-      if (on_host) keep("pack_weight", packed);
       floats y = zeros(t * o);
-      d.run(op::linear_forward{.y = y.data(),
-                               .x = x.data(),
-                               .packed = packed.data(),
-                               .format = f,
-                               .bias = t % 2 ? bias.data() : nullptr,
-                               .rows = t,
-                               .outputs = o,
-                               .inputs = i});
-      keep("linear_forward", y);
+      forward(y, x, weight, f, t % 2 ? bias.data() : nullptr, {t, o, i});
     }
     for (const bool accumulate : {false, true}) {
       floats dx = values(t * i), dweight = values(o * i);
-      d.run(op::linear_backward_input{.dx = dx.data(),
-                                      .dy = dy.data(),
-                                      .weight = weight.data(),
-                                      .rows = t,
-                                      .outputs = o,
-                                      .inputs = i,
-                                      .accumulate = accumulate});
-      keep("linear_backward_input", dx);
-      d.run(op::linear_backward_weight{.dweight = dweight.data(),
-                                       .dy = dy.data(),
-                                       .x = x.data(),
-                                       .rows = t,
-                                       .outputs = o,
-                                       .inputs = i,
-                                       .accumulate = accumulate});
-      keep("linear_backward_weight", dweight);
+      backward_input(dx, dy, weight, {t, o, i}, accumulate);
+      backward_weight(dweight, dy, x, {t, o, i}, accumulate);
     }
     floats total = values(o);
-    d.run(op::sum_rows{.total = total.data(), .x = dy.data(), .rows = t, .width = o});
-    keep("sum_rows", total);
+    d.run(op::sum_rows{.total = total.data(), .x = dy.data(), .rows = t, .width = o}), keep("sum_rows", total);
+  }
+  /// Three times side rows and side columns.
+  void large_products(extent_t side, extent_t depth = 300) {
+    floats a = values(side * depth), b = values(side * depth), bias = values(side), c = values(side * side);
+    forward(c, a, b, d.compute_format(), bias.data(), {side, side, depth});
+    backward_input(c, a, b, {side, depth, side}, true);
+    backward_weight(c, a, b, {depth, side, side}, true);
   }
 
-  /// Three times side rows and side columns, over a depth of 300.
-  void large_products(extent_t side) {
-    constexpr extent_t depth = 300;
-    const weight_format f = d.compute_format();
-    floats rows = values(side * depth), columns = values(side * depth), bias = values(side), to = values(side * side);
-    auto packed = on_device(std::vector<std::byte>(d.packed_bytes(f, side, depth)));
-    d.run(op::pack_weight{packed.data(), f, columns.data(), side, depth});
-    d.run(op::linear_forward{to.data(), rows.data(), packed.data(), f, bias.data(), side, side, depth});
-    keep("linear_forward", to);
-    d.run(op::linear_backward_input{.dx = to.data(),
-                                    .dy = rows.data(),
-                                    .weight = columns.data(),
-                                    .rows = side,
-                                    .outputs = depth,
-                                    .inputs = side,
-                                    .accumulate = true});
-    keep("linear_backward_input", to);
-    d.run(op::linear_backward_weight{.dweight = to.data(),
-                                     .dy = rows.data(),
-                                     .x = columns.data(),
-                                     .rows = depth,
-                                     .outputs = side,
-                                     .inputs = side,
-                                     .accumulate = true});
-    keep("linear_backward_weight", to);
+  struct sizes {
+    extent_t rows, outputs, inputs;
+  };
+  void forward(floats& y, floats& x, floats& weight, weight_format f, const float* bias, sizes s) {
+    auto packed = on_device(std::vector<std::byte>(d.packed_bytes(f, s.outputs, s.inputs)));
+    d.run(op::pack_weight{packed.data(), f, weight.data(), s.outputs, s.inputs});
+    if (on_host) keep("pack_weight", packed);
+    d.run(op::linear_forward{y.data(), x.data(), packed.data(), f, bias, s.rows, s.outputs, s.inputs});
+    keep("linear_forward", y);
+  }
+  void backward_input(floats& dx, floats& dy, floats& weight, sizes s, bool accumulate) {
+    op::linear_backward_input o{};
+    o.dx = dx.data(), o.dy = dy.data(), o.weight = weight.data();
+    o.rows = s.rows, o.outputs = s.outputs, o.inputs = s.inputs, o.accumulate = accumulate;
+    d.run(o), keep("linear_backward_input", dx);
+  }
+  void backward_weight(floats& dweight, floats& dy, floats& x, sizes s, bool accumulate) {
+    op::linear_backward_weight o{};
+    o.dweight = dweight.data(), o.dy = dy.data(), o.x = x.data();
+    o.rows = s.rows, o.outputs = s.outputs, o.inputs = s.inputs, o.accumulate = accumulate;
+    d.run(o), keep("linear_backward_weight", dweight);
   }
 
   void norms() {
@@ -395,12 +372,8 @@ class every_kernel {
     for (float& each : squares) each *= each;
     floats v = on_device(squares);
     for (const std::int64_t step : {1, 2, 1000}) {
-      d.run(op::adamw{.weights = weight.data(),
-                      .m = m.data(),
-                      .v = v.data(),
-                      .gradient = dy.data(),
-                      .n = n,
-                      .step = {1e-3, 0.9, 0.999, 1e-8, 0.01, step, 0.7f}});
+      const adamw_step of{1e-3, 0.9, 0.999, 1e-8, 0.01, step, 0.7f};
+      d.run(op::adamw{weight.data(), m.data(), v.data(), dy.data(), n, of});
       keep("adamw", weight), keep("adamw", m), keep("adamw", v);
     }
   }
@@ -413,9 +386,9 @@ class every_kernel {
       std::vector<float> y(x.size());
       d.exp(y.data(), x.data(), static_cast<extent_t>(x.size())), keep("exp", y);
     }
-    floats gates = on_device(x),
-           slopes = zeros(static_cast<extent_t>(x.size()));  // the exponential of other kernels
-    d.run(op::gelu_forward{.y = slopes.data(), .x = gates.data(), .n = static_cast<extent_t>(x.size())});
+    const auto n = static_cast<extent_t>(x.size());
+    floats gates = on_device(x), slopes = zeros(n);  // the exponential of other kernels
+    d.run(op::gelu_forward{.y = slopes.data(), .x = gates.data(), .n = n});
     keep("gelu_forward", slopes);
   }
 
