@@ -2,12 +2,13 @@
 """All that a GPU has to confirm, as one command: bits of the kernels, of the quickstart and of sampling, memory errors, and
 speed beside PyTorch in turns. Below eight minutes; what has run is written when the time is over.
 
-    make cuda_check [ARGS="--device cuda_emulator"]
+    make cuda_check [PYTHON=...] [ARGS="--device cuda_emulator"]
     bench/cuda_check.py [--build build/bin] [--device cuda|cuda_emulator] [--python PYTHON] [--output FOLDER] [--only TEXT]
+                        [--seconds N]
 
 FOLDER/cuda_check.md has the tables of docs/cuda_proof.md, FOLDER/*.log what each part printed. PYTHON is an interpreter
-with PyTorch, and transformers if there is one. The exit code is 1 if something is wrong. This file needs the standard
-library alone.
+with PyTorch, and transformers if there is one; on the emulator nothing is compared with them. The exit code is 1 if
+something is wrong. This file needs the standard library alone.
 """
 
 import argparse

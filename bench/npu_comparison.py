@@ -190,7 +190,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--build", default="build/bin")
     p.add_argument("--output", default="runs/npu_comparison")
-    p.add_argument("--methods", default=",".join(m[0] for m in METHODS) + ",precision")
+    p.add_argument("--methods", help="by default all, and on the emulator against the CPU precision")
     p.add_argument("--steps", type=int, default=10)
     p.add_argument("--prompts", type=int, default=32, help="prompts per step of a policy trainer, 8 responses each")
     p.add_argument("--device", default="npu_emulator", choices=("npu_emulator", "npu"))
@@ -199,7 +199,10 @@ def main():
     p.add_argument("--cann", default="8.3")
     p.add_argument("--markdown", help="file for the tables")
     asked = p.parse_args()
-    wanted = asked.methods.split(",")
+    precision = asked.device == "npu_emulator" and asked.reference == "cpu"
+    wanted = asked.methods.split(",") if asked.methods else [m[0] for m in METHODS] + ["precision"] * precision
+    if "precision" in wanted and not precision:
+        sys.exit("precision compares the emulated NPU with the CPU: without --device and --reference")
     for name in wanted:
         if name not in [m[0] for m in METHODS] + ["precision"]:
             sys.exit("no method '%s'; there are %s, precision" % (name, ", ".join(m[0] for m in METHODS)))
@@ -232,7 +235,7 @@ def main():
     if same:
         tables += ["", "| method, on the responses of " + asked.reference + " | metric | steps | mean error, modelled | relative | largest |",
                    "|---|---|---|---|---|---|"] + ["| " + " | ".join(map(str, r)) + " |" for r in same]
-    if "precision" in wanted and asked.device == "npu_emulator" and asked.reference == "cpu":
+    if "precision" in wanted:
         tables += [""] + precision_table(all_of)
     text = "\n".join(tables) + "\n"
     print("\n" + text)

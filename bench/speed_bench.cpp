@@ -52,13 +52,14 @@ int run(int argc, char** argv) {
   }
   speed::options o;
   o.item = argv[1];
+  const bool on_gpu = o.item == "cuda";
   for (int k = 2; k < argc; ++k) {
     const std::string_view word = argv[k];
     if (word == "--quick")
       o.quick = true;
-    else if (word == "--device" && k + 1 < argc)
+    else if (word == "--device" && on_gpu && k + 1 < argc)
       o.device = argv[++k];
-    else if (word == "--threads" && k + 1 < argc)
+    else if (word == "--threads" && !on_gpu && k + 1 < argc)
       o.threads = std::atoi(argv[++k]);
     else if (word == "--only" && k + 1 < argc)
       o.only = argv[++k];

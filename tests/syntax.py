@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """syntax.py BUILD [TEXT]: every unit of a configured build folder, programs, library and tests, but the headers alone, means
 something to its compiler, without a warning (-fsyntax-only) and without precompiled headers. With -DRLCORE_TEST_BATCH=1 a
-unit of the tests is one file, which includes what it uses. With TEXT only the units whose command names it."""
+unit of the tests is one file, which includes what it uses. With TEXT only the units with it in their path."""
 import concurrent.futures
 import json
 import os
@@ -13,7 +13,7 @@ import sys
 build = pathlib.Path(sys.argv[1])
 units = [unit for unit in json.loads((build / "compile_commands.json").read_text())
          if "/tests/headers/" not in unit["file"] and "cmake_pch" not in unit["file"]
-         and all(text in unit["command"] for text in sys.argv[2:])]
+         and all(text in unit["file"] for text in sys.argv[2:])]
 if not units:
     sys.exit(f"syntax: {build}: no units")
 

@@ -19,7 +19,7 @@
 namespace speed {
 
 struct options {
-  std::string item, only;  ///< only: cases whose name contains it
+  std::string item, only;       ///< only: cases whose name contains it
   std::string device = "cuda";  ///< of the item cuda
   int threads = 1;
   bool quick = false;

@@ -201,18 +201,7 @@ class cases {
     nn::gradients<any_device> gradient(m);
     rlcore::optim::adamw<any_device> adamw(d_, m.size());
     nn::workspace<any_device> space(d_);
-    rlcore::ragged<std::int32_t> inputs;
-    nn::targets targets;
-    std::vector<std::int32_t> text(static_cast<std::size_t>(length));
-    for (std::int64_t b = 0; b < sequences; ++b) {
-      for (std::int64_t t = 0; t < length; ++t) {
-        const std::int64_t at = b * length + t;
-        text[static_cast<std::size_t>(t)] = static_cast<std::int32_t>(at * 7919 % m.settings().vocab_size);
-        targets.row.push_back(static_cast<std::int32_t>(at));
-        targets.token.push_back(static_cast<std::int32_t>((at + 1) * 7919 % m.settings().vocab_size));
-      }
-      inputs.push_back(std::span<const std::int32_t>(text));
-    }
+    const auto [inputs, targets] = training_rows(m.settings(), sequences, length);
     const double s = best_seconds(
         [&] {
           gradient.zero();

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/input.hpp"
 
 namespace speed {
 
@@ -26,6 +29,26 @@ inline rlcore::nn::config model_config(const std::string& name) {
   else
     throw std::invalid_argument("no model " + name + ": expected 1M, 124M or 0.5B");
   return c;
+}
+
+/// Sequences of which every token predicts the next one.
+struct rows_of_training {
+  rlcore::ragged<std::int32_t> inputs;
+  rlcore::nn::targets targets;
+};
+inline rows_of_training training_rows(const rlcore::nn::config& c, std::int64_t sequences, std::int64_t length) {
+  rows_of_training rows;
+  std::vector<std::int32_t> text(static_cast<std::size_t>(length));
+  for (std::int64_t b = 0; b < sequences; ++b) {
+    for (std::int64_t t = 0; t < length; ++t) {
+      const std::int64_t at = b * length + t;
+      text[static_cast<std::size_t>(t)] = static_cast<std::int32_t>(at * 7919 % c.vocab_size);
+      rows.targets.row.push_back(static_cast<std::int32_t>(at));
+      rows.targets.token.push_back(static_cast<std::int32_t>((at + 1) * 7919 % c.vocab_size));
+    }
+    rows.inputs.push_back(std::span<const std::int32_t>(text));
+  }
+  return rows;
 }
 
 /// Weights that take part in products, the head's included.

@@ -20,18 +20,7 @@ void one_size(const options& o, cpu& device, const std::string& name, const char
               rlcore::optim::adamw<cpu>& adamw) {
   const std::int64_t tokens = sequences * length;
   const nn::config& c = model.settings();
-  rlcore::ragged<std::int32_t> inputs;
-  nn::targets targets;
-  std::vector<std::int32_t> text(static_cast<std::size_t>(length));
-  for (std::int64_t b = 0; b < sequences; ++b) {
-    for (std::int64_t t = 0; t < length; ++t) {
-      const std::int64_t at = b * length + t;
-      text[static_cast<std::size_t>(t)] = static_cast<std::int32_t>(at * 7919 % c.vocab_size);
-      targets.row.push_back(static_cast<std::int32_t>(at));
-      targets.token.push_back(static_cast<std::int32_t>((at + 1) * 7919 % c.vocab_size));
-    }
-    inputs.push_back(std::span<const std::int32_t>(text));
-  }
+  const auto [inputs, targets] = training_rows(c, sequences, length);
   const memory_peak memory;
   nn::workspace<cpu> space(device);
   const double s = best_seconds(

@@ -26,8 +26,8 @@ struct cuda_settings {
   std::string cache = {};            ///< folder of compiled kernels; empty: as docs/cuda.md says; "none": none
 };
 
-/// Device policy of one NVIDIA GPU or of the emulator, depending on the provider. Downloads and large uploads wait, kernels do not. One call
-/// at a time, from one thread at a time.
+/// Device policy of one NVIDIA GPU or of the emulator, depending on the provider. Downloads and large uploads wait,
+/// kernels do not. One call at a time, from one thread at a time.
 ///
 /// In float32 every sum has the order of rlcore::cpu, so results have its bits, and laws 1, 2 and 3 hold. In bfloat16,
 /// products are those of the tensor cores, in steps of 16 places of the depth in order, whatever the number of rows:
@@ -160,7 +160,7 @@ class cuda {
     nvidia::queue& queue_;
     void* memory_;
   };
-  /// Segments in device memory, which stay there until others are asked for: those of a pass are the same in each layer.
+  /// Segments in device memory, which stay there until others are asked for: a pass has the same in each layer.
   struct segments_on_device {
     nvidia::arguments::segments_of_call call;
     extent_t count = 0;

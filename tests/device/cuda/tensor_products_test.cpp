@@ -18,6 +18,7 @@
 #include "rlcore/device/every_kernel.hpp"
 #include "rlcore/emulator/cuda/tensor_core.hpp"
 #include "rlcore/emulator/emulated_cuda.hpp"
+#include "rlcore/emulator/numerics/rounding.hpp"
 
 namespace RLCORE_TEST_ID {
 namespace {
@@ -107,7 +108,7 @@ struct problem {
 /// One element: steps of 16 places in order, from `start` on.
 template <class A, class B>
 float chain(extent_t depth, float start, A a, B b) {
-  const auto bf16 = [](float v) { return static_cast<std::uint16_t>(nvidia::emulated::two_bf16(v, 0)); };
+  const auto bf16 = [](float v) { return ascend::emulated::to_bfloat16(v); };
   for (extent_t p = 0; p < depth; p += 16) {
     tensor_row u, v;
     for (extent_t k = p; k < p + 16 && k < depth; ++k) {

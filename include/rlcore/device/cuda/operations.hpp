@@ -144,7 +144,7 @@ RLCORE_INLINE cuda::segments_on_device cuda::segments_of(std::span<const attenti
   };
   all.call.keys = segments[0].keys;
   all.call.dkeys = gradients.empty() ? nullptr : gradients[0].keys;
-  segments_.assign(segments.size(), segment{});
+  segments_.resize(segments.size());
   std::memset(static_cast<void*>(segments_.data()), 0, segments.size() * sizeof(segment));  // what lies between, too
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const attention_segment& s = segments[i];
