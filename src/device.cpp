@@ -8,6 +8,7 @@
 #include "rlcore/device/npu/arguments.hpp"
 #include "rlcore/device/npu/call_log.hpp"
 #include "rlcore/device/npu/errors.hpp"
+#include "rlcore/device/npu/hccl_group.hpp"
 #include "rlcore/device/npu/kernels/activations.hpp"
 #include "rlcore/device/npu/kernels/attention.hpp"
 #include "rlcore/device/npu/kernels/attention_composed.hpp"

@@ -2,7 +2,6 @@
 #define RLCORE_SOURCE_PARALLEL
 #include "rlcore/parallel/balance.hpp"
 #include "rlcore/parallel/communicator/flight_recorder.hpp"
-#include "rlcore/parallel/communicator/hccl.hpp"
 #include "rlcore/parallel/communicator/rendezvous.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/parallel/communicator/watchdog.hpp"

@@ -210,7 +210,7 @@ void show_functions(const ascend::calls& table, const ascend::installation& cann
       found.note(lack_text("this CANN", names, f).substr(5));
   if (n.collectives.others < n.collectives.others_total)
     found.note(std::to_string(n.collectives.others_total - n.collectives.others) +
-               " functions of HCCL are missing: one device works, several together do not");
+               " functions of HCCL are missing: one device works, several exchange data through the host");
 }
 
 /// The machine as its runtime describes it; null if it does not start or has no device.

@@ -1,5 +1,5 @@
-// Several NPUs: each rank, thread or process, has one of its machine; what they exchange goes through the host's
-// memory.
+// Several NPUs: each rank, thread or process, has one of its machine; they exchange their memory by HCCL, or through
+// the host's.
 #include "first_steps.hpp"
 #include "grpo_trainer.hpp"
 #include "support/mpirun.hpp"
@@ -27,15 +27,20 @@ TEST_F(npu_ranks, on_the_emulator_have_the_bits_of_one) {
   EXPECT_EQ(alone.out.find("NPUs"), std::string::npos) << alone.out;
   const auto threads = train("threads", emulated + two);
   EXPECT_NE(threads.out.find("\ndevice npu 0 (emulator of Ascend910B3"), std::string::npos) << threads.out;
-  EXPECT_NE(threads.out.find("2 ranks (threads) on NPUs 0 to 1: 2 data"), std::string::npos) << threads.out;
+  EXPECT_NE(threads.out.find("2 ranks (threads) on NPUs 0 to 1 with HCCL: 2 data"), std::string::npos) << threads.out;
   EXPECT_NE(scratch::read(root("threads") / "report.html").find("on NPUs 0 to 1"), std::string::npos);
   expect_same_run("one", "threads");
   train("others", emulated + arguments{"trainer.n_gpus_per_node=3", "rlcore.npu.device=1", "rlcore.zero_stage=1"});
   expect_same_run("one", "others");
+  const auto host = train("host", emulated + two + arguments{"rlcore.npu.hccl=False"});
+  EXPECT_NE(host.out.find("2 ranks (threads) on NPUs 0 to 1: 2 data"), std::string::npos) << host.out;
+  expect_same_run("one", "host");
   if (program::mpirun(2).empty()) return;
   const program::result r = program::run("grpo_trainer", settings(files, root("mpi")) + emulated, program::mpirun(2));
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.out.find("2 ranks (mpi) on NPUs 0 to 1: 2 data"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("note: emulated NPUs of several processes exchange data through the host"), std::string::npos)
+      << r.out;
   expect_same_run("one", "mpi");
 }
 
@@ -62,6 +67,8 @@ TEST_F(npu_ranks, of_every_axis_have_the_bits_of_one) {
   start("tensor", two + tensor, "2 tensor x 1 data");
   start("sharded", four + tensor, "2 tensor x 2 data, ZeRO stage 3");
   same("tensor", "sharded");
+  start("host", four + tensor + arguments{"rlcore.npu.hccl=False"}, "on NPUs 0 to 3: 2 tensor x 2 data");
+  same("tensor", "host");
   start("all", eight + stages + tensor, "2 pipeline x 2 tensor x 2 data");
   same("tensor", "all");
   const auto first = [&](const std::string& name) { return nlohmann::json::parse(rows(root(name)).front()); };

@@ -127,6 +127,7 @@ TEST_F(published_layouts, run_on_emulated_npus) {
     const std::string all = s.name + std::string("_all"), few = s.name + std::string("_few");
     const program::result r = run(all, s.ranks, npus, s.name);
     EXPECT_NE(r.out.find(s.layout), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find("NPUs 0 to " + std::to_string(s.ranks - 1) + " with HCCL"), std::string::npos) << r.out;
     const std::string groups = "rollout " + std::to_string(s.ranks / s.sampling) + " groups of ";
     EXPECT_EQ(r.out.find(groups + std::to_string(s.sampling) + " ranks") != std::string::npos, s.sampling > 1) << r.out;
     run(few, s.sharing,

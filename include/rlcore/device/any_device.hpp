@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "rlcore/device/device.hpp"
+#include "rlcore/device/device_group.hpp"
 
 RLCORE_BEGIN
 
@@ -80,6 +83,9 @@ class any_device : public op::detail::virtual_runs<any_device_operations> {
   virtual bool has_bfloat16_exact() const { return false; }
   /// Whether a trainer computes losses in its memory; otherwise on the host, from log-probs that it downloads.
   virtual bool losses_stay() const { return false; }
+  virtual bool forms_groups() const { return false; }
+  virtual std::vector<std::byte> group_root() { throw std::logic_error(no_groups()); }
+  virtual std::unique_ptr<device_group> join_group(const group_place&) { throw std::logic_error(no_groups()); }
 
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* p) noexcept = 0;
@@ -87,6 +93,9 @@ class any_device : public op::detail::virtual_runs<any_device_operations> {
   virtual void download(void* host, const void* device, std::size_t bytes) = 0;
   virtual void fill_zero(void* p, std::size_t bytes) = 0;
   virtual void wait() = 0;
+
+ private:
+  std::string no_groups() const { return "rlcore: device " + std::string(name()) + " forms no groups"; }
 };
 
 static_assert(device<any_device> && partial_attention<any_device> && packed_rows<any_device> &&
@@ -139,6 +148,18 @@ class any_device_of final : public runs_any<any_device_of<D>> {
   bool losses_stay() const override {
     if constexpr (requires { d_.losses_stay(); }) return d_.losses_stay();
     return loss_device<D>;
+  }
+  bool forms_groups() const override {
+    if constexpr (grouped_device<D>) return d_.forms_groups();
+    return false;
+  }
+  std::vector<std::byte> group_root() override {
+    if constexpr (grouped_device<D>) return d_.group_root();
+    return any_device::group_root();
+  }
+  std::unique_ptr<device_group> join_group(const group_place& place) override {
+    if constexpr (grouped_device<D>) return d_.join_group(place);
+    return any_device::join_group(place);
   }
 
   void* allocate(std::size_t bytes) override { return d_.allocate(bytes); }

@@ -27,8 +27,9 @@ struct device_abilities {
   bool instruction_sets = false;
   bool hf32 = false;  ///< has this compute type
   bool int8_weights = false;
-  bool batch_invariant = false;    ///< keeps the log-probs that sampling records
-  bool partial_attention = false;  ///< context parallelism as a ring
+  bool batch_invariant = false;      ///< keeps the log-probs that sampling records
+  bool partial_attention = false;    ///< context parallelism as a ring
+  bool groups_of_processes = false;  ///< devices of several processes can form a device_group
 };
 
 /// Every kind of device, in the order of device_kind.
@@ -46,7 +47,8 @@ inline constexpr device_abilities device_kinds[] = {
      .unit = "NPU",
      .number_key = "rlcore.npu.device",
      .own_keys = {"rlcore.npu."},
-     .hf32 = true},
+     .hf32 = true,
+     .groups_of_processes = true},
     {.kind = device_kind::npu_emulator,
      .name = "npu_emulator",
      .unit = "NPU",

@@ -4,14 +4,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "rlcore/device/device.hpp"
+#include "rlcore/device/device_group.hpp"
 #include "rlcore/device/npu/abi/calls.hpp"
+#include "rlcore/device/npu/hccl_group.hpp"
 #include "rlcore/device/npu/kernels/activations.hpp"
 #include "rlcore/device/npu/kernels/attention.hpp"
 #include "rlcore/device/npu/kernels/linear.hpp"
@@ -70,6 +74,12 @@ class npu {
     const ascend::allocator::usage u = queue_.memory().statistics();
     return memory_peaks{u.peak, u.most_reserved};
   }
+
+  /// Whether HCCL is there, by which NPUs exchange their memory.
+  bool forms_groups() const { return ascend::has_collectives(*queue_.device().session()); }
+  std::vector<std::byte> group_root() { return ascend::hccl_root(queue_.device()); }
+  /// This NPU's end of a group, which must not outlive it. See ascend::hccl_group.
+  std::unique_ptr<device_group> join_group(const group_place& place) { return std::make_unique<group>(*this, place); }
 
   void* allocate(std::size_t bytes) {
     void* p = queue_.allocate(bytes);
@@ -234,6 +244,25 @@ class npu {
     attention_.written(where);
   }
 
+  /// Tells the device what a collective has written.
+  class group final : public device_group {
+   public:
+    group(npu& owner, const group_place& place) : owner_(&owner), group_(owner.queue_, place) {}
+    void all_gather(const void* in, void* out, std::span<const std::size_t> bytes) override {
+      owner_->written({out, std::accumulate(bytes.begin(), bytes.end(), std::size_t{0})});
+      group_.all_gather(in, out, bytes);
+    }
+    void all_to_all(const void* in, std::span<const std::size_t> sent, void* out,
+                    std::span<const std::size_t> received) override {
+      owner_->written({out, std::accumulate(received.begin(), received.end(), std::size_t{0})});
+      group_.all_to_all(in, sent, out, received);
+    }
+
+   private:
+    npu* owner_;
+    ascend::hccl_group group_;
+  };
+
   npu_settings settings_;
   ascend::queue queue_;
   ascend::kernels::context c_{queue_, settings_.compute};
@@ -244,6 +273,6 @@ class npu {
   ascend::kernels::sampler sampler_;
 };
 
-static_assert(device<npu> && advantage_device<npu>);
+static_assert(device<npu> && advantage_device<npu> && grouped_device<npu>);
 
 RLCORE_END

@@ -15,7 +15,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/optim/host_floats.hpp"
-#include "rlcore/parallel/host_window.hpp"
+#include "rlcore/parallel/device_memory.hpp"
 #include "rlcore/tensor/buffer.hpp"
 #include "rlcore/tensor/view.hpp"
 

@@ -22,7 +22,8 @@
 #include "rlcore/device/npu/provider.hpp"
 #include "rlcore/device/npu/trace.hpp"
 #include "rlcore/emulator/emulated_npu.hpp"
-#include "rlcore/parallel/communicator/hccl.hpp"
+#include "rlcore/parallel/communicator/threads.hpp"
+#include "rlcore/parallel/device_memory.hpp"
 #include "rlcore/parallel/reduction/reduction.hpp"
 
 namespace RLCORE_TEST_ID {
@@ -278,9 +279,17 @@ TEST(emulated_libraries, a_device_logs_its_calls_where_the_environment_says) {
 TEST(emulated_libraries, ranks_meet_through_them) {
   for (const char* folder : {"whole", "split"}) {
     std::vector<float> sums[2];
-    parallel::run_hccl_ranks(pretended(folder), 2, [&](parallel::hccl_rank& c) {
+    parallel::run_ranks(2, [&](parallel::thread_rank& self) {
+      parallel::any_communicator_of<parallel::thread_rank&> c(self);
+      npu_settings settings;
+      settings.device = c.rank();
+      npu device(pretended(folder), settings);
+      const parallel::device_links links(c, device, std::chrono::seconds(20));
       auto& x = sums[c.rank()] = {0.5F + static_cast<float>(c.rank()), 3.0F};
-      parallel::all_reduce_sum(parallel::ranked{}, c, std::span(x));
+      buffer<float, npu> values(device, x.size());
+      values.upload(x);
+      parallel::all_reduce_sum(parallel::ranked{}, device, c, values.data(), x.size());
+      values.download(x);
     });
     for (const auto& x : sums) EXPECT_EQ(x, (std::vector<float>{2.0F, 6.0F})) << folder;
   }

@@ -121,6 +121,8 @@ inline constexpr key device[] = {
     {"rlcore.npu.device", integer, "0", honoured, "number of the NPU", between(0, 1023)},
     {"rlcore.npu.deterministic", boolean, "True", honoured,
      "equal runs give equal bits: operators that add in any order take their slower ordered forms"},
+    {"rlcore.npu.hccl", boolean, "True", honoured,
+     "several NPUs exchange their memory by HCCL; False: through the host's memory. No result depends on it"},
     {"rlcore.npu.sync_each_operation", boolean, "False", honoured,
      "wait after every operator, so that an error names the one that failed; slow"},
     {"rlcore.npu.trace", text, "null", honoured, "file for every call of Ascend's functions, one per line"},

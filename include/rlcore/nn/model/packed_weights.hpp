@@ -9,7 +9,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/exec/threads.hpp"
-#include "rlcore/parallel/host_window.hpp"
+#include "rlcore/parallel/device_memory.hpp"
 #include "rlcore/tensor/buffer.hpp"
 #include "rlcore/tensor/view.hpp"
 
@@ -72,14 +72,20 @@ void pack_matrix(Device& device, std::byte* to, weight_format format, const matr
 }
 
 /// Fills `to` (device memory) with `n` weights from number `first` on, see causal_lm::fill(); in parallel on `readers`.
-/// Calls read.prepare(first, n) before, if there is such a function, from this thread alone.
+/// Calls read.prepare(first, n) before, if there is such a function, from this thread alone. A reader whose on_device()
+/// is not null has the values there, from number `first` on.
 template <class Device, class Read>
 void read_weights(Device& device, float* to, std::size_t first, std::size_t n, Read& read,
                   const rlcore::threads& readers) {
   constexpr std::size_t block = std::size_t{1} << 16;
   if constexpr (requires { read.prepare(first, n); }) read.prepare(first, n);
+  if constexpr (requires { read.on_device(first); })
+    if (const float* const from = read.on_device(first)) {
+      const auto width = static_cast<extent_t>(n);
+      return device.run(op::copy_rows{.y = to, .y_row = width, .x = from, .x_row = width, .count = 1, .width = width});
+    }
   std::vector<float> copy;
-  parallel::with_host_view(device, to, n, copy, false, [&](std::span<float> values) {
+  parallel::with_host_view(device, to, n, copy, [&](std::span<float> values) {
     readers.for_each((n + block - 1) / block, [&](std::size_t i) {
       read(first + i * block, values.subspan(i * block, std::min(block, n - i * block)));
     });

@@ -9,13 +9,14 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/nn/parallel/partition.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
+#include "rlcore/parallel/device_memory.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace nn {
 
 /// One rank's end of an expert parallel group, over any engine (Lepikhin et al. 2020, GShard). Each rank has its own
-/// tokens; rows go to the ranks of their experts and come back. All data are in host memory.
+/// tokens; rows go to the ranks of their experts and come back. Data are in host memory but for exchange_rows().
 class expert_group {
  public:
   expert_group() = default;
@@ -30,6 +31,9 @@ class expert_group {
   /// Sends in_counts[r] values to rank r and receives out_counts[r] values from it, in rank order.
   virtual void all_to_all(std::span<const float> in, std::span<const std::size_t> in_counts, std::span<float> out,
                           std::span<const std::size_t> out_counts) = 0;
+
+  /// The ranks, if their devices exchange memory themselves; otherwise null.
+  virtual parallel::any_communicator* links() { return nullptr; }
 
   /// The experts that rank r computes.
   slice experts_of(int r, std::int64_t experts) const { return part_of(experts, r, size()); }
@@ -58,6 +62,7 @@ class expert_group_of final : public expert_group {
                   std::span<const std::size_t> out_counts) override {
     c_->all_to_all_v(in, in_counts, out, out_counts);
   }
+  parallel::any_communicator* links() override { return parallel::links_of(*c_); }
 
  private:
   C* c_;
@@ -75,7 +80,10 @@ void exchange_rows(Device& device, expert_group& group, const float* in, std::sp
     return total;
   };
   const std::size_t n = elements(rows_in, group.in_elements), m = elements(rows_out, group.out_elements);
-  if constexpr (Device::host_readable) {
+  if (parallel::any_communicator* const links = group.links(); links != nullptr && parallel::linked(device, *links)) {
+    links->device_all_to_all(in, parallel::bytes_of<float>(group.in_elements), out,
+                             parallel::bytes_of<float>(group.out_elements));
+  } else if constexpr (Device::host_readable) {
     device.wait();
     group.all_to_all(std::span<const float>(in, n), group.in_elements, std::span<float>(out, m), group.out_elements);
   } else {

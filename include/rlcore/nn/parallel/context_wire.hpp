@@ -9,6 +9,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
+#include "rlcore/parallel/device_memory.hpp"
 #include "rlcore/parallel/reduction/reduction.hpp"
 
 RLCORE_BEGIN
@@ -19,7 +20,8 @@ struct rank_subset {
   int first = 0, stride = 1, size = 0;
 };
 
-/// The collectives work in place if the host can read device memory, otherwise through host memory. Rank k has rows[k]
+/// The collectives work in place if the host can read device memory; otherwise the devices exchange it themselves, or
+/// it travels through host memory. Rank k has rows[k]
 /// rows of `width` floats. Of a wire over subsets all ranks of the communicator make the same calls together, each for
 /// its own subset.
 template <class Device>
@@ -39,6 +41,8 @@ class context_wire {
   void all_gather(const float* in, float* out, std::span<const extent_t> rows, extent_t width) {
     count(counts_, rows, width);
     const std::size_t n = counts_[static_cast<std::size_t>(rank())], gathered = total(counts_);
+    if (size() == ranks_.size() && linked())
+      return ranks_.device_all_gather(in, out, parallel::bytes_of<float>(counts_));
     if (size() == ranks_.size()) {
       ranks_.all_gather_v(read(in, n), room(out, gathered), std::span<const std::size_t>(counts_));
     } else {
@@ -55,6 +59,8 @@ class context_wire {
   /// ranks.
   void reduce_scatter(const float* in, float* out, std::span<const extent_t> rows, extent_t width) {
     count(counts_, rows, width);
+    if (size() == ranks_.size() && linked())
+      return parallel::reduce_scatter_sum(parallel::ranked{}, device_, ranks_, in, counts_, out);
     const std::size_t n = counts_[static_cast<std::size_t>(rank())], gathered = total(counts_);
     const std::span<const float> rows_here = read(in, gathered);
     if (size() == ranks_.size()) {
@@ -90,7 +96,11 @@ class context_wire {
   }
 
  private:
+  bool linked() const { return parallel::linked(device_, ranks_); }
   void move(const float* in, float* out) {
+    if (linked())
+      return ranks_.device_all_to_all(in, parallel::bytes_of<float>(of_all_ranks(counts_, sent_counts_)), out,
+                                      parallel::bytes_of<float>(of_all_ranks(received_, received_counts_)));
     const std::size_t sent = total(counts_), came = total(received_);
     exchange(read(in, sent), room(out, came));
     write(out, came);

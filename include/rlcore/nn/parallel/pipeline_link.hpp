@@ -13,7 +13,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
-#include "rlcore/parallel/host_window.hpp"
+#include "rlcore/parallel/device_memory.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
@@ -169,7 +169,7 @@ struct stage_rows {
 /// Fills r.x from the stage before.
 template <class Device>
 void receive_rows(Device& device, pipeline_link& link, const stage_rows& r) {
-  parallel::with_host_view(device, r.x, r.size(), link.staged, false,
+  parallel::with_host_view(device, r.x, r.size(), link.staged,
                            [&](std::span<float> x) { link.receive_forward(x, r.row_size(), r.sequences.offsets); });
 }
 
@@ -200,7 +200,7 @@ template <class Device>
 void receive_gradients(Device& device, pipeline_link& link, const stage_rows& r, std::vector<segment_range>& ranges) {
   std::vector<std::uint32_t> numbers;
   bool filled = false;
-  parallel::with_host_view(device, r.x, r.size(), link.staged, false, [&](std::span<float> dx) {
+  parallel::with_host_view(device, r.x, r.size(), link.staged, [&](std::span<float> dx) {
     filled = link.receive_backward(dx, r.row_size(), numbers, r.sequences.offsets);
   });
   if (!filled) device.fill_zero(r.x, r.size() * sizeof(float));

@@ -11,14 +11,16 @@
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/layer/norm.hpp"
 #include "rlcore/nn/model/pass.hpp"
+#include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
+#include "rlcore/parallel/device_memory.hpp"
 #include "rlcore/parallel/reduction/reduction.hpp"
 
 RLCORE_BEGIN
 namespace nn {
 
 /// One rank's end of a tensor parallel group, over any engine. It adds sums by pairs of neighbouring ranks (see
-/// parallel::tree), and every rank gets the same bits. All data are in host memory.
+/// parallel::tree), and every rank gets the same bits. Data are in host memory; links() is for those of devices.
 class tensor_group {
  public:
   /// `sequence`: between the layers each rank keeps only its share of the rows of a training pass (sequence
@@ -41,6 +43,8 @@ class tensor_group {
   virtual void gather(std::span<const log_prob_state> local, std::span<log_prob_state> gathered) = 0;
   /// Sends x of rank `root` to all ranks.
   virtual void broadcast(std::span<float> x, int root) = 0;
+  /// The ranks, if their devices exchange memory themselves; otherwise null.
+  virtual parallel::any_communicator* links() { return nullptr; }
 
   // Host memory reused between calls.
   std::vector<float> staged, received;
@@ -76,6 +80,7 @@ class tensor_group_of final : public tensor_group {
   }
   /// As communicator's broadcast.
   void broadcast(std::span<float> x, int root) override { c_->broadcast(x, root); }
+  parallel::any_communicator* links() override { return parallel::links_of(*c_); }
 
  private:
   C* c_;
@@ -129,12 +134,21 @@ void on_host(Device& device, tensor_group& group, float* x, std::size_t n, F&& f
   }
 }
 
+/// The ranks of the pass, if their devices exchange memory themselves; otherwise null.
+template <class Device>
+parallel::any_communicator* links_of(const pass<Device>& p) {
+  parallel::any_communicator* const links = p.tensor->links();
+  return links != nullptr && parallel::linked(p.device, *links) ? links : nullptr;
+}
+
 /// All-reduces x [n] over the ranks of the pass; does nothing in a serial pass.
 template <class Device>
 void sum_over_ranks(const pass<Device>& p, float* x, extent_t n) {
-  if (p.tensor)
-    on_host(p.device, *p.tensor, x, static_cast<std::size_t>(n),
-            [&](std::span<float> values) { p.tensor->sum(values); });
+  if (!p.tensor) return;
+  const auto size = static_cast<std::size_t>(n);
+  if (parallel::any_communicator* const links = links_of(p))
+    return parallel::all_reduce_sum(parallel::tree{}, p.device, *links, x, size);
+  on_host(p.device, *p.tensor, x, size, [&](std::span<float> values) { p.tensor->sum(values); });
 }
 
 /// Elements per rank for counts[r] rows of `width`.
@@ -151,7 +165,9 @@ float* all_rows(const pass<Device>& p, float* local, float* room, extent_t width
   if (!p.share) return local;
   const auto mine = static_cast<std::size_t>(own_rows(p) * width), total = static_cast<std::size_t>(p.tokens * width);
   const std::span<const std::size_t> counts = elements_of(*p.tensor, p.share->counts, width);
-  if constexpr (Device::host_readable) {
+  if (parallel::any_communicator* const links = links_of(p)) {
+    links->device_all_gather(local, room, parallel::bytes_of<float>(counts));
+  } else if constexpr (Device::host_readable) {
     p.device.wait();
     p.tensor->gather(std::span<const float>(local, mine), counts, std::span<float>(room, total));
   } else {
@@ -174,7 +190,9 @@ void sum_rows_over_ranks(const pass<Device>& p, float* local, const float* room,
   if (!p.share) return sum_over_ranks(p, local, p.tokens * width);
   const auto mine = static_cast<std::size_t>(own_rows(p) * width), total = static_cast<std::size_t>(p.tokens * width);
   const std::span<const std::size_t> counts = elements_of(*p.tensor, p.share->counts, width);
-  if constexpr (Device::host_readable) {
+  if (parallel::any_communicator* const links = links_of(p)) {
+    parallel::reduce_scatter_sum(parallel::tree{}, p.device, *links, room, counts, local);
+  } else if constexpr (Device::host_readable) {
     p.device.wait();
     p.tensor->sum_parts(std::span<const float>(room, total), counts, std::span<float>(local, mine));
   } else {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -14,6 +15,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/timeline.hpp"
+#include "rlcore/device/device_group.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
 
 RLCORE_BEGIN
@@ -60,16 +62,41 @@ class any_communicator : public typed_collectives<any_communicator> {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// "alone", "threads", "mpi" or "hccl".
+  /// "alone", "threads" or "mpi".
   virtual const char* engine() const = 0;
   /// The group of the ranks with the same color. It has its own counters.
   std::unique_ptr<any_communicator> split(int color, int key) {
     std::unique_ptr<any_communicator> group;
     count(collective::split, 0, [&] { group = do_split(color, key); });
+    group->connect_ = connect_;
     return group;
   }
   /// Aborts all ranks with communication_error and the message `why`.
   [[noreturn]] virtual void abort(const std::string& why) = 0;
+
+  /// Why a rank has failed, as far as the engine knows without a collective; empty: none has.
+  virtual std::string failure() const { return {}; }
+
+  /// Lets the ranks' devices exchange their memory themselves, in this group and in those that are split from it from
+  /// now on (device_links). `connect` makes this rank's end of a group, together with the other ranks, before its first
+  /// exchange. Empty: ends it for this group.
+  void link_devices(std::function<std::unique_ptr<device_group>(any_communicator&)> connect) {
+    devices_.reset();
+    connect_ = std::move(connect);
+  }
+  bool devices_linked() const noexcept { return connect_ != nullptr; }
+  /// As device_group's all_gather, counted as all_gather_v; only if devices_linked().
+  void device_all_gather(const void* in, void* out, std::span<const std::size_t> bytes) {
+    device_group& group = devices();
+    count(collective::all_gather_v, bytes[self()] * others(), [&] { group.all_gather(in, out, bytes); });
+  }
+  /// As device_group's all_to_all, counted as all_to_all_v; only if devices_linked().
+  void device_all_to_all(const void* in, std::span<const std::size_t> sent, void* out,
+                         std::span<const std::size_t> received) {
+    device_group& group = devices();
+    const std::size_t total = std::accumulate(sent.begin(), sent.end(), std::size_t{0});
+    count(collective::all_to_all_v, total - sent[self()], [&] { group.all_to_all(in, sent, out, received); });
+  }
 
   /// The counters of this group only, without the groups split from it.
   const traffic& counters() const noexcept { return counters_; }
@@ -126,6 +153,14 @@ class any_communicator : public typed_collectives<any_communicator> {
   virtual void do_send(element e, const std::byte* data, std::size_t n, int to, std::size_t most, int patience) = 0;
   virtual void do_receive(element e, std::byte* data, std::size_t n, int from, int patience) = 0;
 
+  device_group& devices() {
+    if (!devices_) {
+      const traffic before = counters_;  // of what is asked for
+      devices_ = connect_(*this);
+      counters_ = before;
+    }
+    return *devices_;
+  }
   std::size_t others() const { return static_cast<std::size_t>(size() - 1); }
   std::size_t self() const { return static_cast<std::size_t>(rank()); }
   /// Counts a call unless it throws.
@@ -140,6 +175,8 @@ class any_communicator : public typed_collectives<any_communicator> {
   }
 
   traffic counters_;
+  std::function<std::unique_ptr<device_group>(any_communicator&)> connect_;
+  std::unique_ptr<device_group> devices_;
 };
 
 static_assert(communicator<any_communicator>);
@@ -162,6 +199,10 @@ class any_communicator_of final : public any_communicator {
   const char* engine() const override { return engine_type::engine_name; }
   /// Forwards to the engine's abort().
   [[noreturn]] void abort(const std::string& why) override { inside_.abort(why); }
+  std::string failure() const override {
+    if constexpr (requires { inside_.failure(); }) return inside_.failure();
+    return {};
+  }
 
  private:
   std::unique_ptr<any_communicator> do_split(int color, int key) override {

@@ -196,13 +196,25 @@ RLCORE_INLINE void rendezvous::leave() {
     changed_.wait(lock, [&] { return round_ != round; });
 }
 
+/// Is it the error of a rank that misses another?
+RLCORE_INLINE bool lacks_rank(const std::exception_ptr& e) {
+  try {
+    std::rethrow_exception(e);
+  } catch (const communication_error&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 RLCORE_INLINE void rendezvous::depart(shared_abort_state& fate, int rank, std::exception_ptr failed,
                                       const std::string& why) {
   const std::lock_guard<std::mutex> lock(fate.mutex);
   fate.returned[static_cast<std::size_t>(rank)] = 1;
   fate.ended.notify_all();
   if (failed) {
-    if (!fate.first) fate.first = std::move(failed);
+    // A rank that waited for this one may have been faster to fail.
+    if (!fate.first || (lacks_rank(fate.first) && !lacks_rank(failed))) fate.first = std::move(failed);
     break_all(fate, "rank " + std::to_string(rank) + " failed: " + why);
     return;
   }

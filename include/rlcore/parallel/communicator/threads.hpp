@@ -77,6 +77,11 @@ class thread_rank : public typed_collectives<thread_rank> {
 
   /// Fails all ranks of run_ranks() and throws communication_error.
   [[noreturn]] void abort(const std::string& why) { place_->abort(rank_, why); }
+  /// Why a rank of run_ranks() has failed; empty: none has.
+  std::string failure() const {
+    const std::lock_guard<std::mutex> lock(place_->fate()->mutex);
+    return place_->fate()->failure;
+  }
 
  private:
   template <class Move>

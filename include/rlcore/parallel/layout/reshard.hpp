@@ -14,8 +14,12 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/device/operations.hpp"
+#include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
+#include "rlcore/parallel/device_memory.hpp"
 #include "rlcore/parallel/layout/held_pieces.hpp"
+#include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
 namespace parallel {
@@ -126,21 +130,57 @@ class reshard_plan {
 
     const auto [longest, quota] = agree(c, bucket);
     if (longest == 0) return;
-    direction<Wire> out(sent_, true), in(received_, false);
+    direction out(sent_, true), in(received_, false);
+    std::vector<Wire> sent, came;
+    std::vector<std::uint64_t> sums(ranks), known(ranks), told(ranks);
     for (std::size_t done = 0; done < longest; done += quota) {
-      out.open(done, quota);
-      in.open(done, quota);
-      out.for_each_part([&](const auto& part, std::span<Wire> values) { read(part.piece, part.first, values); });
-      c.all_to_all_v(std::span<const Wire>(out.values), std::span<const std::size_t>(out.counts),
-                     std::span<Wire>(in.values), std::span<const std::size_t>(in.counts));
-      in.for_each_part([&](const auto& part, std::span<const Wire> values) { write(part.piece, part.first, values); });
+      sent.resize(out.open(done, quota)), came.resize(in.open(done, quota));
+      out.for_each_part([&](const auto& part, std::size_t r, std::size_t at) {
+        const std::span<Wire> values(sent.data() + at, part.count);
+        read(part.piece, part.first, values);
+        add(sums[r], std::as_bytes(values));
+      });
+      c.all_to_all_v(std::span<const Wire>(sent), std::span<const std::size_t>(out.counts), std::span<Wire>(came),
+                     std::span<const std::size_t>(in.counts));
+      in.for_each_part([&](const auto& part, std::size_t r, std::size_t at) {
+        const std::span<const Wire> values(came.data() + at, part.count);
+        write(part.piece, part.first, values);
+        add(known[r], std::as_bytes(values));
+      });
     }
-    std::vector<std::uint64_t> told(ranks);
-    c.all_to_all(std::span<const std::uint64_t>(out.sums), std::span<std::uint64_t>(told));
+    c.all_to_all(std::span<const std::uint64_t>(sums), std::span<std::uint64_t>(told));
     for (std::size_t r = 0; r < ranks; ++r)
-      if (told[r] != in.sums[r])
+      if (told[r] != known[r])
         throw communication_error("rlcore: reshard: rank " + std::to_string(c.rank()) +
                                   " received other bytes than rank " + std::to_string(r) + " sent");
+  }
+
+  /// The same between memories of linked devices, without a checksum. source(piece, first) is where this rank's piece
+  /// of `from` has its elements from `first` on, target(piece, first) that of `to`.
+  template <class Device, class Source, class Target>
+  void run_on_devices(Device& device, any_communicator& c, std::size_t bucket, Source&& source, Target&& target) const {
+    const auto copy = [&](float* to, const float* from, std::size_t n) {
+      const auto width = static_cast<extent_t>(n);
+      device.run(op::copy_rows{.y = to, .y_row = width, .x = from, .x_row = width, .count = 1, .width = width});
+    };
+    for (const link& l : local_) {
+      piece_overlap common(l.held, l.wanted);
+      for (auto part = common.next(l.wanted.size()); part.count != 0; part = common.next(l.wanted.size()))
+        copy(target(l.to, part.b), source(l.from, l.offset + part.a), part.count);
+    }
+    const auto [longest, quota] = agree(c, bucket);
+    direction out(sent_, true), in(received_, false);
+    for (std::size_t done = 0; done < longest; done += quota) {
+      buffer<float, Device> sent(device, out.open(done, quota)), came(device, in.open(done, quota));
+      out.for_each_part([&](const auto& part, std::size_t, std::size_t at) {
+        copy(sent.data() + at, source(part.piece, part.first), part.count);
+      });
+      c.device_all_to_all(std::as_const(sent).data(), bytes_of<float>(out.counts), came.data(),
+                          bytes_of<float>(in.counts));
+      in.for_each_part([&](const auto& part, std::size_t, std::size_t at) {
+        copy(target(part.piece, part.first), came.data() + at, part.count);
+      });
+    }
   }
 
   /// The same between memory: in[i] holds piece i of `from`, out[i] receives piece i of `to`; they must not overlap.
@@ -193,34 +233,29 @@ class reshard_plan {
     std::vector<piece_overlap> open_;
   };
 
-  /// The send or receive buffers of one round, indexed by the peer rank.
-  template <class Wire>
+  /// What is sent or received in one round, by the peer rank.
   struct direction {
     const std::vector<stream>& streams;
     std::vector<cursor> cursors;
-    std::vector<Wire> values;
     std::vector<std::size_t> counts;
-    std::vector<std::uint64_t> sums;
 
-    direction(const std::vector<stream>& of, bool sends) : streams(of), counts(of.size()), sums(of.size()) {
+    direction(const std::vector<stream>& of, bool sends) : streams(of), counts(of.size()) {
       for (const stream& s : of) cursors.emplace_back(s, sends);
     }
-    /// Prepares the next `quota` elements of every stream, after the first `done`.
-    void open(std::size_t done, std::size_t quota) {
+    /// Takes the next `quota` elements of every stream, after the first `done`; returns how many there are.
+    std::size_t open(std::size_t done, std::size_t quota) {
       for (std::size_t r = 0; r < streams.size(); ++r)
         counts[r] = std::min(quota, streams[r].size - std::min(streams[r].size, done));
-      values.resize(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+      return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
     }
-    /// Calls visit(part, values) for each piece in the bucket, then adds the values to the checksum.
+    /// Calls visit(part, peer, its place among the elements of the round) for each piece.
     template <class Visit>
     void for_each_part(Visit&& visit) {
       std::size_t at = 0;
       for (std::size_t r = 0; r < cursors.size(); ++r)
         for (std::size_t left = counts[r]; left > 0;) {
           const auto part = cursors[r].next(left);
-          const std::span<Wire> of_part(values.data() + at, part.count);
-          visit(part, of_part);
-          add(sums[r], std::as_bytes(of_part));
+          visit(part, r, at);
           at += part.count;
           left -= part.count;
         }

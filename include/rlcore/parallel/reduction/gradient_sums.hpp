@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/parallel/host_window.hpp"
+#include "rlcore/parallel/device_memory.hpp"
 #include "rlcore/parallel/layout/shard_layout.hpp"
 #include "rlcore/parallel/reduction/piece_sum.hpp"
 #include "rlcore/parallel/reduction/reduction.hpp"
@@ -70,7 +71,7 @@ class gradient_sums {
   void take(std::size_t round, buffer<float, Device>& gradient) {
     if (cut_) {
       for (std::size_t u = layout_.units(); u-- > 0;) {
-        take_unit_of_device(round, u, gradient.data() + layout_.unit(u).first);
+        take_unit(round, u, gradient.data() + layout_.unit(u).first);
       }
     } else if (kind_ == reduction_kind::exact) {
       add_fixed(gradient.data());
@@ -101,7 +102,7 @@ class gradient_sums {
   void release() {
     tree_.clear();
     idle_.clear();
-    sum_ = {};
+    sum_ = {}, sent_ = {};
     fixed_ = {};
     lent_ = nullptr;
   }
@@ -121,10 +122,7 @@ class gradient_sums {
       const bool has_rows = at != leaf_schedule::none && schedule_.present(at, present_);
       if (cut_)
         for (std::size_t u = layout_.units(); u-- > 0;)
-          take_unit(
-              round, u,
-              has_rows ? host_view(*device_, x[s] + layout_.unit(u).first, layout_.unit(u).size(), stage_) : nullptr,
-              s);
+          take_unit(round, u, has_rows ? x[s] + layout_.unit(u).first : nullptr, s);
       else if (has_rows && !in_tree())
         add_up(x[s]);
       else if (at != leaf_schedule::none && in_tree())
@@ -133,21 +131,17 @@ class gradient_sums {
   }
   /// The same for the sum of all leaves, if !by_leaf(). x is read until finish().
   void lend_sum(const float* x) { lent_ = x; }
-  /// take() for one unit; only with cut().
-  void take_unit_of_device(std::size_t round, std::size_t u, const float* x) {
-    take_unit(round, u, host_view(*device_, x, layout_.unit(u).size(), stage_));
-  }
-  /// The same in host memory; null for skip().
+  /// take() for one unit, in device memory; null for skip(). Only with cut().
   void take_unit(std::size_t round, std::size_t u, const float* x, std::size_t source = 0) {
     const std::size_t group = among_.rank / layout_.ranks() * layout_.ranks();
     const auto number = [&](std::size_t r) { return number_of(group + r, source, round); };
-    const auto sends = [&](std::size_t r) {
-      return number(r) != leaf_schedule::none && schedule_.present(number(r), present_);
+    const auto node = [&](std::size_t r) -> std::optional<reduction_node> {
+      if (number(r) == leaf_schedule::none || !schedule_.present(number(r), present_)) return std::nullopt;
+      return reduction_node{0, number(r)};
     };
-    move(*among_.shards, x, layout_.counts(u), sends,
-         [&](std::size_t r, const float* piece) { pieces_[u].push({0, number(r)}, piece); });
+    move(*among_.shards, x, layout_.counts(u), node, pieces_[u]);
     for (std::size_t r = 0; r < layout_.ranks(); ++r)
-      if (number(r) != leaf_schedule::none && !sends(r))
+      if (number(r) != leaf_schedule::none && !node(r))
         pieces_[u].push({0, number(r)}, static_cast<const float*>(nullptr));
     pieces_[u].end_round();
   }
@@ -167,16 +161,14 @@ class gradient_sums {
     }
     prepare_sum();
     for (std::size_t u = 0; u < layout_.units(); ++u) {
-      const std::size_t n = layout_.part(u, shard_rank()).size();
-      with_host_view(*device_, sum_.data() + layout_.place(u, shard_rank()), n, out_, false,
-                     [&](std::span<float> out) { finish_unit(u, out); });
+      finish_unit(u, sum_.data() + layout_.place(u, shard_rank()), layout_.part(u, shard_rank()).size());
     }
     return sum_.data();
   }
 
   /// Device and host memory allocated for sums.
   std::size_t bytes() const noexcept {
-    std::size_t n = sum_.bytes() + (fixed_.capacity() * sizeof(fixed_point::value));
+    std::size_t n = sum_.bytes() + sent_.bytes() + (fixed_.capacity() * sizeof(fixed_point::value));
     for (const auto& b : idle_) n += b.bytes();
     for (const auto& e : tree_.entries())
       if (e.value) n += e.value->bytes();
@@ -195,7 +187,7 @@ class gradient_sums {
     if (kind_ == reduction_kind::exact) return add_fixed(x);
     if (tree_.entries().empty()) return push(0, copy_of(x));
     buffer<float, Device>& sum = *tree_.entries()[0].value;
-    device_->run(op::add{.y = sum.data(), .a = sum.data(), .b = x, .n = static_cast<extent_t>(layout_.size())});
+    add_values(*device_, sum.data(), x, layout_.size());
     device_->wait();
   }
   void add_fixed(const float* gradient) {
@@ -214,8 +206,7 @@ class gradient_sums {
 
   void push(std::size_t number, std::optional<buffer<float, Device>> value) {
     tree_.push_leaf(number, std::move(value), [this](buffer<float, Device>& left, buffer<float, Device>&& right) {
-      device_->run(
-          op::add{.y = left.data(), .a = left.data(), .b = right.data(), .n = static_cast<extent_t>(left.size())});
+      add_values(*device_, left.data(), right.data(), left.size());
       device_->wait();
       idle_.push_back(std::move(right));
     });
@@ -230,44 +221,61 @@ class gradient_sums {
     return sum_;
   }
 
-  template <class Sends, class Push>
-  void move(any_communicator& c, const float* x, std::span<const std::size_t> counts, Sends&& sends, Push&& push) {
-    if (world_->settings().bf16_wire && c.size() > 1)
+  /// Sends the parts of x, in device memory, to their owners, and adds what comes to `into`: node(r) is that of rank r,
+  /// if it sends one. x is null if this rank sends none.
+  template <class Node>
+  void move(any_communicator& c, const float* x, std::span<const std::size_t> counts, Node&& node, piece_sum& into) {
+    const auto sends = [&](std::size_t r) { return node(r).has_value(); };
+    const auto push = [&](std::size_t r, const float* piece) { into.push(*node(r), piece); };
+    const bool halves = world_->settings().bf16_wire && c.size() > 1;
+    if (c.size() > 1 && !halves && kind_ != reduction_kind::exact && linked(*device_, c))
+      return add_on_device(c, x, counts, node, into);
+    if (x) x = host_view(*device_, x, std::accumulate(counts.begin(), counts.end(), std::size_t{0}), stage_);
+    if (halves)
       exchange_halves(c, x, counts, scratch_, sends, push);
     else
       exchange(c, x, counts, scratch_, sends, push);
   }
-  template <class Sends, class Push>
-  void move(any_communicator& c, const fixed_point::value* x, std::span<const std::size_t> counts, Sends&& sends,
-            Push&& push) {
-    exchange(c, x, counts, scratch_, sends, push);
+  /// The same for a sum in fixed point, in host memory.
+  template <class Node>
+  void move(any_communicator& c, const fixed_point::value* x, std::span<const std::size_t> counts, Node&& node,
+            piece_sum& into) {
+    exchange(
+        c, x, counts, scratch_, [&](std::size_t r) { return node(r).has_value(); },
+        [&](std::size_t r, const fixed_point::value* piece) { into.push(*node(r), piece); });
+  }
+  /// The devices exchange the parts. The owner adds on its device those that are siblings, or of ranked sums all; only
+  /// the sums go to `into`, in host memory.
+  template <class Node>
+  void add_on_device(any_communicator& c, const float* x, std::span<const std::size_t> counts, Node&& node,
+                     piece_sum& into) {
+    const std::size_t n = counts[static_cast<std::size_t>(c.rank())];
+    std::vector<std::size_t> sent(counts.size(), 0), received(counts.size(), 0);
+    std::vector<reduction_node> nodes;
+    for (std::size_t r = 0; r < counts.size(); ++r) {
+      if (x) sent[r] = counts[r];
+      if (!node(r)) continue;
+      received[r] = n;
+      nodes.push_back(*node(r));
+    }
+    buffer<float, Device> rows(*device_, n * nodes.size());
+    c.device_all_to_all(x, bytes_of<float>(sent), rows.data(), bytes_of<float>(received));
+    reduction_tree<float*> sums(schedule_.sums());
+    float* at = rows.data();
+    for (const reduction_node k : nodes) {
+      if (in_tree())
+        sums.push(k, at, [&](float*& left, float*&& right) { add_values(*device_, left, right, n); });
+      else if (at != rows.data())
+        add_values(*device_, rows.data(), at, n);
+      at += n;
+    }
+    if (!in_tree() && !nodes.empty()) return into.push({}, host_view(*device_, rows.data(), n, stage_));
+    for (const auto& e : sums.entries()) into.push(e.node, host_view(*device_, *e.value, n, stage_));
   }
 
-  /// The tree nodes that ranks hold after their local additions; known to all ranks.
-  struct held_nodes {
-    std::vector<reduction_node> sums, absent;
-  };
   /// The nodes of the summing ranks [first, first + count).
   held_nodes nodes_of(std::size_t first, std::size_t count) const {
-    reduction_tree<char> made(schedule_.sums());
-    bool any = false;
-    for (std::size_t r = first * among_.sources; r < (first + count) * among_.sources; ++r)
-      for (std::size_t round = 0; round < schedule_.rounds(); ++round) {
-        const std::size_t at = schedule_.number(r, round);
-        if (at == leaf_schedule::none) continue;
-        const bool has_rows = schedule_.present(at, present_);
-        any = any || has_rows;
-        made.push_leaf(at, has_rows ? std::optional<char>(0) : std::nullopt, [](char&, char&&) {});
-      }
-    held_nodes nodes;
-    if (kind_ == reduction_kind::tree) {
-      for (const auto& e : made.entries()) (e.value ? nodes.sums : nodes.absent).push_back(e.node);
-      std::sort(nodes.sums.begin(), nodes.sums.end(),
-                [](reduction_node a, reduction_node b) { return a.first() < b.first(); });
-    } else if (any) {
-      nodes.sums.push_back({});
-    }
-    return nodes;
+    return {schedule_, present_, kind_, first * among_.sources, count * among_.sources};
   }
 
   /// Sends the nodes of every rank of c, one at a time, to the owners of their parts. data(node) is this rank's data.
@@ -281,19 +289,19 @@ class gradient_sums {
     }
     const auto& mine = nodes[static_cast<std::size_t>(c.rank())].sums;
     for (std::size_t k = 0; k < most; ++k) {
-      const auto sends = [&](std::size_t r) { return k < nodes[r].sums.size(); };
+      const auto node = [&](std::size_t r) {
+        return k < nodes[r].sums.size() ? std::optional(nodes[r].sums[k]) : std::nullopt;
+      };
       using pointer = decltype(data(reduction_node{}));
-      move(c, k < mine.size() ? data(mine[k]) : pointer{nullptr}, counts, sends,
-           [&](std::size_t r, const auto* x) { into.push(nodes[r].sums[k], x); });
+      move(c, k < mine.size() ? data(mine[k]) : pointer{nullptr}, counts, node, into);
       into.end_round();
     }
   }
 
   const float* local_node(reduction_node node, value_range r) {
-    if (lent_) return host_view(*device_, lent_ + r.first, r.size(), stage_);
+    if (lent_) return lent_ + r.first;
     for (const auto& e : tree_.entries())
-      if (e.node == node || kind_ == reduction_kind::ranked)
-        return host_view(*device_, e.value->data() + r.first, r.size(), stage_);
+      if (e.node == node || kind_ == reduction_kind::ranked) return e.value->data() + r.first;
     return nullptr;
   }
   /// zero 1: sends the sums of this rank's leaves to the owners of shards.
@@ -313,15 +321,15 @@ class gradient_sums {
     }
   }
 
-  /// This rank's piece of a unit, summed over replicas.
-  void finish_unit(std::size_t u, std::span<float> out) {
+  /// out [n] = this rank's piece of a unit, summed over replicas.
+  void finish_unit(std::size_t u, float* out, std::size_t n) {
     any_communicator& c = *among_.replicas;
-    if (c.size() == 1 && layout_.ranks() > 1) return pieces_[u].write(out);
+    if (c.size() == 1 && layout_.ranks() > 1) return write(pieces_[u], out, n);
     const auto ranks = static_cast<std::size_t>(c.size()), self = static_cast<std::size_t>(c.rank());
     std::vector<held_nodes> nodes;
     for (std::size_t r = 0; r < ranks; ++r) nodes.push_back(nodes_of(r * layout_.ranks(), layout_.ranks()));
     std::vector<std::size_t> counts;
-    for (std::size_t r = 0; r < ranks; ++r) counts.push_back((r + 1) * out.size() / ranks - r * out.size() / ranks);
+    for (std::size_t r = 0; r < ranks; ++r) counts.push_back((r + 1) * n / ranks - r * n / ranks);
     replica_piece_.begin(counts[self]);
     const value_range r = layout_.unit(u);
     if (kind_ == reduction_kind::exact)
@@ -332,11 +340,20 @@ class gradient_sums {
     else
       gather(
           c, nodes, counts,
-          [&](reduction_node n) { return layout_.ranks() > 1 ? pieces_[u].find(n) : local_node(n, r); },
+          [&](reduction_node k) { return layout_.ranks() > 1 ? on_device(pieces_[u].find(k), n) : local_node(k, r); },
           replica_piece_);
-    const std::span<float> mine = out.subspan(self * out.size() / ranks, counts[self]);
-    replica_piece_.write(mine);
-    if (ranks > 1) c.all_gather_v(std::span<const float>(mine), out, std::span<const std::size_t>(counts));
+    write(replica_piece_, out + self * n / ranks, counts[self]);
+    gather_parts(*device_, c, out, std::span<const std::size_t>(counts), out_);
+  }
+  void write(const piece_sum& sum, float* out, std::size_t n) {
+    with_host_view(*device_, out, n, out_, [&](std::span<float> values) { sum.write(values); });
+  }
+  /// n floats of the host, for the device. Null: null.
+  const float* on_device(const float* x, std::size_t n) {
+    if (x == nullptr || host_reads(*device_)) return x;
+    if (sent_.size() != n) sent_ = buffer<float, Device>(*device_, n);
+    device_->upload(sent_.data(), x, n * sizeof(float));
+    return sent_.data();
   }
 
   Device* device_;
@@ -355,7 +372,7 @@ class gradient_sums {
   std::vector<fixed_point::value> fixed_;  // the same, exact
   std::vector<piece_sum> pieces_;          // per unit
   piece_sum replica_piece_;
-  buffer<float, Device> sum_;
+  buffer<float, Device> sum_, sent_;
   exchange_scratch scratch_;
   std::vector<float> stage_, out_;
 };

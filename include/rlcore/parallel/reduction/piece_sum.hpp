@@ -50,6 +50,16 @@ struct fixed_point {
   }
 };
 
+/// The tree nodes that consecutive ranks hold after their local additions; known to all ranks. With ranked and exact
+/// sums all additions are one.
+struct held_nodes {
+  std::vector<reduction_node> sums, absent;
+
+  /// Of the summing ranks [first, first + count); present[i]: does leaf i have rows?
+  held_nodes(const leaf_schedule& schedule, const std::vector<bool>& present, reduction_kind kind, std::size_t first,
+             std::size_t count);
+};
+
 /// Receives nodes of the leaf tree in host memory, in any order (tree, exact) or in rank order, round by round
 /// (ranked), and returns their sum.
 class piece_sum {
@@ -125,6 +135,26 @@ RLCORE_END
 #if !defined(RLCORE_COMPILED) || defined(RLCORE_SOURCE_PARALLEL)
 RLCORE_BEGIN
 namespace parallel {
+
+RLCORE_INLINE held_nodes::held_nodes(const leaf_schedule& schedule, const std::vector<bool>& present,
+                                     reduction_kind kind, std::size_t first, std::size_t count) {
+  reduction_tree<char> made(schedule.sums());
+  bool any = false;
+  for (std::size_t r = first; r < first + count; ++r)
+    for (std::size_t round = 0; round < schedule.rounds(); ++round) {
+      const std::size_t at = schedule.number(r, round);
+      if (at == leaf_schedule::none) continue;
+      const bool has_rows = schedule.present(at, present);
+      any = any || has_rows;
+      made.push_leaf(at, has_rows ? std::optional<char>(0) : std::nullopt, [](char&, char&&) {});
+    }
+  if (kind == reduction_kind::tree) {
+    for (const auto& e : made.entries()) (e.value ? sums : absent).push_back(e.node);
+    std::sort(sums.begin(), sums.end(), [](reduction_node a, reduction_node b) { return a.first() < b.first(); });
+  } else if (any) {
+    sums.push_back({});
+  }
+}
 
 RLCORE_INLINE void piece_sum::begin(std::size_t values) {
   for (auto& e : tree_.entries())

@@ -31,7 +31,7 @@
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
-#include "rlcore/parallel/host_window.hpp"
+#include "rlcore/parallel/device_memory.hpp"
 #include "rlcore/parallel/strategy/any_strategy.hpp"
 #include "rlcore/parallel/world.hpp"
 #include "rlcore/text/model_file.hpp"
@@ -217,7 +217,7 @@ template <class Device>
 void load_resident(const nn::causal_lm<Device>& model, const resident_weights<Device>& to,
                    const std::filesystem::path& folder, std::uint64_t seed) {
   std::vector<float> copy;
-  parallel::with_host_view(model.device(), to.values.data(), to.values.size(), copy, false,
+  parallel::with_host_view(model.device(), to.values.data(), to.values.size(), copy,
                            [&](std::span<float> values) { read_weights(model, folder, seed, to.pieces, values); });
 }
 

@@ -18,6 +18,7 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/units.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
+#include "rlcore/parallel/device_memory.hpp"
 #include "rlcore/parallel/layout/reshard.hpp"
 #include "rlcore/train/model/owned_runs.hpp"
 #include "rlcore/train/model/trainable_model.hpp"
@@ -47,7 +48,8 @@ std::vector<held_weights> weights_held(const trainable_model<Device>& t) {
 /// models from fully sharded training (verl's hybrid engine). Every rank receives missing weights directly from their
 /// owners, in buckets: 2 M / r bytes in bf16 for M parameters and r tensor parallel ranks, where a broadcast takes 2 M.
 /// A model whose weights are only packed (weights_in::packed) is filled unit by unit (units.hpp): no rank ever has more
-/// floats of it than one unit's, in host memory, and what is under way of them.
+/// floats of it than one unit's, and what is under way of them: in host memory, or where devices are linked
+/// (parallel::device_links) in theirs.
 template <class Device>
 class weight_sync {
  public:
@@ -81,12 +83,15 @@ class weight_sync {
     if (format) throw std::invalid_argument("rlcore: weight_sync: a format is for a model of weights_in::packed");
     Device& device = to.device();
     float* const weights = to.weights().data();
+    const auto place = [&](std::size_t piece, std::size_t first) {
+      return weights + to.parameters()[piece].offset + first;
+    };
+    if (on_devices<Wire>(from)) return receive_on_device(steps_.front(), from, held, bucket, place);
     std::vector<float> values;
     receive<Wire>(steps_.front(), from, held, bucket,
                   [&](std::size_t piece, std::size_t first, std::span<const Wire> in) {
-                    float* const place = weights + to.parameters()[piece].offset + first;
                     values.assign(in.begin(), in.end());
-                    device.upload(place, values.data(), values.size() * sizeof(float));
+                    device.upload(place(piece, first), values.data(), values.size() * sizeof(float));
                   });
     device.wait();
   }
@@ -119,6 +124,12 @@ class weight_sync {
       step_ = next, loaded_ = true;
       starts_.assign(1, 0);
       for (const std::size_t i : steps[step_].parameters) starts_.push_back(starts_.back() + to_.parameters()[i].size);
+      if (on_devices<Wire>(from_)) {
+        if (there_.size() < starts_.back()) there_ = {}, there_ = {to_.device(), starts_.back()};
+        return receive_on_device(steps[step_], from_, held_, bucket_, [&](std::size_t piece, std::size_t begin) {
+          return there_.data() + starts_[piece] + begin;
+        });
+      }
       values_.resize(starts_.back());
       sync_.template receive<Wire>(steps[step_], from_, held_, bucket_,
                                    [&](std::size_t piece, std::size_t begin, std::span<const Wire> in) {
@@ -126,13 +137,20 @@ class weight_sync {
                                    });
     }
     void operator()(std::size_t first, std::span<float> out) const {
-      const step& s = sync_.steps_[step_];
-      const std::size_t i = place_in(s, first);
-      std::copy_n(values_.data() + starts_[i] + (first - to_.parameters()[s.parameters[i]].offset), out.size(),
-                  out.begin());
+      std::copy_n(values_.data() + place_of(first), out.size(), out.begin());
+    }
+    /// Where the weights from number `first` on are in the memory of a linked device; otherwise null.
+    const float* on_device(std::size_t first) const {
+      return there_.size() == 0 ? nullptr : there_.data() + place_of(first);
     }
 
    private:
+    /// The place of weight number `first` among the floats of the step.
+    std::size_t place_of(std::size_t first) const {
+      const step& s = sync_.steps_[step_];
+      const std::size_t i = place_in(s, first);
+      return starts_[i] + (first - to_.parameters()[s.parameters[i]].offset);
+    }
     /// Which of the step's parameters has weight number `at`; their number if none has.
     std::size_t place_in(const step& s, std::size_t at) const {
       const auto all = to_.parameters();
@@ -150,7 +168,23 @@ class weight_sync {
     bool loaded_ = false;
     std::vector<std::size_t> starts_;  // of the step's parameters in values_
     std::vector<float> values_;
+    buffer<float, Device> there_;  // the same on a linked device
   };
+
+  /// Do the ranks' devices exchange the weights themselves?
+  template <class Wire>
+  static bool on_devices(const trainable_model<Device>& from) {
+    return std::is_same_v<Wire, float> && parallel::linked(from.model.device(), from.world()->all());
+  }
+  /// target(number in s.parameters, first) is where the weights of the step belong.
+  template <class Target>
+  static void receive_on_device(const step& s, const trainable_model<Device>& from,
+                                const std::vector<held_weights>& held, std::size_t bucket, Target&& target) {
+    constexpr std::size_t most = std::size_t{1} << 24;  // 64 MiB in, as many out
+    s.plan.run_on_devices(
+        from.model.device(), from.world()->all(), std::min(bucket, most),
+        [&](std::size_t piece, std::size_t first) { return held[s.held[piece]].values + first; }, target);
+  }
 
   /// write(number in s.parameters, first, values) for all weights of the step.
   template <class Wire, class Write>

@@ -43,7 +43,8 @@ class team {
   bool first() const noexcept { return ranks_.rank() == 0; }
   int of_this_machine() const { return size() == 1 ? 1 : find_local_place(ranks_).size; }
 
-  /// "; 4 ranks (threads): 4 data, ZeRO stage 3, tree sums over 8 leaves", or nothing for one rank.
+  /// "; 4 ranks (threads): 4 data, ZeRO stage 3, tree sums over 8 leaves", or nothing for one rank. On NPUs also which,
+  /// and "with HCCL".
   std::string describe() const;
 
   /// "note: ...", a line about data ranks that have no part in updates (idle_ranks()); empty if all have.
@@ -81,6 +82,7 @@ RLCORE_INLINE std::string team::describe() const {
   if (const int here = of_this_machine(); first_device_ && here > 1)
     text += " on " + unit_ + "s " + std::to_string(*first_device_) + " to " +
             std::to_string(*first_device_ + here - 1) + (here < size() ? " of each machine" : "");
+  if (ranks_.devices_linked()) text += " with HCCL";
   text += ": ";
   const auto axis = [&](int n, const char* name) {
     if (n > 1) text += std::to_string(n) + " " + name + " x ";

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/parallel/host_window.hpp"
+#include "rlcore/parallel/device_memory.hpp"
 #include "rlcore/parallel/reduction/gradient_sums.hpp"
 #include "rlcore/parallel/world.hpp"
 #include "rlcore/tensor/buffer.hpp"
@@ -70,7 +70,7 @@ class tied_embedding {
         const float* from = parallel::host_view(model_->device(), static_cast<const float*>(values) + at, n, staged_);
         stages_->send(std::span<const float>(from, n), 0);
       } else {
-        parallel::with_host_view(model_->device(), values + at, n, staged_, false, [&](std::span<float> to) {
+        parallel::with_host_view(model_->device(), values + at, n, staged_, [&](std::span<float> to) {
           stages_->receive(to, stages_->size() - 1, stages_->size());
         });
       }

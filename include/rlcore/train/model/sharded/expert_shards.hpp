@@ -211,11 +211,7 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
     float* const experts = unit + shared.size();
     const auto [at, size] = own_experts();
     this->copy(experts + at, from + part.shared_size() + static_cast<std::size_t>(layer) * size, size);
-    const std::size_t n = std::accumulate(counts_.begin(), counts_.end(), std::size_t{0});
-    parallel::with_host_view(part.device(), experts, n, stage_, true, [&, at = at, size = size](std::span<float> host) {
-      world_->expert().all_gather_v(std::span<const float>(host.subspan(at, size)), host,
-                                    std::span<const std::size_t>(counts_));
-    });
+    parallel::gather_parts(part.device(), world_->expert(), experts, std::span<const std::size_t>(counts_), stage_);
   }
   void keep(std::size_t u, const float* unit) override {
     const parallel::value_range shared = shared_.unit(u);

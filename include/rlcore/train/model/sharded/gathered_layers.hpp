@@ -13,7 +13,7 @@
 #include "rlcore/nn/model/units.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
-#include "rlcore/parallel/host_window.hpp"
+#include "rlcore/parallel/device_memory.hpp"
 #include "rlcore/parallel/layout/shard_layout.hpp"
 #include "rlcore/parallel/world.hpp"
 #include "rlcore/train/model/owned_runs.hpp"
@@ -52,11 +52,7 @@ class shard_gather {
   /// place.
   void unit(std::size_t u, float* values) {
     if (layout_.ranks() == 1) return;
-    const parallel::value_range part = layout_.part(u, rank()), whole = layout_.unit(u);
-    parallel::with_host_view(*device_, values, whole.size(), stage_, true, [&](std::span<float> host) {
-      ranks_->all_gather_v(std::span<const float>(host.subspan(part.first - whole.first, part.size())), host,
-                           layout_.counts(u));
-    });
+    parallel::gather_parts(*device_, *ranks_, values, layout_.counts(u), stage_);
   }
   /// Gathers the whole vector.
   void every_unit(float* values) {

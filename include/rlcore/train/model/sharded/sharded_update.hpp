@@ -154,7 +154,7 @@ void unit_round(const nn::causal_lm<Device>& model, nn::gradients<Device>& gradi
     std::size_t round, taken = 0;
     to_owners(parallel::gradient_sums<Device>& s, std::size_t r) : sums(s), round(r) {}
     void take(std::size_t unit, const float* values) override {
-      sums.take_unit_of_device(round, unit, values);
+      sums.take_unit(round, unit, values);
       ++taken;
     }
   } sink(sums, round);
