@@ -84,6 +84,7 @@ double measured(const layout_case& c) {
     settings.logits_bytes = std::size_t{16} << 20, settings.recompute = c.recompute;
     if (c.lora > 0) settings.lora = nn::lora_settings{.rank = c.lora};
     train::trainable_model<any_device> model(device, config_of(c), settings, &world);
+    if (c.lora > 0) model.attach_adapters({});
     for (int step = 0; step < 2; ++step) {
       model.begin_update();
       model.for_micro_batches(
@@ -156,6 +157,7 @@ std::vector<layout_case> cases() {
   add("lora_zero_0", [](auto& c) { c.l.data = 2, c.lora = 16; });
   add("lora_zero_1", [](auto& c) { c.l.data = 2, c.l.zero = 1, c.lora = 16; });
   add("lora_zero_2", [](auto& c) { c.l.data = 2, c.l.zero = 2, c.lora = 16; });
+  add("lora_zero_3", [](auto& c) { c.l.data = 2, c.l.zero = 3, c.lora = 16; });
   return all;
 }
 

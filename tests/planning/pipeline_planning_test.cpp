@@ -92,8 +92,9 @@ TEST(pipeline_planning, memory_of_two_stages) {
   // Four leaves: two sums wait in the tree.
   EXPECT_EQ(first.gradients, 4 * 2 * (800 + 2 * 592));
   EXPECT_EQ(last.gradients, 4 * 2 * (2 * 592 + 8 + 800));
-  // A layer keeps 2 (q + kv) + 3 * 16 + 3 * 8 = 96 floats for each of 8 tokens; a pass the states between its two layers,
-  // one layer, and gradients of 2 (q + kv) + 2 * 8 = 40. Stage 0 has two passes under way, beside the memory of scoring.
+  // A layer keeps 2 (q + kv) + 3 * 16 + 3 * 8 = 96 floats for each of 8 tokens; a pass the states between its two
+  // layers, one layer, and gradients of 2 (q + kv) + 2 * 8 = 40. Stage 0 has two passes under way, beside the memory of
+  // scoring.
   const double layer = 4.0 * 8 * 96, pass = 4.0 * 8 * 3 * 8 + layer + 4.0 * 8 * 40, scoring = layer + 4.0 * 8 * 2 * 8;
   EXPECT_EQ(first.activations, 2 * pass + scoring);
   EXPECT_EQ(last.activations, pass);
@@ -110,8 +111,10 @@ TEST(pipeline_planning, memory_of_two_stages) {
   for (const bool tied : {false, true}) {
     const model_shape& shape = tied ? small(true) : m;
     const memory_need of_first = memory_of(shape, l, adapted, c, pipeline_parts(shape, l)[0]);
-    EXPECT_EQ(of_first.state, 4 * (800 + 2 * 592) + 4 * 2 * 576 + (16 + 2) * 2 * 256 + 8 * 2 * 256) << tied;
-    EXPECT_EQ(of_first.gradients, 4 * 2 * 2 * 256) << "two sums; an embedding is frozen, tied or not";
+    const double product = 8 * 16;  // B A of a projection to or from the feed-forward
+    EXPECT_EQ(of_first.state, 4 * (800 + 2 * 592) + 4 * 2 * 576 + (16 + 2) * 2 * 256 + 8 * 2 * 256 + 4 * product)
+        << tied;
+    EXPECT_EQ(of_first.gradients, 4 * 3 * 2 * 256) << "a leaf and two sums; an embedding is frozen, tied or not";
   }
   const memory_need busiest = memory_of(m, l, w, c);
   EXPECT_EQ(busiest.stage, 0);

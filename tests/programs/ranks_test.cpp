@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "first_steps.hpp"
@@ -55,6 +57,36 @@ TEST_F(ranks, any_number_of_them_gives_the_same_bits) {
   train("exact_one", rich + arguments{"rlcore.reduction=exact"});
   train("exact_three", rich + three + arguments{"rlcore.reduction=exact", "rlcore.zero_stage=2"});
   expect_same_run("exact_one", "exact_three");
+}
+
+/// The base is in shards, too: passes gather the merged weights, the reference is the base.
+TEST_F(ranks, train_adapters) {
+  const arguments lora{"actor_rollout_ref.model.lora_rank=4", "actor_rollout_ref.actor.use_kl_loss=True",
+                       "actor_rollout_ref.actor.kl_loss_coef=0.1", "rlcore.recompute_old_log_prob=True",
+                       "actor_rollout_ref.actor.checkpoint.save_contents=[model,optimizer,extra,hf_model]"};
+  const auto expect_run_of_one = [&](const std::string& name) {
+    SCOPED_TRACE(name);
+    for (const char* file : {"lora_adapter/adapter_model.safetensors", "huggingface/model.safetensors"}) {
+      const fs::path path = fs::path("global_step_4/actor") / file;
+      EXPECT_FALSE(scratch::read(root("one") / path).empty()) << file;
+      EXPECT_TRUE(scratch::read(root("one") / path) == scratch::read(root(name) / path)) << file;
+    }
+    EXPECT_EQ(rows(root("one")), rows(root(name)));
+  };
+  train("one", lora);
+  const auto r = train("three", lora + three);
+  EXPECT_NE(r.out.find("3 data, ZeRO stage 3"), std::string::npos) << r.out;
+  expect_run_of_one("three");
+  train("replicas", lora + arguments{"trainer.n_gpus_per_node=4", "actor_rollout_ref.actor.fsdp_config.fsdp_size=2"});
+  expect_run_of_one("replicas");
+  train("kept", lora + two + arguments{"actor_rollout_ref.actor.fsdp_config.reshard_after_forward=False"});
+  expect_run_of_one("kept");
+  for (const auto& [name, before, after] : {std::tuple("into_shards", arguments{}, three),
+                                            {"out_of_shards", two, arguments{"rlcore.zero_stage=1"} + two}}) {
+    train(name, lora + before + arguments{"trainer.total_training_steps=2"});
+    EXPECT_NE(train(name, lora + after).out.find("resumed after step 2"), std::string::npos) << name;
+    expect_run_of_one(name);
+  }
 }
 
 /// Divided policies have their reward model in shards.
@@ -180,6 +212,30 @@ TEST(ranks_of_every_trainer, give_the_same_bits) {
     EXPECT_FALSE(models.empty());
     EXPECT_TRUE(models == program::models_of(other / "out"));
     run(shards, saved + three + arguments{"rlcore.zero_stage=3"});
+    EXPECT_TRUE(models == program::models_of(shards / "out"));
+  }
+}
+
+/// The model without its adapters is the reference of dpo and kto; a reward model trains its head as a whole.
+TEST(ranks_of_every_trainer, give_the_same_adapters) {
+  const arguments flags{"--lora_rank", "4", "--lora_alpha", "8"};
+  for (const auto& [name, lora] : {std::pair("sft", arguments{"model.lora_rank=4", "model.lora_alpha=8"}),
+                                   {"dpo", flags},
+                                   {"kto", flags},
+                                   {"rm_margin", flags}}) {
+    SCOPED_TRACE(name);
+    const std::string program = first_steps::cases().at(name).at("program");
+    if (!fs::exists(program::path_of(program))) GTEST_SKIP() << "no " << program::path_of(program);
+    const scratch::folder one, shards;
+    for (const scratch::folder* place : {&one, &shards}) {
+      const program::result r =
+          program::run(program, first_steps::arguments(name, place->path()) + lora +
+                                    (place == &one ? arguments{} : three + arguments{"rlcore.zero_stage=3"}));
+      EXPECT_EQ(r.code, 0) << r.err;
+      EXPECT_NE(r.out.find("LoRA of rank 4"), std::string::npos) << r.out;
+    }
+    const auto models = program::models_of(one / "out");
+    EXPECT_FALSE(models.empty());
     EXPECT_TRUE(models == program::models_of(shards / "out"));
   }
 }

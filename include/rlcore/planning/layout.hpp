@@ -242,10 +242,6 @@ RLCORE_INLINE std::string check_layout(const layout& l, const model_shape& m, co
         w.lora_rank > 0 && l.expert > 1
             ? std::string("expert: adapters (LoRA) cannot be trained while ranks divide experts")
             : std::string(),
-        w.lora_rank > 0 && l.zero == 3
-            ? std::string("zero=3: the base of adapters (LoRA) is whole on every rank; zero=2 "
-                          "is the same")
-            : std::string(),
         detail::check_stages(l, m, w)})
     if (!why.empty()) return why;
   if (l.devices() != devices)

@@ -158,10 +158,14 @@ RLCORE_INLINE memory_need memory_of(const model_shape& m, const layout& l, const
     const double adapters = f(part.layers * m.adapter_parameters(w.lora_rank, l.tensor));
     const double owned = adapters / (l.zero >= 1 ? dense : 1);
     // Values and gradients are whole; passes have A packed, and B and its gradient by linear layer.
-    need.state = 4 * (l.zero == 3 ? shard : whole) + 4 * f(part.layers * m.adapted_parameters(l.tensor)) +
-                 8 * adapters + bytes_of_moments(l, c, owned);
+    need.state = 4 * (l.zero == 3 ? shard : whole) +
+                 4 * f(part.layers * m.adapted_parameters(l.tensor)) / (l.zero == 3 ? dense : 1) + 8 * adapters +
+                 bytes_of_moments(l, c, owned);
     need.state += packed * adapters + 8 * f(part.layers * m.adapter_blocks(w.lora_rank, l.tensor));
-    need.gradients = l.zero >= 1 ? 4 * owned : 0;
+    // B A of one projection, or of what this rank has of it.
+    const double product = f(m.hidden_size * std::max(m.intermediate_size, m.query_width())) / f(l.tensor);
+    need.state += 4 * (l.zero == 3 ? std::min(product, (local.layer + local.experts) / dense) : product);
+    need.gradients = 4 * adapters + (l.zero >= 1 ? 4 * owned : 0);  // of a leaf, and their sum
     if (l.zero < 2) need.gradients += 4 * adapters * tree_levels(l, b);
   } else {
     need.state = 4 * (l.zero == 3 ? shard : whole) + 4 * (l.zero >= 2 ? shard : whole) +

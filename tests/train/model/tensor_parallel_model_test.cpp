@@ -63,8 +63,10 @@ result train(nn::family family, int ranks, parallel::parallel_settings how, cons
     c.pad_token_id = pad;
     train::trainable_model<cpu> t(device, c, s, &world);
     if (resume.empty()) {
-      const auto whole = t.gather_full_params();
-      t.model.initialize(11);
+      {
+        const auto whole = t.gather_full_params();
+        t.model.initialize(11);
+      }
       if (adapters) t.attach_adapters({});
     } else {
       train::restore_checkpoint(t, resume);

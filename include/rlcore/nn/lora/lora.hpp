@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/nn/lora/lora_settings.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/units.hpp"
 #include "rlcore/nn/vision/vision_config.hpp"
 
 RLCORE_BEGIN
@@ -21,13 +23,14 @@ namespace nn {
 
 /// A and B of every adapted projection, and the head of a score model, in one flat buffer for the optimizer. The
 /// model's weights are always W = base + (alpha / rank) B A; after a step merge() recomputes them from a copy of the
-/// base, so that no error accumulates. Forward passes, sampling and scoring use the merged weights.
+/// base, so that no error accumulates. Forward passes, sampling and scoring use the merged weights. Where ranks hold
+/// shards of the weights (hold()), each merges its own, and has a copy of the base of that alone.
 template <class Device>
 class lora {
  public:
   /// One projection, with offsets in the model's weights and in values().
   struct projection {
-    std::size_t weight = 0, base = 0, a = 0, b = 0;
+    std::size_t weight = 0, a = 0, b = 0;
     extent_t outputs = 0, inputs = 0;
   };
   /// The adapters of one linear: [begin, end) of projections(), their A from `a`, and the offset of B in wide_b().
@@ -47,7 +50,6 @@ class lora {
   /// adapters of its layers, which may be none. Call attach() next.
   lora(const causal_lm<Device>& model, lora_settings settings) : lora(std::move(settings), model) {
     values_ = buffer<float, Device>(*device_, size_);
-    base_ = buffer<float, Device>(*device_, base_size_);
     const auto f = device_->compute_format();
     std::size_t bytes = 0;
     for (group& g : groups_) {
@@ -95,11 +97,41 @@ class lora {
     return static_cast<std::size_t>(row * g.rank + static_cast<extent_t>(i - g.begin) * rank());
   }
 
-  /// Takes the model's loaded weights as the base and its head as the trained head. Then calls merge().
+  /// Values [first, last) of a shard are the model's weights from number `weights` on.
+  struct held_part {
+    std::size_t first = 0, last = 0, weights = 0;
+  };
+  /// The model's weights are in `shard`, this rank's `parts` of them; passes gather the others (causal_lm::units()).
+  /// Before attach(); `shard` must outlive this.
+  void hold(buffer<float, Device>& shard, std::span<const held_part> parts) {
+    shard_ = &shard;
+    const std::vector<segment> whole = std::exchange(segments_, {});
+    base_size_ = 0;
+    for (const segment& s : whole)
+      for (const held_part& part : parts) {
+        const std::size_t first = std::max(s.at, part.weights),
+                          last = std::min(s.at + s.size, part.weights + (part.last - part.first));
+        if (first >= last) continue;
+        segments_.push_back(
+            {s.projection, first - s.at, last - first, part.first + (first - part.weights), base_size_});
+        base_size_ += last - first;
+      }
+  }
+
+  /// Takes the model's loaded weights as the base and its head as the trained head. Then calls merge(). With hold() a
+  /// collective call.
   void attach(causal_lm<Device>& model) {
-    const float* w = std::as_const(model).weights().data();
-    for_tensors([&](std::size_t weight, std::size_t base, std::size_t n) { copy(base_.data() + base, w + weight, n); });
-    if (score_ < size_) copy(values_.data() + score_, w + score_weight_, size_ - score_);
+    allocate_base();
+    const float* w = shard_ ? shard_->data() : std::as_const(model).weights().data();
+    for (const segment& s : segments_) copy(base_.data() + s.base, w + s.at, s.size);
+    if (score_ < size_ && shard_) {
+      const std::size_t top = unit_number::top(model.blocks().size());
+      copy(values_.data() + score_, model.units()->enter(top, false).weights + score_weight_, size_ - score_);
+      device_->wait();
+      model.units()->leave(top);
+    } else if (score_ < size_) {
+      copy(values_.data() + score_, w + score_weight_, size_ - score_);
+    }
     merge(model);
   }
 
@@ -126,42 +158,21 @@ class lora {
   }
 
   /// Computes the model's weights and the matrices of the backward from base and values(). The products have float
-  /// inputs for any compute type of the device.
+  /// inputs for any compute type of the device. Throws std::logic_error while weights in shards are gathered.
   void merge(causal_lm<Device>& model) {
-    float* w = model.weights().data();
-    const extent_t r = rank();
-    for (const projection& p : projections_) {
-      const extent_t n = p.outputs * p.inputs;
-      reserve(static_cast<std::size_t>(n + p.inputs * r), device_->packed_bytes(weight_format::float32, p.inputs, r));
-      float *product = scratch_.data(), *transposed = product + n;
-      for (extent_t k = 0; k < r; ++k)
-        device_->run(op::copy_rows{.y = transposed + k,
-                                   .y_row = r,
-                                   .x = values_.data() + p.a + static_cast<std::size_t>(k * p.inputs),
-                                   .x_row = 1,
-                                   .count = p.inputs,
-                                   .width = 1});
-      device_->run(op::pack_weight{.packed = packed_scratch_.data(),
-                                   .format = weight_format::float32,
-                                   .weight = transposed,
-                                   .outputs = p.inputs,
-                                   .inputs = r});
-      device_->run(op::linear_forward{.y = product,
-                                      .x = values_.data() + p.b,
-                                      .packed = packed_scratch_.data(),
-                                      .format = weight_format::float32,
-                                      .rows = p.outputs,
-                                      .outputs = p.inputs,
-                                      .inputs = r});
-      device_->run(op::scale{.y = product, .factor = static_cast<float>(settings_.scale()), .n = n});
-      device_->run(op::add{.y = w + p.weight, .a = base_.data() + p.base, .b = product, .n = n});
-    }
-    if (score_ < size_) copy(w + score_weight_, values_.data() + score_, size_ - score_);
+    float* const w = held(model);
+    allocate_base();
+    for (const segment& s : segments_)
+      if (s.projection < projections_.size())
+        merge(projections_[s.projection], s, w);
+      else
+        copy(w + s.at, values_.data() + score_ + s.first, s.size);
     prepare_backward();
     device_->wait();
   }
 
-  /// Runs f() with the base weights, as the reference model of LoRA. Restores the merged weights bit-exactly.
+  /// Runs f() with the base weights, as the reference model of LoRA. Restores the merged weights bit-exactly. Throws
+  /// std::logic_error while weights in shards are gathered.
   template <class F>
   void with_base(causal_lm<Device>& model, F&& f) {
     struct exchanged {
@@ -217,9 +228,9 @@ class lora {
               l.row_parallel ? l.chunks : 1};
       const auto start = [](const parameter& p, std::size_t d) { return p.split() ? p.start[d] : 0; };
       for (const parameter* p : parts) {
-        projections_.push_back({p->offset, base_size_, size_, 0, static_cast<extent_t>(p->shape[0]), l.inputs});
+        add_segment(projections_.size(), p->size, p->offset);
+        projections_.push_back({p->offset, size_, 0, static_cast<extent_t>(p->shape[0]), l.inputs});
         add(module_of(*p) + ".lora_A.weight", {r, p->shape[1]}, {r, p->whole_shape()[1]}, {0, start(*p, 1)});
-        base_size_ += p->size;
       }
       for (std::size_t i = 0; i < parts.size(); ++i) {
         const parameter& p = *parts[i];
@@ -236,11 +247,9 @@ class lora {
     for (const parameter& p : model.parameters())
       if (p.name.starts_with("score.")) {
         if (size_ == score_) score_weight_ = p.offset;
-        score_base_ = base_size_;
         add(p.name, p.shape);
       }
-    score_base_ = base_size_;
-    base_size_ += size_ - score_;
+    if (score_ < size_) add_segment(projections_.size(), size_ - score_, score_weight_);
   }
   static std::string module_of(const parameter& p) { return p.name.substr(0, p.name.size() - 7); }  // ".weight"
   /// Does a projection get an adapter? Marks the names of modules_ that match.
@@ -268,20 +277,66 @@ class lora {
                                .count = 1,
                                .width = static_cast<extent_t>(n)});
   }
-  /// Calls f(offset in the model's weights, offset in base_, number of floats) for all trained tensors.
-  template <class F>
-  void for_tensors(F&& f) const {
-    for (const projection& p : projections_) f(p.weight, p.base, static_cast<std::size_t>(p.outputs * p.inputs));
-    if (score_ < size_) f(score_weight_, score_base_, size_ - score_);
+  /// `size` values of a trained tensor, from its value number `first` on: those of a projection by its number, or of
+  /// the head. They are at `at` in the memory of the weights, and at `base` in base_.
+  struct segment {
+    std::size_t projection, first, size, at, base;
+  };
+  void add_segment(std::size_t number, std::size_t size, std::size_t at) {
+    segments_.push_back({number, 0, size, at, base_size_});
+    base_size_ += size;
+  }
+  /// Its size is known after hold().
+  void allocate_base() {
+    if (base_.size() != base_size_) base_ = buffer<float, Device>(*device_, base_size_);
+  }
+  /// The memory of the weights, which are about to change.
+  float* held(causal_lm<Device>& model) {
+    if (!shard_) return model.weights().data();
+    if (std::as_const(model).weights().size() == model.size())
+      throw std::logic_error("rlcore: LoRA: weights are gathered: end that before a step or a pass of the base");
+    return shard_->data();
+  }
+  /// w of the segment = base + (alpha / rank) B A.
+  void merge(const projection& p, const segment& s, float* w) {
+    const extent_t r = rank(), row = static_cast<extent_t>(s.first) / p.inputs;
+    const extent_t rows = (static_cast<extent_t>(s.first + s.size) + p.inputs - 1) / p.inputs - row;
+    const extent_t n = rows * p.inputs;
+    reserve(static_cast<std::size_t>(n + p.inputs * r), device_->packed_bytes(weight_format::float32, p.inputs, r));
+    float *product = scratch_.data(), *transposed = product + n;
+    for (extent_t k = 0; k < r; ++k)
+      device_->run(op::copy_rows{.y = transposed + k,
+                                 .y_row = r,
+                                 .x = values_.data() + p.a + static_cast<std::size_t>(k * p.inputs),
+                                 .x_row = 1,
+                                 .count = p.inputs,
+                                 .width = 1});
+    device_->run(op::pack_weight{.packed = packed_scratch_.data(),
+                                 .format = weight_format::float32,
+                                 .weight = transposed,
+                                 .outputs = p.inputs,
+                                 .inputs = r});
+    device_->run(op::linear_forward{.y = product,
+                                    .x = values_.data() + p.b + static_cast<std::size_t>(row * r),
+                                    .packed = packed_scratch_.data(),
+                                    .format = weight_format::float32,
+                                    .rows = rows,
+                                    .outputs = p.inputs,
+                                    .inputs = r});
+    device_->run(op::scale{.y = product, .factor = static_cast<float>(settings_.scale()), .n = n});
+    device_->run(op::add{.y = w + s.at,
+                         .a = base_.data() + s.base,
+                         .b = product + (static_cast<extent_t>(s.first) - row * p.inputs),
+                         .n = static_cast<extent_t>(s.size)});
   }
   void exchange(causal_lm<Device>& model) {
-    float* w = model.weights().data();
-    for_tensors([&](std::size_t weight, std::size_t base, std::size_t n) {
-      reserve(n, 0);
-      copy(scratch_.data(), w + weight, n);
-      copy(w + weight, base_.data() + base, n);
-      copy(base_.data() + base, scratch_.data(), n);
-    });
+    float* const w = held(model);
+    for (const segment& s : segments_) {
+      reserve(s.size, 0);
+      copy(scratch_.data(), w + s.at, s.size);
+      copy(w + s.at, base_.data() + s.base, s.size);
+      copy(base_.data() + s.base, scratch_.data(), s.size);
+    }
     device_->wait();
   }
   void reserve(std::size_t floats, std::size_t bytes) {
@@ -313,7 +368,9 @@ class lora {
   std::vector<parameter> of_stages_;  ///< of a model in stages: those of the whole
   std::vector<projection> projections_;
   std::vector<group> groups_;
-  std::size_t size_ = 0, base_size_ = 0, wide_size_ = 0, score_ = 0, score_weight_ = 0, score_base_ = 0;
+  std::size_t size_ = 0, base_size_ = 0, wide_size_ = 0, score_ = 0, score_weight_ = 0;
+  std::vector<segment> segments_;
+  buffer<float, Device>* shard_ = nullptr;
   buffer<float, Device> values_, base_, wide_b_, scratch_, columns_;
   buffer<std::byte, Device> packed_, packed_scratch_;
 };

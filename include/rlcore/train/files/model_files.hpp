@@ -72,9 +72,10 @@ void add_weights(fingerprint& hash, const nn::causal_lm<Device>& model, Whole&& 
       hash.add(word);
     }
   };
+  offset_pointer<const float> weights{model.weights().data(), 0};
   const auto download = [&](const nn::parameter& p, std::size_t begin, std::size_t n) {
     values.resize(n);
-    model.device().download(values.data(), model.weights().data() + p.offset + begin, n * sizeof(float));
+    model.device().download(values.data(), weights + (p.offset + begin), n * sizeof(float));
   };
   const auto add_parameter = [&](const nn::parameter& p) {
     if (p.name.starts_with("score.")) return;
@@ -93,7 +94,18 @@ void add_weights(fingerprint& hash, const nn::causal_lm<Device>& model, Whole&& 
   const auto& stage = model.part().stage;
   const bool second = stage.split() && model.settings().tied() && stage.has_head();
   if (model.copies_embedding()) add_parameter(model.parameters().back());
-  for (const nn::parameter& p : model.own_parameters().subspan(second ? 1 : 0)) add_parameter(p);
+  const std::vector<std::size_t> ends = nn::unit_ends(model.parameters());
+  std::size_t unit = ends.size();  // none
+  for (const nn::parameter& p : model.own_parameters().subspan(second ? 1 : 0)) {
+    if (nn::unit_source* const units = model.units()) {  // in shards: one unit at a time is whole
+      const auto of = static_cast<std::size_t>(std::ranges::upper_bound(ends, p.offset) - ends.begin());
+      if (of != unit && unit < ends.size()) units->leave(unit);
+      if (of != unit) weights = units->enter(of, false).weights;
+      unit = of;
+    }
+    add_parameter(p);
+  }
+  if (unit < ends.size()) model.units()->leave(unit);
 }
 
 }  // namespace detail

@@ -237,28 +237,28 @@ inline void save_weights_of_shards(parallel::any_communicator& ranks, const std:
   ranks.broadcast(std::span<int>(&more, 1), 0);
 }
 
-/// Writes frozen weights as the safetensors of <folder>/huggingface. Every rank holds all of them or its rectangles.
-/// They are staged as shards, which rank 0 deletes afterwards.
+/// Writes frozen weights as the safetensors of <folder>/huggingface; this rank holds `mine`. They are staged as shards,
+/// which rank 0 deletes afterwards.
 template <class Device>
 void save_whole_weights(parallel::any_communicator& ranks, const std::filesystem::path& folder,
-                        std::span<const nn::parameter> parameters, Device& device, const float* weights) {
+                        std::span<const held_weights> mine, Device& device) {
   const std::filesystem::path passing = folder / "passing_shards";
   std::vector<checkpoint::shard_piece> pieces;
-  for (const nn::parameter& p : parameters) pieces.push_back(nn::piece_of(p));
+  for (const held_weights& h : mine) pieces.push_back(h.piece);
   checkpoint::write_shards(ranks, passing, pieces, {"weights"},
                            [&](std::size_t, std::size_t piece, std::size_t first, std::span<float> values) {
-                             device.download(values.data(), weights + parameters[piece].offset + first,
-                                             values.size_bytes());
+                             device.download(values.data(), mine[piece].values + first, values.size_bytes());
                            });
   save_weights_of_shards(ranks, folder, passing);
   if (ranks.rank() == 0) std::filesystem::remove_all(passing);
 }
 
 /// Writes the folders listed above. This rank's optimizer holds `runs`, whose trained values are at
-/// place_of(run). All ranks call it together.
+/// place_of(run), and with adapters `merged` of the model's weights. All ranks call it together.
 template <class Device, class PlaceOf>
 void save_by_ranks(parallel::any_communicator& ranks, const std::filesystem::path& folder,
-                   const trained_state<Device>& state, std::span<const owned_run> runs, PlaceOf&& place_of) {
+                   const trained_state<Device>& state, std::span<const owned_run> runs, PlaceOf&& place_of,
+                   std::span<const held_weights> merged) {
   const nn::causal_lm<Device>& model = state.model;
   save_runs(ranks, folder, state.adapter ? "adapter" : "weights", runs, model.device(), place_of, state.optimizer);
   if (ranks.rank() == 0) {
@@ -268,8 +268,7 @@ void save_by_ranks(parallel::any_communicator& ranks, const std::filesystem::pat
                              state.adapter->all_parameters());
     save_settings(folder, state.extra, ranks.size());
   }
-  if (state.save_whole && state.adapter)
-    save_whole_weights(ranks, folder, model.own_parameters(), model.device(), model.weights().data());
+  if (state.save_whole && state.adapter) save_whole_weights(ranks, folder, merged, model.device());
   if (state.save_whole && !state.adapter) save_weights_of_shards(ranks, folder, folder / checkpoint::shard_folder_name);
   ranks.barrier();
 }

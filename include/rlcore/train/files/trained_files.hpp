@@ -65,9 +65,17 @@ void save_checkpoint(const trainable_model<Device, Strategy>& m, const std::file
   const trained_state<Device> all{m.model, m.adapter(), m.optimizer(),          m.base().name,
                                   from,    state,       m.settings().save_whole};
   if constexpr (std::derived_from<Strategy, any_strategy>)
-    if (m.strategy().size() > 1)
-      return save_by_ranks(m.world()->all(), folder, all, owned_runs(m.held(), m.pieces()),
-                           [&](const owned_run& run) { return m.share().place_of(run); });
+    if (m.strategy().size() > 1) {
+      std::vector<held_weights> merged;
+      if (const auto* const shards = m.share().shards())
+        merged = shards->held();
+      else if (m.adapter())
+        for (const nn::parameter& p : m.model.own_parameters())
+          merged.push_back({nn::piece_of(p), m.model.weights().data() + p.offset});
+      return save_by_ranks(
+          m.world()->all(), folder, all, owned_runs(m.held(), m.pieces()),
+          [&](const owned_run& run) { return m.share().place_of(run); }, merged);
+    }
   if (m.strategy().size() > 1)
     throw std::logic_error("rlcore: save_checkpoint: several ranks save with any_strategy and its compositions alone");
   save_by_one(folder, all);

@@ -43,6 +43,12 @@ struct placed_piece {
   std::size_t at = 0;
 };
 
+/// A piece of a model's weights, and its values on this rank.
+struct held_weights {
+  parallel::shard_piece piece;
+  const float* values = nullptr;
+};
+
 /// Weights of a model in a rank's memory.
 template <class Device>
 struct resident_weights {

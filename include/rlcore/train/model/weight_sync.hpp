@@ -26,21 +26,13 @@
 RLCORE_BEGIN
 namespace train {
 
-/// A piece of the model's weights and its location on a rank.
-struct held_weights {
-  parallel::shard_piece piece;
-  const float* values = nullptr;
-};
-
 /// The weights this rank holds locally: its shard, or all of its parameters.
 template <class Device>
 std::vector<held_weights> weights_held(const trainable_model<Device>& t) {
+  if (const sharded_weights<Device>* const shards = t.share().shards()) return shards->held();
   std::vector<held_weights> held;
-  if (const float* shard = t.share().shard_of_weights())
-    for (const owned_run& r : owned_runs(t.held(), t.pieces())) held.push_back({r.piece, shard + r.moments});
-  else
-    for (const nn::parameter& p : t.passing().parameters())
-      held.push_back({nn::piece_of(p), t.passing().weights().data() + p.offset});
+  for (const nn::parameter& p : t.passing().parameters())
+    held.push_back({nn::piece_of(p), t.passing().weights().data() + p.offset});
   return held;
 }
 

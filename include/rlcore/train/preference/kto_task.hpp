@@ -170,7 +170,7 @@ class kto_task {
     std::vector<double> sums;  // of each row under the policy and the reference
     const row_range shard = own_rows(model, rows.size(), [&](std::size_t i) { return set[rows[i]].tokens.size(); });
     for_each_scored_group(
-        {model.model.units(), reference_.units()}, shard.size(), settings_.rows_per_pass, 0,
+        {model.model.units(), reference_.units(model)}, shard.size(), settings_.rows_per_pass, 0,
         [](std::size_t) { return 0; },
         [&](std::size_t first, std::size_t last) {
           batch.clear();

@@ -66,8 +66,10 @@ class reference_model {
     if (frozen_ != nullptr) return score_answers(*frozen_, model.space, rows, out);
     model.with_base([&] { score_answers(model.model, model.space, rows, out); });
   }
-  /// The source of its weights, if they are sharded.
-  nn::unit_source* units() const noexcept { return frozen_ != nullptr ? frozen_->units() : nullptr; }
+  /// The source of its weights, if they are sharded; `model` is the trained one.
+  nn::unit_source* units(const trainable_model<Device>& model) const noexcept {
+    return (frozen_ != nullptr ? *frozen_ : model.model).units();
+  }
 
  private:
   nn::causal_lm<Device>* frozen_;
@@ -95,7 +97,7 @@ class reference_log_probs {
     std::vector<float> fresh, some;
     answers_with_images batch;
     for_each_scored_group(
-        {reference.units()}, shard.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
+        {reference.units(model)}, shard.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
         [&](std::size_t first, std::size_t last) {
           pack(std::span<const std::uint32_t>(unknown).subspan(shard.first + first, last - first), batch);
           reference(model, batch, some);

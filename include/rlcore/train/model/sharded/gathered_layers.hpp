@@ -200,11 +200,22 @@ class sharded_weights final : public gathered_layers<Device> {
 
   buffer<float, Device>& shard() noexcept { return shard_; }
   const buffer<float, Device>& shard() const noexcept { return shard_; }
+  /// The shard's values [first, last), and where they lie in the model's weights.
+  std::vector<optim::adamw_piece> pieces() const { return pieces_of(layout(), gather_.rank()); }
+  /// The shard's pieces of tensors, at the places of the moments.
+  std::vector<owned_run> runs() const { return owned_runs(this->model().parameters(), pieces()); }
 
-  /// The shard's pieces of tensors. Throws std::logic_error while weights are gathered.
+  /// The same with their values.
+  std::vector<held_weights> held() const {
+    std::vector<held_weights> all;
+    for (const owned_run& r : runs()) all.push_back({r.piece, shard_.data() + r.moments});
+    return all;
+  }
+
+  /// The same for reading and writing. Throws std::logic_error while weights are gathered.
   resident_weights<Device> resident() {
     if (this->gathered()) throw std::logic_error("rlcore: resident: weights are gathered");
-    return {shard_, owned_runs(this->model().parameters(), pieces_of(layout(), gather_.rank()))};
+    return {shard_, runs()};
   }
 
  private:

@@ -78,7 +78,7 @@ inline bool divides_experts(parallel::world* world) {
 template <class Device>
 class any_strategy::share {
  public:
-  /// The rank's tensors. Weights that passes gather on demand have no memory; adapters have a whole base. Throws
+  /// The rank's tensors. Weights that passes gather on demand have no memory. Throws
   /// config_error if the model cannot be partitioned for these ranks.
   static nn::causal_lm<Device> make_model(const any_strategy& strategy, Device& device, const nn::config& config,
                                           bool adapters) {
@@ -88,7 +88,7 @@ class any_strategy::share {
       throw config_error("expert parallel: adapters (LoRA) cannot be trained while ranks divide experts");
     }
     train::refuse_tied_experts(*w, config);
-    const bool in_units = (train::has_shards(w) || train::divides_experts(w)) && !adapters;
+    const bool in_units = train::has_shards(w) || train::divides_experts(w);
     return nn::causal_lm<Device>(device, train::config_of(config, w), train::part_of(w, config),
                                  in_units ? nn::weights_in::units : nn::weights_in::memory);
   }
@@ -133,10 +133,8 @@ class any_strategy::share {
   train::pipeline_stage<Device>* stage() const noexcept { return stage_.get(); }
   /// A call for all ranks. In a stage of a pipeline the weights are those of the stage.
   train::full_params<Device> gather_full_params() { return train::full_params<Device>(values_->gathered()); }
-  /// The trained weights in the places of pieces() if this rank holds only these (ZeRO 3), otherwise null.
-  const float* shard_of_weights() const {
-    return train::has_shards(world_) && values_->gathered() ? values_->place_of({}) : nullptr;
-  }
+  /// This rank's shard of the model's weights (ZeRO 3), otherwise null.
+  const train::sharded_weights<Device>* shards() const { return values_->shards(); }
 
   /// The weights of the model on this rank, with LoRA those of the base. Throws std::logic_error while weights are
   /// gathered.
@@ -217,6 +215,8 @@ class any_strategy::share {
  private:
   const parallel::parallel_settings& settings() const noexcept { return world_->settings(); }
   std::unique_ptr<train::held_values<Device>> make_values(nn::causal_lm<Device>& model, nn::lora<Device>* adapter) {
+    if (adapter && train::has_shards(world_))
+      return std::make_unique<train::sharded_base<Device>>(model, *adapter, *world_);
     if (adapter) return std::make_unique<train::whole_values<Device>>(model, adapter);
     if (train::has_shards(world_)) return std::make_unique<train::sharded_values<Device>>(model, *world_);
     if (train::divides_experts(world_)) return std::make_unique<train::expert_values<Device>>(model, *world_);

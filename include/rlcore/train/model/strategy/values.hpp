@@ -45,8 +45,9 @@ struct leaf_round {
   }
 };
 
-/// The three ways to hold a model in training: all of it (whole_values), a shard (sharded_values), or everything but
-/// remote experts (expert_values). Hooks are called by all ranks together, in the order of a step.
+/// The ways to hold a model in training: all of it (whole_values), a shard (sharded_values, with adapters
+/// sharded_base), or everything but remote experts (expert_values). Hooks are called by all ranks together, in the
+/// order of a step.
 template <class Device>
 class held_values {
  public:
@@ -70,6 +71,8 @@ class held_values {
   virtual const float* place_of(const owned_run& run) = 0;
   /// The gatherer of full weights; null if this rank holds them.
   virtual gathered_layers<Device>* gathered() { return nullptr; }
+  /// This rank's shard of the model's weights; null if it has none.
+  virtual const sharded_weights<Device>* shards() const { return nullptr; }
   /// The number of values that the optimizer holds behind those of shared_parameters().
   virtual std::size_t further_size() const { return 0; }
   /// Their pieces, after `before` other values.
@@ -189,6 +192,7 @@ class sharded_values final : public held_values<Device> {
   /// By its place among the moments.
   const float* place_of(const owned_run& run) override { return layers_.shard().data() + run.moments; }
   gathered_layers<Device>* gathered() override { return &layers_; }
+  const sharded_weights<Device>* shards() const override { return &layers_; }
   void set_tensor_group(nn::tensor_group& group) override { model_->set_tensor_group(&group); }
   void set_pipeline(nn::pipeline_link& link) override { model_->set_pipeline(&link); }
   void join(nn::workspace<Device>& space, step_gradient<Device>& gradient, bool) override {
@@ -223,6 +227,57 @@ class sharded_values final : public held_values<Device> {
   parallel::world* world_;
   sharded_weights<Device> layers_;
   std::optional<expert_passes<Device>> experts_;
+};
+
+/// LoRA with the base in shards: passes gather the merged weights layer by layer. Adapters and their gradients are
+/// whole on every rank until the leaf is complete, their moments in shards.
+template <class Device>
+class sharded_base final : public held_values<Device> {
+ public:
+  /// `model` is in units; all must outlive this object.
+  sharded_base(nn::causal_lm<Device>& model, nn::lora<Device>& adapter, parallel::world& w)
+      : model_(&model), adapter_(&adapter), layers_(model, w, !w.settings().reshard_after_forward) {
+    std::vector<typename nn::lora<Device>::held_part> parts;
+    for (const optim::adamw_piece& p : layers_.pieces()) parts.push_back({p.first, p.last, p.weights});
+    adapter.hold(layers_.shard(), parts);
+  }
+
+  const nn::causal_lm<Device>& passing() const override { return *model_; }
+  std::span<const nn::parameter> parameters() const override { return adapter_->parameters(); }
+  buffer<float, Device>& weights() override { return adapter_->values(); }
+  /// By its place among the parameters.
+  const float* place_of(const owned_run& run) override {
+    return std::as_const(*adapter_).values().data() + run.weights;
+  }
+  gathered_layers<Device>* gathered() override { return &layers_; }
+  const sharded_weights<Device>* shards() const override { return &layers_; }
+  void set_tensor_group(nn::tensor_group& group) override { model_->set_tensor_group(&group); }
+  void set_pipeline(nn::pipeline_link& link) override { model_->set_pipeline(&link); }
+  void join(nn::workspace<Device>&, step_gradient<Device>&, bool) override {}
+
+  resident_weights<Device> resident() override { return layers_.resident(); }
+
+  void run(const leaf_round& round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums,
+           const typename held_values<Device>::pass_function& f) override {
+    const std::size_t most = model_->units() ? round.plan.most_passes(sums.schedule(), round.number) : 0;
+    if (round.has_rows()) gradient.borrow(sums);
+    for (std::size_t passes = round.run(f); passes < most; ++passes) idle_pass(*model_, [](std::size_t) {});
+    this->end_leaf(round, gradient, sums);
+  }
+  void end_rounds(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) override {
+    if (!sums.by_leaf()) gradient.hand_over(sums, 0);
+  }
+  void step(optim::adamw<Device>& optimizer, sharded_update<Device>& update, const float* sum, double lr,
+            float scale) override {
+    float* const values = weights().data();
+    optimizer.step(update.pieces(), values, sum, lr, scale);
+    update.gather(values);
+  }
+
+ private:
+  nn::causal_lm<Device>* model_;
+  nn::lora<Device>* adapter_;
+  sharded_weights<Device> layers_;
 };
 
 /// The gradients of experts are sums over the rows of all ranks, added up among the ranks with the same experts.
