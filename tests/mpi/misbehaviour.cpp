@@ -4,15 +4,18 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "rlcore/device/device_group.hpp"
 #include "rlcore/parallel/launch.hpp"
 
 namespace {
@@ -24,6 +27,14 @@ void gather(any_communicator& c, std::size_t n = 4) {
   std::vector<float> out(n * static_cast<std::size_t>(c.size()));
   c.all_gather(std::span<const float>(in), std::span(out));
 }
+
+/// Devices that wait for the others without end.
+struct waiting_devices : rlcore::device_group {
+  void all_gather(const void*, void*, std::span<const std::size_t>) override {
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+  void all_to_all(const void*, std::span<const std::size_t>, void*, std::span<const std::size_t>) override {}
+};
 
 void misbehave(any_communicator& c, const std::string& what) {
   if (what == "kill")
@@ -91,6 +102,12 @@ int main(int argc, char** argv) {
             if (std::FILE* made = std::fopen(file, "a"); made != nullptr) std::fclose(made);
           gather(c, 1000);
         }
+      }
+      if (what == "devices") {  // those of rank 1 do not come
+        if (c.rank() == 1) std::this_thread::sleep_for(std::chrono::hours(1));
+        c.link_devices([](any_communicator&) { return std::make_unique<waiting_devices>(); });
+        const std::vector<std::size_t> bytes(static_cast<std::size_t>(c.size()), 4);
+        c.device_all_gather(nullptr, nullptr, bytes);
       }
       if (what == "return" && c.rank() == 1) return;
       if (what == "between") {  // nobody is inside a collective when rank 1 dies

@@ -66,6 +66,7 @@ class device_links {
       group.broadcast(std::span(&size, 1), 0);
       root.resize(size);
       group.broadcast(std::span(root), 0);
+      group.barrier();  // a device waits for the others only so long
       return device.join_group({root, group.rank(), group.size(), deadline, [&group] { return group.failure(); }});
     });
   }
@@ -83,13 +84,19 @@ bool linked(const Device& device, const any_communicator& c) {
   return !host_reads(device) && c.devices_linked();
 }
 
-/// `c` if its devices may exchange their memory, null for other engines and without links.
+/// `c` if it may have links, null for other engines.
 template <communicator C>
 any_communicator* links_of(C& c) {
   if constexpr (std::derived_from<C, any_communicator>)
-    return c.devices_linked() ? &c : nullptr;
+    return &c;
   else
     return nullptr;
+}
+/// Copies n floats of device memory.
+template <class Device>
+void copy_values(Device& device, float* to, const float* from, std::size_t n) {
+  const auto width = static_cast<extent_t>(n);
+  if (n > 0) device.run(op::copy_rows{.y = to, .y_row = width, .x = from, .x_row = width, .count = 1, .width = width});
 }
 
 /// Sizes in bytes of `counts` values.
@@ -103,8 +110,8 @@ std::vector<std::size_t> bytes_of(std::span<const std::size_t> counts) {
 /// all_gather_v in place: `values`, in device memory, has counts[r] values of each rank r, of which this rank's are
 /// there.
 template <class Device, wire T>
-void gather_parts(Device& device, any_communicator& c, T* values, std::span<const std::size_t> counts,
-                  std::vector<T>& copy) {
+void gather_in_place(Device& device, any_communicator& c, T* values, std::span<const std::size_t> counts,
+                     std::vector<T>& copy) {
   if (c.size() == 1) return;
   const auto self = counts.begin() + c.rank();
   const std::size_t first = std::accumulate(counts.begin(), self, std::size_t{0}),
@@ -159,9 +166,7 @@ void reduce_scatter_sum(Order order, Device& device, any_communicator& c, const 
   const std::vector<std::size_t> received(ranks, n * sizeof(float));
   c.device_all_to_all(in, bytes_of<float>(counts), rows.data(), received);
   sum_rows(order, device, rows.data(), ranks, n);
-  const auto width = static_cast<extent_t>(n);
-  if (n > 0)
-    device.run(op::copy_rows{.y = out, .y_row = width, .x = rows.data(), .x_row = width, .count = 1, .width = width});
+  copy_values(device, out, rows.data(), n);
 }
 
 /// all_reduce_sum() of reduction.hpp on device memory: x [n]; only if linked().

@@ -95,7 +95,7 @@ TEST_P(hccl_sizes, gather_and_exchange_the_right_values) {
           }
         auto values = rlcore_test::put(device, host);
         floats copy, other;
-        gather_parts(device, c, values.data(), counts, copy);
+        gather_in_place(device, c, values.data(), counts, copy);
         EXPECT_EQ(values.back(), expected);
 
         // Rank r sends (r + to) % 4 values to rank `to`, the number of both in them.
@@ -242,7 +242,7 @@ TEST(hccl_group, no_value_passes_through_the_host) {
     if (c.rank() == 0) counted.clear();
     c.barrier();
     all_reduce_sum(tree{}, device, c, x.data(), 1024);
-    gather_parts(device, c, x.data(), counts, copy);
+    gather_in_place(device, c, x.data(), counts, copy);
     reduce_scatter_sum(ranked{}, device, c, x.data(), counts, y.data());
     nn::context_wire<npu> wire(device, c);
     const std::vector<extent_t> rows{1000, 24};
@@ -286,7 +286,7 @@ void gather(any_communicator& c, npu& device, std::size_t n) {
   rlcore_test::memory<float, npu> x(device, 3 * n);
   device.fill_zero(x.data(), 12 * n);
   floats copy;
-  gather_parts(device, c, x.data(), sizes(3, n), copy);
+  gather_in_place(device, c, x.data(), sizes(3, n), copy);
 }
 
 TEST(hccl_group, ranks_that_disagree) {

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -11,6 +13,8 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
+#include "rlcore/device/device_group.hpp"
+#include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 
@@ -48,6 +52,55 @@ std::string message(int size, F f, std::atomic<int>* seen = nullptr, std::chrono
 void gather(thread_rank& c, std::size_t n = 1) {
   std::vector<float> in(n), out(n * static_cast<std::size_t>(c.size()));
   c.all_gather(std::span<const float>(in), std::span(out));
+}
+
+/// Devices that never hear of the others.
+struct broken_devices : rlcore::device_group {
+  void all_gather(const void*, void*, std::span<const std::size_t>) override {
+    throw communication_error("rlcore: waited in vain");
+  }
+  void all_to_all(const void*, std::span<const std::size_t>, void*, std::span<const std::size_t>) override {}
+};
+
+TEST(failure, of_the_devices_ends_the_other_ranks_before_this_one_has_returned) {
+  std::atomic<bool> heard{false};
+  const std::string what = message(2, [&](thread_rank& c) {
+    rlcore::parallel::any_communicator_of<thread_rank&> any(c);
+    any.link_devices([](auto&) { return std::make_unique<broken_devices>(); });
+    if (c.rank() == 0) {
+      try {
+        any.barrier();
+      } catch (const communication_error& e) {
+        EXPECT_THAT(e.what(), HasSubstr("waited in vain"));
+        EXPECT_THAT(any.failure(), HasSubstr("waited in vain"));
+        heard = true;
+        throw;
+      }
+    }
+    const std::vector<std::size_t> bytes{4, 4};
+    try {
+      any.device_all_gather(nullptr, nullptr, bytes);
+    } catch (const communication_error&) {
+      while (!heard) std::this_thread::sleep_for(1ms);  // as if its stream could not be given up
+      throw;
+    }
+  });
+  EXPECT_THAT(what, HasSubstr("waited in vain"));
+}
+
+TEST(failure, the_cause_is_told_and_not_that_of_a_rank_that_waited_for_it) {
+  std::atomic<bool> gone{false};
+  EXPECT_THROW(run_ranks(2,
+                         [&](thread_rank& c) {
+                           if (c.rank() == 0) {
+                             gone = true;
+                             throw communication_error("rlcore: rank 1 has left");
+                           }
+                           while (!gone) std::this_thread::sleep_for(1ms);
+                           std::this_thread::sleep_for(20ms);
+                           throw std::out_of_range("no such row");
+                         }),
+               std::out_of_range);
 }
 
 TEST(failure, another_collective) {

@@ -50,18 +50,19 @@ class hccl_group final : public device_group {
 
   const collective_calls& comm() const { return queue_->table().comm; }
   /// Enqueues a collective and waits for it, by a clock that does not count the time in which the process is stopped.
-  void run(const char* name, const std::function<int(aclrtStream)>& call);
+  void run(const char* function, const std::function<int(aclrtStream)>& call);
   /// AlltoAllV, with offsets into `in`.
-  void exchange(const char* name, const void* in, std::span<const std::size_t> sent,
-                std::span<const std::uint64_t> offsets, void* out, std::span<const std::size_t> received);
+  void exchange(const void* in, std::span<const std::size_t> sent, std::span<const std::uint64_t> offsets, void* out,
+                std::span<const std::size_t> received);
   /// HCCL returns the function and the error code; the thread's last message gives the cause.
   std::string text(const char* call, int status) const {
     return failure_text(queue_->table(), domain::collectives, status, call);
   }
-  [[noreturn]] void fail(const char* name, const std::string& why) {
+  [[noreturn]] void fail(const char* function, const std::string& why) {
     if (broken_.empty()) broken_ = why;
-    throw communication_error("rlcore: " + std::string(name) + " of rank " + std::to_string(rank_) + ", collective " +
-                              std::to_string(sequence_) + " of its NPU's group, cannot end: " + why);
+    throw communication_error("rlcore: " + std::string(function) + " of rank " + std::to_string(rank_) + " of " +
+                              std::to_string(ranks_) + ", collective " + std::to_string(sequence_) +
+                              " of its NPU's group, cannot end: " + why);
   }
 
   ascend::queue* queue_;
@@ -81,6 +82,8 @@ RLCORE_END
 RLCORE_BEGIN
 namespace ascend {
 
+inline constexpr const char* way_out = "; rlcore.npu.hccl=False does without";
+
 RLCORE_INLINE bool has_collectives(const session& s) {
   return missing_functions(s.table(), feature::collectives).empty();
 }
@@ -92,7 +95,9 @@ RLCORE_INLINE std::vector<std::byte> hccl_root(const device_handle& device) {
                            names.substr(0, names.find(',')));
   const auto guard = device.enter();
   hccl_root_info root;
-  check(device.table(), domain::collectives, device.table().comm.HcclGetRootInfo(&root), "HcclGetRootInfo");
+  if (const int status = device.table().comm.HcclGetRootInfo(&root); status != 0)
+    throw communication_error("rlcore: no group of NPUs: " +
+                              failure_text(device.table(), domain::collectives, status, "HcclGetRootInfo") + way_out);
   const std::span<const std::byte> bytes = std::as_bytes(std::span(&root, 1));
   return {bytes.begin(), bytes.end()};
 }
@@ -113,8 +118,8 @@ RLCORE_INLINE hccl_group::hccl_group(ascend::queue& q, const group_place& place)
   const int status = comm().HcclCommInitRootInfo(static_cast<std::uint32_t>(ranks_), &root,
                                                  static_cast<std::uint32_t>(rank_), &communicator_);
   if (status != 0)
-    throw communication_error("rlcore: rank " + std::to_string(rank_) + " cannot join its NPU's group: " +
-                              text("HcclCommInitRootInfo", status) + "; rlcore.npu.hccl=False does without");
+    throw communication_error("rlcore: rank " + std::to_string(rank_) +
+                              " cannot join its NPU's group: " + text("HcclCommInitRootInfo", status) + way_out);
 }
 
 RLCORE_INLINE hccl_group::~hccl_group() {
@@ -125,7 +130,7 @@ RLCORE_INLINE void hccl_group::all_gather(const void* in, void* out, std::span<c
   const std::size_t own = bytes[static_cast<std::size_t>(rank_)];
   if (std::ranges::all_of(bytes, [&](std::size_t n) { return n == own; })) {
     if (own > 0)
-      run("all_gather", [&](aclrtStream stream) {
+      run("HcclAllGather", [&](aclrtStream stream) {
         return comm().HcclAllGather(const_cast<void*>(in), out, own, byte_type, communicator_, stream);
       });
     return;
@@ -134,17 +139,17 @@ RLCORE_INLINE void hccl_group::all_gather(const void* in, void* out, std::span<c
   const std::vector<std::uint64_t> offsets(ranks_, 0);
   const auto copy = queue_->take<std::byte>(static_cast<extent_t>(own));  // AlltoAllV does not work in place
   queue_->copy(copy.data(), in, own);
-  exchange("all_gather", copy.data(), sent, offsets, out, bytes);
+  exchange(copy.data(), sent, offsets, out, bytes);
 }
 
 RLCORE_INLINE void hccl_group::all_to_all(const void* in, std::span<const std::size_t> sent, void* out,
                                           std::span<const std::size_t> received) {
   std::vector<std::uint64_t> offsets(ranks_, 0);
   std::exclusive_scan(sent.begin(), sent.end(), offsets.begin(), std::uint64_t{0});
-  exchange("all_to_all", in, sent, offsets, out, received);
+  exchange(in, sent, offsets, out, received);
 }
 
-RLCORE_INLINE void hccl_group::exchange(const char* name, const void* in, std::span<const std::size_t> sent,
+RLCORE_INLINE void hccl_group::exchange(const void* in, std::span<const std::size_t> sent,
                                         std::span<const std::uint64_t> offsets, void* out,
                                         std::span<const std::size_t> received) {
   const std::vector<std::uint64_t> out_counts(sent.begin(), sent.end()), in_counts(received.begin(), received.end());
@@ -154,17 +159,17 @@ RLCORE_INLINE void hccl_group::exchange(const char* name, const void* in, std::s
   const auto none = queue_->take<std::byte>(in == nullptr || out == nullptr ? 32 : 0);
   if (in == nullptr) in = none.data();
   if (out == nullptr) out = none.data();
-  run(name, [&](aclrtStream stream) {
+  run("HcclAlltoAllV", [&](aclrtStream stream) {
     return comm().HcclAlltoAllV(in, out_counts.data(), offsets.data(), byte_type, out, in_counts.data(), places.data(),
                                 byte_type, communicator_, stream);
   });
 }
 
-RLCORE_INLINE void hccl_group::run(const char* name, const std::function<int(aclrtStream)>& call) {
+RLCORE_INLINE void hccl_group::run(const char* function, const std::function<int(aclrtStream)>& call) {
   ++sequence_;
-  if (!broken_.empty()) fail(name, broken_);
+  if (!broken_.empty()) fail(function, broken_);
   const auto guard = queue_->device().enter();
-  if (const int status = call(queue_->stream().get()); status != 0) fail(name, text(name, status));
+  if (const int status = call(queue_->stream().get()); status != 0) fail(function, text(function, status));
   using clock = std::chrono::steady_clock;
   const auto begin = clock::now();
   clock::duration slept{};
@@ -179,12 +184,12 @@ RLCORE_INLINE void hccl_group::run(const char* name, const std::function<int(acl
         drop_messages(queue_->table());
         break;
       }
-      fail(name, text(name, error));
+      fail(function, text(function, error));
     }
     if (failure_)
-      if (const std::string why = failure_(); !why.empty()) fail(name, why);
+      if (const std::string why = failure_(); !why.empty()) fail(function, why);
     if (slept > deadline_)
-      fail(name, "waited " + std::to_string(deadline_.count()) + " ms in vain for the other ranks");
+      fail(function, "waited " + std::to_string(deadline_.count()) + " ms in vain for the other ranks");
     const auto pause =
         std::clamp<clock::duration>(slept / 8, std::chrono::microseconds(125), std::chrono::milliseconds(5));
     std::this_thread::sleep_for(pause);
@@ -193,7 +198,7 @@ RLCORE_INLINE void hccl_group::run(const char* name, const std::function<int(acl
   try {
     queue_->wait();
   } catch (const npu_error& e) {
-    fail(name, e.what());
+    fail(function, e.what());
   }
 }
 

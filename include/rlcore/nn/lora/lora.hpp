@@ -119,16 +119,17 @@ class lora {
   }
 
   /// Takes the model's loaded weights as the base and its head as the trained head. Then calls merge(). With hold() a
-  /// collective call.
+  /// collective call. Throws std::logic_error while weights in shards are gathered.
   void attach(causal_lm<Device>& model) {
+    const float* const w = held(model);
     allocate_base();
-    const float* w = shard_ ? shard_->data() : std::as_const(model).weights().data();
     for (const segment& s : segments_) copy(base_.data() + s.base, w + s.at, s.size);
     if (score_ < size_ && shard_) {
       const std::size_t top = unit_number::top(model.blocks().size());
       copy(values_.data() + score_, model.units()->enter(top, false).weights + score_weight_, size_ - score_);
       device_->wait();
       model.units()->leave(top);
+      model.units()->rest();
     } else if (score_ < size_) {
       copy(values_.data() + score_, w + score_weight_, size_ - score_);
     }

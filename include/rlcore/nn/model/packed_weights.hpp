@@ -80,10 +80,7 @@ void read_weights(Device& device, float* to, std::size_t first, std::size_t n, R
   constexpr std::size_t block = std::size_t{1} << 16;
   if constexpr (requires { read.prepare(first, n); }) read.prepare(first, n);
   if constexpr (requires { read.on_device(first); })
-    if (const float* const from = read.on_device(first)) {
-      const auto width = static_cast<extent_t>(n);
-      return device.run(op::copy_rows{.y = to, .y_row = width, .x = from, .x_row = width, .count = 1, .width = width});
-    }
+    if (const float* const from = read.on_device(first)) return parallel::copy_values(device, to, from, n);
   std::vector<float> copy;
   parallel::with_host_view(device, to, n, copy, [&](std::span<float> values) {
     readers.for_each((n + block - 1) / block, [&](std::size_t i) {

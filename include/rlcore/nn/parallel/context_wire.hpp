@@ -21,9 +21,8 @@ struct rank_subset {
 };
 
 /// The collectives work in place if the host can read device memory; otherwise the devices exchange it themselves, or
-/// it travels through host memory. Rank k has rows[k]
-/// rows of `width` floats. Of a wire over subsets all ranks of the communicator make the same calls together, each for
-/// its own subset.
+/// it travels through host memory. Rank k has rows[k] rows of `width` floats. Of a wire over subsets all ranks of the
+/// communicator make the same calls together, each for its own subset.
 template <class Device>
 class context_wire {
  public:
@@ -43,6 +42,13 @@ class context_wire {
     const std::size_t n = counts_[static_cast<std::size_t>(rank())], gathered = total(counts_);
     if (size() == ranks_.size() && linked())
       return ranks_.device_all_gather(in, out, parallel::bytes_of<float>(counts_));
+    if (linked()) {
+      buffer<float, Device> copies(device_, n * counts_.size());
+      for (std::size_t k = 0; k < counts_.size(); ++k) parallel::copy_values(device_, copies.data() + k * n, in, n);
+      received_ = counts_;
+      counts_.assign(counts_.size(), n);
+      return move(copies.data(), out);
+    }
     if (size() == ranks_.size()) {
       ranks_.all_gather_v(read(in, n), room(out, gathered), std::span<const std::size_t>(counts_));
     } else {
@@ -62,6 +68,13 @@ class context_wire {
     if (size() == ranks_.size() && linked())
       return parallel::reduce_scatter_sum(parallel::ranked{}, device_, ranks_, in, counts_, out);
     const std::size_t n = counts_[static_cast<std::size_t>(rank())], gathered = total(counts_);
+    if (linked()) {
+      buffer<float, Device> rows_of_all(device_, n * counts_.size());
+      received_.assign(counts_.size(), n);
+      move(in, rows_of_all.data());
+      parallel::sum_rows(parallel::ranked{}, device_, rows_of_all.data(), counts_.size(), n);
+      return parallel::copy_values(device_, out, rows_of_all.data(), n);
+    }
     const std::span<const float> rows_here = read(in, gathered);
     if (size() == ranks_.size()) {
       parallel::reduce_scatter_sum(parallel::ranked{}, ranks_, rows_here, std::span<const std::size_t>(counts_),

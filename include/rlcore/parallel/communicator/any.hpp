@@ -87,15 +87,15 @@ class any_communicator : public typed_collectives<any_communicator> {
   bool devices_linked() const noexcept { return connect_ != nullptr; }
   /// As device_group's all_gather, counted as all_gather_v; only if devices_linked().
   void device_all_gather(const void* in, void* out, std::span<const std::size_t> bytes) {
-    device_group& group = devices();
-    count(collective::all_gather_v, bytes[self()] * others(), [&] { group.all_gather(in, out, bytes); });
+    on_devices(collective::all_gather_v, bytes[self()] * others(),
+               [&](device_group& group) { group.all_gather(in, out, bytes); });
   }
   /// As device_group's all_to_all, counted as all_to_all_v; only if devices_linked().
   void device_all_to_all(const void* in, std::span<const std::size_t> sent, void* out,
                          std::span<const std::size_t> received) {
-    device_group& group = devices();
     const std::size_t total = std::accumulate(sent.begin(), sent.end(), std::size_t{0});
-    count(collective::all_to_all_v, total - sent[self()], [&] { group.all_to_all(in, sent, out, received); });
+    on_devices(collective::all_to_all_v, total - sent[self()],
+               [&](device_group& group) { group.all_to_all(in, sent, out, received); });
   }
 
   /// The counters of this group only, without the groups split from it.
@@ -152,14 +152,18 @@ class any_communicator : public typed_collectives<any_communicator> {
   virtual void do_shift(element e, const std::byte* in, std::byte* out, std::size_t n, int distance) = 0;
   virtual void do_send(element e, const std::byte* data, std::size_t n, int to, std::size_t most, int patience) = 0;
   virtual void do_receive(element e, std::byte* data, std::size_t n, int from, int patience) = 0;
+  /// Calls f, which waits for the ranks of `operation` in another way than the engine's. If it fails or hangs, the
+  /// engine ends the other ranks as for an operation of its own.
+  virtual void do_watch(collective operation, const std::function<void()>& f) = 0;
 
-  device_group& devices() {
+  /// f(the group of devices), which is formed before its first exchange.
+  void on_devices(collective operation, std::size_t bytes, const std::function<void(device_group&)>& f) {
     if (!devices_) {
       const traffic before = counters_;  // of what is asked for
       devices_ = connect_(*this);
       counters_ = before;
     }
-    return *devices_;
+    count(operation, bytes, [&] { do_watch(operation, [&] { f(*devices_); }); });
   }
   std::size_t others() const { return static_cast<std::size_t>(size() - 1); }
   std::size_t self() const { return static_cast<std::size_t>(rank()); }
@@ -233,6 +237,13 @@ class any_communicator_of final : public any_communicator {
   }
   void do_receive(element e, std::byte* data, std::size_t n, int from, int patience) override {
     inside_.receive_bytes(e, data, n, from, patience);
+  }
+
+  void do_watch(collective operation, const std::function<void()>& f) override {
+    if constexpr (requires { inside_.watch(operation, f); })
+      inside_.watch(operation, f);
+    else
+      f();
   }
 
   C inside_;

@@ -169,6 +169,11 @@ class mpi_rank : public typed_collectives<mpi_rank> {
     return mpi_rank(made, *process_);
   }
 
+  /// Calls f, which waits for the ranks in another way: recorded, compared and ended by the watchdog like a collective.
+  template <class F>
+  void watch(collective operation, F&& f) {
+    run({operation, {}, 0, 0}, {}, f);
+  }
   /// Throws communication_error; every later collective of this rank in the group throws it too.
   [[noreturn]] void abort(const std::string& why) {
     broken_ = "rank " + std::to_string(process_->board.self().rank) + " aborted: " + why;

@@ -97,6 +97,12 @@ class rendezvous {
     throw communication_error("rlcore: " + fate_->failure);
   }
 
+  /// Fails all groups with the reason, unless they have failed.
+  void fail_all(const std::string& why) {
+    const std::lock_guard<std::mutex> lock(fate_->mutex);
+    fail(why);
+  }
+
   /// Marks a rank's function as ended, normally or by the exception `failed`. Ranks that wait for it in any group, now
   /// or later, fail.
   static void depart(shared_abort_state& fate, int rank, std::exception_ptr failed, const std::string& why);

@@ -77,6 +77,16 @@ class thread_rank : public typed_collectives<thread_rank> {
 
   /// Fails all ranks of run_ranks() and throws communication_error.
   [[noreturn]] void abort(const std::string& why) { place_->abort(rank_, why); }
+  /// Calls f, which waits for the ranks in another way. If it fails, the collectives of all ranks do.
+  template <class F>
+  void watch(collective, F&& f) {
+    try {
+      f();
+    } catch (const communication_error& e) {
+      place_->fail_all(e.what());
+      throw;
+    }
+  }
   /// Why a rank of run_ranks() has failed; empty: none has.
   std::string failure() const {
     const std::lock_guard<std::mutex> lock(place_->fate()->mutex);
@@ -143,7 +153,8 @@ void end_if_stuck(shared_abort_state& fate);
 
 /// Calls f(thread_rank&) in `size` ranks concurrently, rank 0 in the calling thread, and returns when all have
 /// returned. If a rank throws, the collectives of the other ranks throw communication_error, and the caller gets the
-/// first exception. If a wait for a rank exceeds `deadline`, all ranks fail.
+/// first exception, of several the first that is no communication_error. If a wait for a rank exceeds `deadline`, all
+/// ranks fail.
 template <class F>
 void run_ranks(int size, F&& f, std::chrono::milliseconds deadline = std::chrono::minutes(10),
                stuck_rank stuck = stuck_rank::wait) {

@@ -121,10 +121,8 @@ class reshard_plan {
   /// span<const Wire>) stores those of `to`. Throws communication_error naming the rank on a checksum mismatch.
   template <wire Wire, communicator C, class Read, class Write>
   void run(C& c, std::size_t bucket, Read&& read, Write&& write) const {
+    check_ranks(c.size());
     const auto ranks = static_cast<std::size_t>(c.size());
-    if (ranks != sent_.size())
-      throw std::invalid_argument("rlcore: reshard: planned for " + std::to_string(sent_.size()) + " ranks, run on " +
-                                  std::to_string(ranks));
     std::vector<Wire> scratch(std::min(std::max<std::size_t>(bucket, 1), std::size_t{1} << 16));
     for (const link& l : local_) copy_local<Wire>(l, std::span(scratch), read, write);
 
@@ -159,26 +157,23 @@ class reshard_plan {
   /// of `from` has its elements from `first` on, target(piece, first) that of `to`.
   template <class Device, class Source, class Target>
   void run_on_devices(Device& device, any_communicator& c, std::size_t bucket, Source&& source, Target&& target) const {
-    const auto copy = [&](float* to, const float* from, std::size_t n) {
-      const auto width = static_cast<extent_t>(n);
-      device.run(op::copy_rows{.y = to, .y_row = width, .x = from, .x_row = width, .count = 1, .width = width});
-    };
+    check_ranks(c.size());
     for (const link& l : local_) {
       piece_overlap common(l.held, l.wanted);
       for (auto part = common.next(l.wanted.size()); part.count != 0; part = common.next(l.wanted.size()))
-        copy(target(l.to, part.b), source(l.from, l.offset + part.a), part.count);
+        copy_values(device, target(l.to, part.b), source(l.from, l.offset + part.a), part.count);
     }
     const auto [longest, quota] = agree(c, bucket);
     direction out(sent_, true), in(received_, false);
     for (std::size_t done = 0; done < longest; done += quota) {
       buffer<float, Device> sent(device, out.open(done, quota)), came(device, in.open(done, quota));
       out.for_each_part([&](const auto& part, std::size_t, std::size_t at) {
-        copy(sent.data() + at, source(part.piece, part.first), part.count);
+        copy_values(device, sent.data() + at, source(part.piece, part.first), part.count);
       });
       c.device_all_to_all(std::as_const(sent).data(), bytes_of<float>(out.counts), came.data(),
                           bytes_of<float>(in.counts));
       in.for_each_part([&](const auto& part, std::size_t, std::size_t at) {
-        copy(target(part.piece, part.first), came.data() + at, part.count);
+        copy_values(device, target(part.piece, part.first), came.data() + at, part.count);
       });
     }
   }
@@ -266,6 +261,11 @@ class reshard_plan {
     std::size_t quota = 0;      ///< elements per pair of ranks and round
   };
 
+  void check_ranks(int size) const {
+    if (static_cast<std::size_t>(size) != sent_.size())
+      throw std::invalid_argument("rlcore: reshard: planned for " + std::to_string(sent_.size()) + " ranks, run on " +
+                                  std::to_string(size));
+  }
   /// Every pair of ranks has the same quota, so that both ends agree without exchanging lists.
   template <class C>
   agreement agree(C& c, std::size_t bucket) const {

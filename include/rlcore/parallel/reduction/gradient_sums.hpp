@@ -102,7 +102,7 @@ class gradient_sums {
   void release() {
     tree_.clear();
     idle_.clear();
-    sum_ = {}, sent_ = {};
+    sum_ = {};
     fixed_ = {};
     lent_ = nullptr;
   }
@@ -168,7 +168,7 @@ class gradient_sums {
 
   /// Device and host memory allocated for sums.
   std::size_t bytes() const noexcept {
-    std::size_t n = sum_.bytes() + sent_.bytes() + (fixed_.capacity() * sizeof(fixed_point::value));
+    std::size_t n = sum_.bytes() + (fixed_.capacity() * sizeof(fixed_point::value));
     for (const auto& b : idle_) n += b.bytes();
     for (const auto& e : tree_.entries())
       if (e.value) n += e.value->bytes();
@@ -198,8 +198,7 @@ class gradient_sums {
     buffer<float, Device> copy;
     if (!idle_.empty()) copy = std::move(idle_.back()), idle_.pop_back();
     if (copy.size() != layout_.size()) copy = buffer<float, Device>(*device_, layout_.size());
-    const auto n = static_cast<extent_t>(layout_.size());
-    if (n > 0) device_->run(op::copy_rows{.y = copy.data(), .y_row = n, .x = x, .x_row = n, .count = 1, .width = n});
+    copy_values(*device_, copy.data(), x, layout_.size());
     device_->wait();
     return copy;
   }
@@ -221,20 +220,40 @@ class gradient_sums {
     return sum_;
   }
 
+  struct host_floats {
+    const float* values = nullptr;
+  };
+  /// Do the devices of `c` exchange gradients? Not those that are rounded on the way, or become integers.
+  bool exchange_by_devices(const any_communicator& c) const {
+    return c.size() > 1 && !world_->settings().bf16_wire && kind_ != reduction_kind::exact && linked(*device_, c);
+  }
   /// Sends the parts of x, in device memory, to their owners, and adds what comes to `into`: node(r) is that of rank r,
   /// if it sends one. x is null if this rank sends none.
   template <class Node>
   void move(any_communicator& c, const float* x, std::span<const std::size_t> counts, Node&& node, piece_sum& into) {
+    if (exchange_by_devices(c)) return add_on_device(c, x, counts, node, into);
+    move_on_host(c, x ? host_view(*device_, x, total(counts), stage_) : nullptr, counts, node, into);
+  }
+  /// The same for values in host memory.
+  template <class Node>
+  void move(any_communicator& c, host_floats x, std::span<const std::size_t> counts, Node&& node, piece_sum& into) {
+    if (!exchange_by_devices(c)) return move_on_host(c, x.values, counts, node, into);
+    buffer<float, Device> sent(*device_, x.values ? total(counts) : 0);
+    if (sent.size() > 0) sent.upload(std::span<const float>(x.values, sent.size()));
+    add_on_device(c, x.values ? std::as_const(sent).data() : nullptr, counts, node, into);
+  }
+  template <class Node>
+  void move_on_host(any_communicator& c, const float* x, std::span<const std::size_t> counts, Node&& node,
+                    piece_sum& into) {
     const auto sends = [&](std::size_t r) { return node(r).has_value(); };
     const auto push = [&](std::size_t r, const float* piece) { into.push(*node(r), piece); };
-    const bool halves = world_->settings().bf16_wire && c.size() > 1;
-    if (c.size() > 1 && !halves && kind_ != reduction_kind::exact && linked(*device_, c))
-      return add_on_device(c, x, counts, node, into);
-    if (x) x = host_view(*device_, x, std::accumulate(counts.begin(), counts.end(), std::size_t{0}), stage_);
-    if (halves)
+    if (world_->settings().bf16_wire && c.size() > 1)
       exchange_halves(c, x, counts, scratch_, sends, push);
     else
       exchange(c, x, counts, scratch_, sends, push);
+  }
+  static std::size_t total(std::span<const std::size_t> counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   }
   /// The same for a sum in fixed point, in host memory.
   template <class Node>
@@ -244,33 +263,10 @@ class gradient_sums {
         c, x, counts, scratch_, [&](std::size_t r) { return node(r).has_value(); },
         [&](std::size_t r, const fixed_point::value* piece) { into.push(*node(r), piece); });
   }
-  /// The devices exchange the parts. The owner adds on its device those that are siblings, or of ranked sums all; only
-  /// the sums go to `into`, in host memory.
   template <class Node>
   void add_on_device(any_communicator& c, const float* x, std::span<const std::size_t> counts, Node&& node,
                      piece_sum& into) {
-    const std::size_t n = counts[static_cast<std::size_t>(c.rank())];
-    std::vector<std::size_t> sent(counts.size(), 0), received(counts.size(), 0);
-    std::vector<reduction_node> nodes;
-    for (std::size_t r = 0; r < counts.size(); ++r) {
-      if (x) sent[r] = counts[r];
-      if (!node(r)) continue;
-      received[r] = n;
-      nodes.push_back(*node(r));
-    }
-    buffer<float, Device> rows(*device_, n * nodes.size());
-    c.device_all_to_all(x, bytes_of<float>(sent), rows.data(), bytes_of<float>(received));
-    reduction_tree<float*> sums(schedule_.sums());
-    float* at = rows.data();
-    for (const reduction_node k : nodes) {
-      if (in_tree())
-        sums.push(k, at, [&](float*& left, float*&& right) { add_values(*device_, left, right, n); });
-      else if (at != rows.data())
-        add_values(*device_, rows.data(), at, n);
-      at += n;
-    }
-    if (!in_tree() && !nodes.empty()) return into.push({}, host_view(*device_, rows.data(), n, stage_));
-    for (const auto& e : sums.entries()) into.push(e.node, host_view(*device_, *e.value, n, stage_));
+    exchange_on_devices(*device_, c, x, counts, node, schedule_.sums(), in_tree(), stage_, into);
   }
 
   /// The nodes of the summing ranks [first, first + count).
@@ -337,23 +333,23 @@ class gradient_sums {
           c, nodes, counts,
           [&](reduction_node) { return layout_.ranks() > 1 ? pieces_[u].fixed() : fixed_.data() + r.first; },
           replica_piece_);
+    else if (layout_.ranks() > 1)
+      gather(c, nodes, counts, [&](reduction_node k) { return host_floats{pieces_[u].find(k)}; }, replica_piece_);
     else
-      gather(
-          c, nodes, counts,
-          [&](reduction_node k) { return layout_.ranks() > 1 ? on_device(pieces_[u].find(k), n) : local_node(k, r); },
-          replica_piece_);
-    write(replica_piece_, out + self * n / ranks, counts[self]);
-    gather_parts(*device_, c, out, std::span<const std::size_t>(counts), out_);
+      gather(c, nodes, counts, [&](reduction_node k) { return local_node(k, r); }, replica_piece_);
+    const std::size_t first = self * n / ranks;
+    if (linked(*device_, c)) {
+      write(replica_piece_, out + first, counts[self]);
+      return gather_in_place(*device_, c, out, std::span<const std::size_t>(counts), out_);
+    }
+    with_host_view(*device_, out, n, out_, [&](std::span<float> values) {
+      const std::span<float> mine = values.subspan(first, counts[self]);
+      replica_piece_.write(mine);
+      if (ranks > 1) c.all_gather_v(std::span<const float>(mine), values, std::span<const std::size_t>(counts));
+    });
   }
   void write(const piece_sum& sum, float* out, std::size_t n) {
     with_host_view(*device_, out, n, out_, [&](std::span<float> values) { sum.write(values); });
-  }
-  /// n floats of the host, for the device. Null: null.
-  const float* on_device(const float* x, std::size_t n) {
-    if (x == nullptr || host_reads(*device_)) return x;
-    if (sent_.size() != n) sent_ = buffer<float, Device>(*device_, n);
-    device_->upload(sent_.data(), x, n * sizeof(float));
-    return sent_.data();
   }
 
   Device* device_;
@@ -372,7 +368,7 @@ class gradient_sums {
   std::vector<fixed_point::value> fixed_;  // the same, exact
   std::vector<piece_sum> pieces_;          // per unit
   piece_sum replica_piece_;
-  buffer<float, Device> sum_, sent_;
+  buffer<float, Device> sum_;
   exchange_scratch scratch_;
   std::vector<float> stage_, out_;
 };

@@ -12,8 +12,11 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/parallel/communicator/any.hpp"
+#include "rlcore/parallel/device_memory.hpp"
 #include "rlcore/parallel/reduction/reduction.hpp"
 #include "rlcore/parallel/settings.hpp"
+#include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
 namespace parallel {
@@ -128,6 +131,36 @@ class piece_sum {
   std::vector<float> row_, total_;
   std::vector<fixed_point::value> fixed_;
 };
+
+/// exchange() of x, in device memory, by the devices of `c`: node(r) is that of rank r, if it sends one. The owner of a
+/// part adds on its device what is siblings in the tree of `leaves`, or of ranked sums all; only sums go to `into`.
+template <class Device, class Node>
+void exchange_on_devices(Device& device, any_communicator& c, const float* x, std::span<const std::size_t> counts,
+                         Node&& node, std::size_t leaves, bool in_tree, std::vector<float>& stage, piece_sum& into) {
+  const std::size_t n = counts[static_cast<std::size_t>(c.rank())];
+  std::vector<std::size_t> sent(counts.size(), 0), received(counts.size(), 0);
+  std::vector<reduction_node> nodes;
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    if (x) sent[r] = counts[r];
+    if (!node(r)) continue;
+    received[r] = n;
+    nodes.push_back(*node(r));
+  }
+  buffer<float, Device> rows(device, n * nodes.size());
+  c.device_all_to_all(x, bytes_of<float>(sent), rows.data(), bytes_of<float>(received));
+  if (nodes.empty()) return;
+  if (!in_tree) {
+    sum_rows(ranked{}, device, rows.data(), nodes.size(), n);
+    return into.push({}, host_view(device, rows.data(), n, stage));
+  }
+  reduction_tree<float*> sums(leaves);
+  float* at = rows.data();
+  for (const reduction_node k : nodes) {
+    sums.push(k, at, [&](float*& left, float*&& right) { add_values(device, left, right, n); });
+    at += n;
+  }
+  for (const auto& e : sums.entries()) into.push(e.node, host_view(device, *e.value, n, stage));
+}
 
 }  // namespace parallel
 RLCORE_END

@@ -105,7 +105,7 @@ void add_weights(fingerprint& hash, const nn::causal_lm<Device>& model, Whole&& 
     }
     add_parameter(p);
   }
-  if (unit < ends.size()) model.units()->leave(unit);
+  if (unit < ends.size()) model.units()->leave(unit), model.units()->rest();
 }
 
 }  // namespace detail

@@ -67,7 +67,8 @@ void save_checkpoint(const trainable_model<Device, Strategy>& m, const std::file
   if constexpr (std::derived_from<Strategy, any_strategy>)
     if (m.strategy().size() > 1) {
       std::vector<held_weights> merged;
-      if (const auto* const shards = m.share().shards())
+      const auto* const shards = m.share().shards();
+      if (m.adapter() && shards)
         merged = shards->held();
       else if (m.adapter())
         for (const nn::parameter& p : m.model.own_parameters())

@@ -156,7 +156,7 @@ class trainable_model {
   /// copies are dropped: write to them before the next pass. Throws std::logic_error while weights are gathered.
   resident_weights<Device> resident() { return share_.resident(); }
   /// Attaches the adapters to the weights of `model`, which were just set; checkpoints name them `base`. Throws
-  /// std::logic_error without LoRA.
+  /// std::logic_error without LoRA, and while weights in shards are gathered.
   void attach_adapters(adapter_base base) {
     if (!adapter_) throw std::logic_error("rlcore: attach_adapters: all weights are trained, there are no adapters");
     base_ = std::move(base);
@@ -254,7 +254,8 @@ class trainable_model {
     if (packer_) packer_->rest();
   }
 
-  /// Runs f() without the adapters: the reference model of LoRA. Throws std::logic_error without LoRA.
+  /// Runs f() without the adapters: the reference model of LoRA. Throws std::logic_error without LoRA, and while
+  /// weights in shards are gathered.
   template <class F>
   void with_base(F&& f) {
     if (!adapter_) throw std::logic_error("rlcore: with_base: all weights are trained, there is no base");

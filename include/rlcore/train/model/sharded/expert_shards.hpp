@@ -211,7 +211,7 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
     float* const experts = unit + shared.size();
     const auto [at, size] = own_experts();
     this->copy(experts + at, from + part.shared_size() + static_cast<std::size_t>(layer) * size, size);
-    parallel::gather_parts(part.device(), world_->expert(), experts, std::span<const std::size_t>(counts_), stage_);
+    parallel::gather_in_place(part.device(), world_->expert(), experts, std::span<const std::size_t>(counts_), stage_);
   }
   void keep(std::size_t u, const float* unit) override {
     const parallel::value_range shared = shared_.unit(u);

@@ -52,7 +52,7 @@ class shard_gather {
   /// place.
   void unit(std::size_t u, float* values) {
     if (layout_.ranks() == 1) return;
-    parallel::gather_parts(*device_, *ranks_, values, layout_.counts(u), stage_);
+    parallel::gather_in_place(*device_, *ranks_, values, layout_.counts(u), stage_);
   }
   /// Gathers the whole vector.
   void every_unit(float* values) {
@@ -146,12 +146,7 @@ class gathered_layers : public nn::unit_source {
   virtual void keep(std::size_t u, const float* unit) = 0;
 
   nn::causal_lm<Device>& model() const noexcept { return *model_; }
-  void copy(float* to, const float* from, std::size_t n) {
-    const auto width = static_cast<extent_t>(n);
-    if (n > 0)
-      model_->device().run(
-          op::copy_rows{.y = to, .y_row = width, .x = from, .x_row = width, .count = 1, .width = width});
-  }
+  void copy(float* to, const float* from, std::size_t n) { parallel::copy_values(model_->device(), to, from, n); }
 
  private:
   struct place {

@@ -244,7 +244,11 @@ class sharded_base final : public held_values<Device> {
 
   const nn::causal_lm<Device>& passing() const override { return *model_; }
   std::span<const nn::parameter> parameters() const override { return adapter_->parameters(); }
-  buffer<float, Device>& weights() override { return adapter_->values(); }
+  /// Throws std::logic_error while weights are gathered, since they could not be merged.
+  buffer<float, Device>& weights() override {
+    if (layers_.gathered()) throw std::logic_error("rlcore: weights are gathered: end that before a step or restore()");
+    return adapter_->values();
+  }
   /// By its place among the parameters.
   const float* place_of(const owned_run& run) override {
     return std::as_const(*adapter_).values().data() + run.weights;
@@ -260,13 +264,10 @@ class sharded_base final : public held_values<Device> {
   void run(const leaf_round& round, step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums,
            const typename held_values<Device>::pass_function& f) override {
     const std::size_t most = model_->units() ? round.plan.most_passes(sums.schedule(), round.number) : 0;
-    if (round.has_rows()) gradient.borrow(sums);
     for (std::size_t passes = round.run(f); passes < most; ++passes) idle_pass(*model_, [](std::size_t) {});
     this->end_leaf(round, gradient, sums);
   }
-  void end_rounds(step_gradient<Device>& gradient, parallel::gradient_sums<Device>& sums) override {
-    if (!sums.by_leaf()) gradient.hand_over(sums, 0);
-  }
+  void end_rounds(step_gradient<Device>&, parallel::gradient_sums<Device>&) override {}
   void step(optim::adamw<Device>& optimizer, sharded_update<Device>& update, const float* sum, double lr,
             float scale) override {
     float* const values = weights().data();
