@@ -50,6 +50,8 @@ TEST(server_command_line, flags_of_types_set_the_arithmetic) {
   EXPECT_EQ(parsed({"m", "--dtype=half"}).get<std::string>("rlcore.compute"), "float32");
   EXPECT_THAT(parsed({"m", "--dtype=half"}).notes(),
               testing::Contains(testing::HasSubstr("--dtype half: products read float32")));
+  EXPECT_THAT(parsed({"--model", "m", "trainer.device=npu_emulator", "rlcore.npu.hccl=True"}).notes(),
+              testing::Contains(testing::HasSubstr("rlcore.npu.hccl has no effect: ranks of openai_server")));
   EXPECT_EQ(parsed({"m"}).find<std::string>("rlcore.compute"), std::nullopt);
   EXPECT_EQ(parsed({"m", "--rlcore_threads", "3"}).get<std::int64_t>("rlcore.threads"), 3);
   EXPECT_FALSE(parsed({"m", "--no-enable-prefix-caching"}).get<bool>("enable-prefix-caching"));

@@ -29,6 +29,7 @@ struct device_abilities {
   bool int8_weights = false;
   bool batch_invariant = false;      ///< keeps the log-probs that sampling records
   bool partial_attention = false;    ///< context parallelism as a ring
+  std::string_view groups_key = {};  ///< the option for devices that form a device_group; empty: they form none
   bool groups_of_processes = false;  ///< devices of several processes can form a device_group
 };
 
@@ -48,6 +49,7 @@ inline constexpr device_abilities device_kinds[] = {
      .number_key = "rlcore.npu.device",
      .own_keys = {"rlcore.npu."},
      .hf32 = true,
+     .groups_key = "rlcore.npu.hccl",
      .groups_of_processes = true},
     {.kind = device_kind::npu_emulator,
      .name = "npu_emulator",
@@ -55,7 +57,8 @@ inline constexpr device_abilities device_kinds[] = {
      .number_key = "rlcore.npu.device",
      .own_keys = {"rlcore.npu.", "rlcore.npu_emulator."},
      .threads = true,
-     .hf32 = true},
+     .hf32 = true,
+     .groups_key = "rlcore.npu.hccl"},
     {.kind = device_kind::cuda,
      .name = "cuda",
      .unit = "GPU",

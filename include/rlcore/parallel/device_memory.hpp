@@ -124,20 +124,6 @@ void gather_in_place(Device& device, any_communicator& c, T* values, std::span<c
   });
 }
 
-/// all_to_all_v between device memories: in_counts[r] values for rank r, out_counts[r] from rank r.
-template <class Device, wire T>
-void exchange_parts(Device& device, any_communicator& c, const T* in, std::span<const std::size_t> in_counts, T* out,
-                    std::span<const std::size_t> out_counts, std::vector<T>& sent, std::vector<T>& received) {
-  if (linked(device, c)) return c.device_all_to_all(in, bytes_of<T>(in_counts), out, bytes_of<T>(out_counts));
-  const auto total = [](std::span<const std::size_t> counts) {
-    return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-  };
-  const T* const host = host_view(device, in, total(in_counts), sent);
-  with_host_view(device, out, total(out_counts), received, [&](std::span<T> here) {
-    c.all_to_all_v(std::span<const T>(host, total(in_counts)), in_counts, here, out_counts);
-  });
-}
-
 /// x[i] += y[i] for i < n, in device memory.
 template <class Device>
 void add_values(Device& device, float* x, const float* y, std::size_t n) {

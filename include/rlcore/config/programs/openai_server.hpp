@@ -234,6 +234,8 @@ RLCORE_INLINE registry openai_server_registry() {
     check_device_options(opt);
     if (opt.is_set("trainer.n_gpus_per_node") || opt.is_set("trainer.nnodes"))
       throw config_error("trainer.n_gpus_per_node: openai_server is one process; --rlcore-ranks sets its ranks");
+    if (opt.is_set("rlcore.npu.hccl"))
+      opt.note("rlcore.npu.hccl has no effect: ranks of openai_server exchange rows through the host");
     if (opt.get<bool>("enable-auto-tool-choice") != opt.find<std::string>("tool-call-parser").has_value())
       throw config_error("--enable-auto-tool-choice and --tool-call-parser go together; expected both or none");
     if (!opt.list("lora-modules").empty() && !opt.get<bool>("enable-lora"))

@@ -28,7 +28,7 @@ namespace ascend {
 bool has_collectives(const session& s);
 
 /// The root info of a new group: rank 0 creates these 4108 bytes, and every rank needs them unchanged. Throws
-/// npu_error, and capability_error if the provider lacks functions.
+/// communication_error, and capability_error if the provider lacks functions.
 std::vector<std::byte> hccl_root(const device_handle& device);
 
 /// A rank's end of a group, on the stream of a queue. HCCL moves bytes; it adds nothing, so sums have the order of the
@@ -82,7 +82,7 @@ RLCORE_END
 RLCORE_BEGIN
 namespace ascend {
 
-inline constexpr const char* way_out = "; rlcore.npu.hccl=False does without";
+inline constexpr const char* without_hccl = "; rlcore.npu.hccl=False does without";
 
 RLCORE_INLINE bool has_collectives(const session& s) {
   return missing_functions(s.table(), feature::collectives).empty();
@@ -96,8 +96,9 @@ RLCORE_INLINE std::vector<std::byte> hccl_root(const device_handle& device) {
   const auto guard = device.enter();
   hccl_root_info root;
   if (const int status = device.table().comm.HcclGetRootInfo(&root); status != 0)
-    throw communication_error("rlcore: no group of NPUs: " +
-                              failure_text(device.table(), domain::collectives, status, "HcclGetRootInfo") + way_out);
+    throw communication_error(
+        "rlcore: no group of NPUs: " + failure_text(device.table(), domain::collectives, status, "HcclGetRootInfo") +
+        without_hccl);
   const std::span<const std::byte> bytes = std::as_bytes(std::span(&root, 1));
   return {bytes.begin(), bytes.end()};
 }
@@ -119,7 +120,7 @@ RLCORE_INLINE hccl_group::hccl_group(ascend::queue& q, const group_place& place)
                                                  static_cast<std::uint32_t>(rank_), &communicator_);
   if (status != 0)
     throw communication_error("rlcore: rank " + std::to_string(rank_) +
-                              " cannot join its NPU's group: " + text("HcclCommInitRootInfo", status) + way_out);
+                              " cannot join its NPU's group: " + text("HcclCommInitRootInfo", status) + without_hccl);
 }
 
 RLCORE_INLINE hccl_group::~hccl_group() {

@@ -17,6 +17,7 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/units.hpp"
 #include "rlcore/nn/vision/vision_config.hpp"
+#include "rlcore/parallel/device_memory.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -270,14 +271,7 @@ class lora {
     if (projections_.empty()) throw config_error("LoRA: exclude_modules leaves no target module");
   }
 
-  void copy(float* to, const float* from, std::size_t n) {
-    device_->run(op::copy_rows{.y = to,
-                               .y_row = static_cast<extent_t>(n),
-                               .x = from,
-                               .x_row = static_cast<extent_t>(n),
-                               .count = 1,
-                               .width = static_cast<extent_t>(n)});
-  }
+  void copy(float* to, const float* from, std::size_t n) { parallel::copy_values(*device_, to, from, n); }
   /// `size` values of a trained tensor, from its value number `first` on: those of a projection by its number, or of
   /// the head. They are at `at` in the memory of the weights, and at `base` in base_.
   struct segment {

@@ -92,8 +92,8 @@ class lora_gradients {
   void finish() const {
     if (std::exchange(finished_, true)) return;
     if (flat_.size() != size()) flat_ = buffer<float, Device>(*device_, size());
-    const auto n = static_cast<extent_t>(size()), trained = static_cast<extent_t>(adapter_->score());
-    device_->run(op::copy_rows{.y = flat_.data(), .y_row = n, .x = raw_.data(), .x_row = n, .count = 1, .width = n});
+    const auto trained = static_cast<extent_t>(adapter_->score());
+    parallel::copy_values(*device_, flat_.data(), raw_.data(), size());
     const extent_t r = adapter_->rank();
     for (const auto& g : adapter_->groups())
       for (std::size_t i = g.begin; i < g.end; ++i) {

@@ -32,7 +32,7 @@ class expert_group {
   virtual void all_to_all(std::span<const float> in, std::span<const std::size_t> in_counts, std::span<float> out,
                           std::span<const std::size_t> out_counts) = 0;
 
-  /// The ranks, if their devices exchange memory themselves; otherwise null.
+  /// The ranks, if their engine may link devices (parallel::links_of); otherwise null.
   virtual parallel::any_communicator* links() { return nullptr; }
 
   /// The experts that rank r computes.

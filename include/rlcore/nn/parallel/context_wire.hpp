@@ -65,8 +65,6 @@ class context_wire {
   /// ranks.
   void reduce_scatter(const float* in, float* out, std::span<const extent_t> rows, extent_t width) {
     count(counts_, rows, width);
-    if (size() == ranks_.size() && linked())
-      return parallel::reduce_scatter_sum(parallel::ranked{}, device_, ranks_, in, counts_, out);
     const std::size_t n = counts_[static_cast<std::size_t>(rank())], gathered = total(counts_);
     if (linked()) {
       buffer<float, Device> rows_of_all(device_, n * counts_.size());

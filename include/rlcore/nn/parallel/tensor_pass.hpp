@@ -43,7 +43,7 @@ class tensor_group {
   virtual void gather(std::span<const log_prob_state> local, std::span<log_prob_state> gathered) = 0;
   /// Sends x of rank `root` to all ranks.
   virtual void broadcast(std::span<float> x, int root) = 0;
-  /// The ranks, if their devices exchange memory themselves; otherwise null.
+  /// The ranks, if their engine may link devices (parallel::links_of); otherwise null.
   virtual parallel::any_communicator* links() { return nullptr; }
 
   // Host memory reused between calls.

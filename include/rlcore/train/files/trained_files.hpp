@@ -68,11 +68,8 @@ void save_checkpoint(const trainable_model<Device, Strategy>& m, const std::file
     if (m.strategy().size() > 1) {
       std::vector<held_weights> merged;
       const auto* const shards = m.share().shards();
-      if (m.adapter() && shards)
-        merged = shards->held();
-      else if (m.adapter())
-        for (const nn::parameter& p : m.model.own_parameters())
-          merged.push_back({nn::piece_of(p), m.model.weights().data() + p.offset});
+      if (m.adapter())
+        merged = shards ? shards->held() : held_whole(m.model.own_parameters(), m.model.weights().data());
       return save_by_ranks(
           m.world()->all(), folder, all, owned_runs(m.held(), m.pieces()),
           [&](const owned_run& run) { return m.share().place_of(run); }, merged);

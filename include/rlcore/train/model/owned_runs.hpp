@@ -48,6 +48,12 @@ struct held_weights {
   parallel::shard_piece piece;
   const float* values = nullptr;
 };
+/// Those of `parameters`, which lie at their offsets in `weights`.
+inline std::vector<held_weights> held_whole(std::span<const nn::parameter> parameters, const float* weights) {
+  std::vector<held_weights> held;
+  for (const nn::parameter& p : parameters) held.push_back({nn::piece_of(p), weights + p.offset});
+  return held;
+}
 
 /// Weights of a model in a rank's memory.
 template <class Device>

@@ -30,10 +30,7 @@ namespace train {
 template <class Device>
 std::vector<held_weights> weights_held(const trainable_model<Device>& t) {
   if (const sharded_weights<Device>* const shards = t.share().shards()) return shards->held();
-  std::vector<held_weights> held;
-  for (const nn::parameter& p : t.passing().parameters())
-    held.push_back({nn::piece_of(p), t.passing().weights().data() + p.offset});
-  return held;
+  return held_whole(t.passing().parameters(), t.passing().weights().data());
 }
 
 /// Fills a model of any partition on every rank from a trained model of any partition, such as tensor parallel rollout

@@ -44,7 +44,7 @@ inline std::unique_ptr<any_device> open_device(const options& opt, local_place p
 /// call it together.
 inline bool links_devices(const options& opt, parallel::any_communicator& ranks, const any_device& device) {
   const device_abilities& asked = asked_device(opt);
-  if (ranks.size() == 1 || asked.unit != "NPU" || !opt.get<bool>("rlcore.npu.hccl")) return false;
+  if (ranks.size() == 1 || asked.groups_key.empty() || !opt.get<bool>(std::string(asked.groups_key))) return false;
   const bool reach = asked.groups_of_processes || ranks.engine() == std::string_view("threads");
   const char able = device.forms_groups() && reach;
   std::string of_all(static_cast<std::size_t>(ranks.size()), '\0');

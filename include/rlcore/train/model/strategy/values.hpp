@@ -119,6 +119,15 @@ class held_values {
                     float scale) = 0;
   /// Frees the memory of sums besides those of shared parameters until the next step.
   virtual void release() {}
+
+ protected:
+  /// The step of weights() that all ranks hold: each steps its shard, and gathers the others'.
+  void step_and_gather(optim::adamw<Device>& optimizer, sharded_update<Device>& update, const float* sum, double lr,
+                       float scale) {
+    float* const values = weights().data();
+    optimizer.step(update.pieces(), values, sum, lr, scale);
+    update.gather(values);
+  }
 };
 
 /// With ZeRO 1 or more a rank's optimizer updates its shard, and the ranks gather the updated values. Each tensor
@@ -163,9 +172,7 @@ class whole_values final : public held_values<Device> {
   }
   void step(optim::adamw<Device>& optimizer, sharded_update<Device>& update, const float* sum, double lr,
             float scale) override {
-    float* const values = weights().data();
-    optimizer.step(update.pieces(), values, sum, lr, scale);
-    update.gather(values);
+    this->step_and_gather(optimizer, update, sum, lr, scale);
   }
 
  private:
@@ -270,9 +277,7 @@ class sharded_base final : public held_values<Device> {
   void end_rounds(step_gradient<Device>&, parallel::gradient_sums<Device>&) override {}
   void step(optim::adamw<Device>& optimizer, sharded_update<Device>& update, const float* sum, double lr,
             float scale) override {
-    float* const values = weights().data();
-    optimizer.step(update.pieces(), values, sum, lr, scale);
-    update.gather(values);
+    this->step_and_gather(optimizer, update, sum, lr, scale);
   }
 
  private:
@@ -339,9 +344,7 @@ class expert_values final : public held_values<Device> {
   }
   void step(optim::adamw<Device>& optimizer, sharded_update<Device>& update, const float* sum, double lr,
             float scale) override {
-    float* const values = weights().data();
-    optimizer.step(update.pieces(), values, sum, lr, scale);
-    update.gather(values);
+    this->step_and_gather(optimizer, update, sum, lr, scale);
     experts_.step(optimizer, update.shard_size(), expert_sum_, lr, scale);
   }
   void release() override { experts_.sums().release(), expert_sum_ = nullptr; }
